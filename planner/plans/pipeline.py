@@ -69,8 +69,7 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     if layout["cut"] == "compute" and chunks > 1:
         return _by_compute(model, chunks, vocab)
     ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
-    whole = counted(layers, layout["cut"], chunks)
-    cuts = [whole * i // chunks - ends for i in range(chunks + 1)]
+    cuts = [(layers + 2 * ends) * i // chunks - ends for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
 
 
@@ -86,8 +85,17 @@ def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
 
 #: Letters of a layout as Megatron-LM writes it: embedding, layer, further-token module, loss.
 EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
-_WRITTEN = re.compile(r"([EtmL|])|(\()|(\))|\*(\d{1,9})|(.)", re.DOTALL)
 MOST_WRITTEN = 100_000  # letters of a layout
+#: What no layout has, and why; then what stands for repeated letters, and for repeated groups.
+_WRONG = (
+    (r"[^EtmL|()*\d]|\*(?!\d)|(?<![*\d])\d|(?<=\*\d{9})\d", "{!r} is no letter of a layout"),
+    (r"\([^()]*\(", "brackets stand in brackets"),
+    (r"(?:^|\))[^()]*\)|\(\)", "a bracket closes nothing"),
+    (r"\([^()]*$|\)$", "a bracket is not closed and repeated, (…)*n"),
+    (r"\)(?!\*)", "a group in brackets is not repeated, (…)*n"),
+    (r"(?<![EtmL|)])\*\d+", "{} repeats nothing"),
+)
+_REPEATED = (r"([EtmL|])\*(\d+)", r"\(([EtmL|]*)\)\*(\d+)")
 
 
 def read(text: str) -> tuple[list[int], int]:
@@ -100,48 +108,22 @@ def read(text: str) -> tuple[list[int], int]:
     Raises:
         ValueError: with what is wrong.
     """
-    done: list[str] = []
-    group: list[str] | None = None
-    last: str | None = None  # what a `*` would repeat
-    closed = False  # a group that waits for its `*`
-    for found in _WRITTEN.finditer(text.replace(",", "")):
-        letter, begins, ends, times, other = found.groups()
-        place = done if group is None else group
-        if other is not None:
-            raise ValueError(f"{other!r} is no letter of a layout")
-        if closed and times is None:
-            raise ValueError("a group in brackets is not repeated, (…)*n")
-        if letter is not None:
-            place.append(letter)
-            last = letter
-        elif begins is not None:
-            if group is not None:
-                raise ValueError("brackets stand in brackets")
-            group, last = [], None
-        elif ends is not None:
-            if not group:
-                raise ValueError("a bracket closes nothing")
-            done.append("".join(group))
-            last, group, closed = done[-1], None, True
-        else:
-            if last is None:
-                raise ValueError(f"*{times} repeats nothing")
-            if len(last) * int(times) + sum(map(len, done)) > MOST_WRITTEN:
-                raise ValueError(f"more than {MOST_WRITTEN} letters")
-            place[-1] = last * int(times)
-            last, closed = None, False
-    if group is not None or closed:
-        raise ValueError("a bracket is not closed and repeated, (…)*n")
-    whole = "".join(done)
-    flat = whole.replace("|", "")
-    layers = flat[1:-1]
-    if whole[:1] != EMBEDDING or whole[-1:] != LOSS or {EMBEDDING, LOSS} & set(layers):
+    text = text.replace(",", "")
+    for pattern, wrong in _WRONG:
+        found = re.search(pattern, text)
+        if found:
+            raise ValueError(wrong.format(found[0]))
+    for pattern in _REPEATED:
+        if sum(len(one[1]) * int(one[2]) for one in re.finditer(pattern, text)) > MOST_WRITTEN:
+            raise ValueError(f"more than {MOST_WRITTEN} letters")
+        text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
+    layers = text.replace("|", "")[1:-1]
+    if text[:1] != EMBEDDING or text[-1:] != LOSS or {EMBEDDING, LOSS} & set(layers):
         raise ValueError("E stands once, first in the first stage, and L once, last in the last")
     if LAYER in layers.lstrip(LAYER):
         raise ValueError("a layer (t) stands behind a module that predicts further tokens (m)")
-    return [chunk.count(LAYER) + chunk.count(MODULE) for chunk in whole.split("|")], (
-        layers.count(MODULE)
-    )
+    held = [chunk.count(LAYER) + chunk.count(MODULE) for chunk in text.split("|")]
+    return held, layers.count(MODULE)
 
 
 def written(held: Sequence[int], further: int) -> str | None:
@@ -220,20 +202,13 @@ def most_alive(size: int, schedule: str) -> int | None:
     return 2 * size if schedule == "interleaved" else size
 
 
-def check(draft: Draft, model: Model) -> None:
-    """Faults of a layout that its schedule cannot run."""
-    for held in CHECKS:
-        held(draft, model)
-
-
 def check_schedule(draft: Draft, model: Model) -> None:
     """Faults of stages and micro-batches that a schedule cannot run."""
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
-    layers, chunks = len(model.sequence), size * virtual
-    steps = training.get("gradient_accumulation")
+    chunks, steps = size * virtual, training.get("gradient_accumulation")
     if training["schedule"] == "interleaved" and virtual > 1:
-        whole = counted(layers, layout["cut"], chunks)
+        whole = counted(len(model.sequence), layout["cut"], chunks)
         if whole % chunks and layout.get("stages") is None:
             draft.fault(
                 "parallelism.virtual_pipeline",
@@ -298,36 +273,36 @@ def _check_distinct(draft: Draft, model: Model) -> None:
 def _check_groups(draft: Draft, model: Model) -> None:
     """Faults of groups that do not divide: experts, replicas, the sequence."""
     layout, length = draft.get("parallelism"), draft.get("training.sequence_length")
-    tensor, data = layout["tensor"], layout.get("data")
+    tensor, context, data = layout["tensor"], layout["context"], layout.get("data")
     if data is None:
         return
-    ranks = tensor * layout["context"] * data
-    inner = layout["expert"] * layout["expert_tensor"]
-    if ranks % inner:
-        draft.fault(
-            "parallelism.expert",
-            f"expert {layout['expert']} × expert_tensor {layout['expert_tensor']} does not divide "
-            f"tensor × context × data = {ranks} devices",
-            divisors(ranks // layout["expert_tensor"], 4096),
-        )
-    shards = data * layout["context"]
-    if shards % layout["replicate"]:
-        wrong = f"{layout['replicate']} replicas do not divide data × context = {shards} devices"
-        draft.fault("parallelism.replicate", wrong, divisors(shards, 4096))
+    expert, inner, replicas = layout["expert"], layout["expert_tensor"], layout["replicate"]
+    ranks, shards = tensor * context * data, data * context
+    alike, rest = divmod(ranks, expert * inner)
+    if rest:
+        wrong = f"expert {expert} × expert_tensor {inner} does not divide tensor × context × data"
+        allowed = divisors(ranks // inner, 4096)
+        draft.fault("parallelism.expert", f"{wrong} = {ranks} devices", allowed)
+    wrong = f"{replicas} replicas do not divide"
+    if shards % replicas:
+        allowed = divisors(shards, 4096)
+        draft.fault("parallelism.replicate", f"{wrong} data × context = {shards} devices", allowed)
     # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
-    elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
-        wrong = (
-            f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
-            "the same experts (tensor × context × data over expert × expert_tensor)"
-        )
-        draft.fault("parallelism.replicate", wrong, divisors(ranks // inner, 4096))
-    if layout["sequence"] and length and length % (tensor * layout["context"]):
-        draft.fault(
-            "parallelism.sequence",
-            f"{length} tokens do not divide over tensor {tensor} × context {layout['context']}",
-            "a sequence_length that does, or sequence: false",
-        )
+    elif not rest and alike % replicas:
+        of = "hold the same experts (tensor × context × data over expert × expert_tensor)"
+        wrong = f"{wrong} the {alike} devices that {of}"
+        draft.fault("parallelism.replicate", wrong, divisors(alike, 4096))
+    if layout["sequence"] and length and length % (tensor * context):
+        wrong = f"{length} tokens do not divide over tensor {tensor} × context {context}"
+        allowed = "a sequence_length that does, or sequence: false"
+        draft.fault("parallelism.sequence", wrong, allowed)
 
 
 #: In the order in which their faults are told; each asks for few keys of a layout.
 CHECKS = (check_schedule, _check_groups, _check_distinct, _check_context)
+
+
+def check(draft: Draft, model: Model) -> None:
+    """Faults of a layout that its schedule cannot run."""
+    for held in CHECKS:
+        held(draft, model)
