@@ -10,17 +10,6 @@ from planner.base import resources
 from planner.documents import json_schema
 from planner.plans.document import Draft
 
-TOKEN_MIXERS = (
-    "attention",
-    "cross_attention",
-    "mamba",
-    "delta_net",
-    "short_conv",
-    "recurrence",
-    "lightning",
-)
-CHANNEL_MIXERS = ("mlp", "moe")
-
 Kind = Mapping[str, Any]
 
 
@@ -43,6 +32,15 @@ class Shape:
 
     def fault(self, key: str, message: str, allowed: str | None = None) -> None:
         self.draft.fault(f"{self.here}.{key}", message, allowed)
+
+    def inherit(self, *pairs: tuple[str, str]) -> None:
+        """Keys that are not given are as others: of the same block, of another, of the model."""
+        for key, of in pairs:
+            block, _, name = of.removeprefix("model.").rpartition(".")
+            held = self.kind.get(block) or {} if block else self.kind
+            if block == self.block.removeprefix("cross_"):
+                held = self.values
+            self.default(key, held.get(name), f"equals {of}")
 
     def need(self, *keys: str) -> None:
         for key in keys:
@@ -81,24 +79,23 @@ def _attention(it: Shape) -> None:
         it.need("nope_dim", "rope_dim")
         parts = values["nope_dim"] + values["rope_dim"]
         it.default("head_dim", parts, "nope_dim + rope_dim")
-        it.default("value_head_dim", values["nope_dim"], "equals attention.nope_dim")
+        it.inherit(("value_head_dim", "attention.nope_dim"))
         if values["head_dim"] != parts:
             it.fault("head_dim", f"{values['head_dim']} is not nope_dim + rope_dim", str(parts))
     elif values.get("head_dim") is None:
         it.divides(
             "heads", kind["hidden"], "{} heads do not divide hidden {}", "hidden, or head_dim given"
         )
-    it.default("kv_heads", heads, "equals attention.heads")
+    it.inherit(("kv_heads", "attention.heads"))
     it.default("head_dim", kind["hidden"] // heads, "hidden / attention.heads")
-    it.default("value_head_dim", values["head_dim"], "equals attention.head_dim")
-    it.default("bias", kind["bias"], "equals model.bias")
-    it.default("key_bias", values["bias"], "equals attention.bias")
-    it.default("output_bias", values["bias"], "equals attention.bias")
-    it.default(
-        "gate_bias",
-        values["output_gate"] == "full" and values["bias"],
-        "equals attention.bias for a full gate",
+    it.inherit(
+        ("value_head_dim", "attention.head_dim"),
+        ("bias", "model.bias"),
+        ("key_bias", "attention.bias"),
+        ("output_bias", "attention.bias"),
     )
+    gated = values["output_gate"] == "full" and values["bias"]
+    it.default("gate_bias", gated, "equals attention.bias for a full gate")
     it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads", "attention.heads")
     if values.get("index_heads"):
         it.need("index_head_dim", "query_rank", "kv_rank")
@@ -130,7 +127,7 @@ def _mlp(it: Shape) -> None:
     if it.values.get("intermediate") is None and width != int(width):
         it.fault("expansion", f"{expansion} × hidden is no whole number")
     it.default("intermediate", int(width), f"{expansion} × hidden")
-    it.default("bias", it.kind["bias"], "equals model.bias")
+    it.inherit(("bias", "model.bias"))
 
 
 def _moe(it: Shape) -> None:
@@ -138,20 +135,15 @@ def _moe(it: Shape) -> None:
     values, mlp = it.values, it.kind.get("mlp") or {}
     gated = mlp.get("linears") == 3 or mlp.get("gated", False)
     it.default("gated", gated, "equals mlp.gated")
-    it.default("bias", it.kind["bias"], "equals model.bias")
-    it.default("shared_bias", values["bias"], "equals moe.bias")
+    it.inherit(("bias", "model.bias"), ("shared_bias", "moe.bias"))
     it.default("activation", mlp.get("activation", "gelu"), "equals mlp.activation")
-    it.default(
-        "intermediate", mlp.get("intermediate") or 4 * it.kind["hidden"], "equals mlp.intermediate"
-    )
-    it.default(
-        "shared_intermediate",
-        values["shared_experts"] * values["intermediate"],
-        "moe.shared_experts × moe.intermediate",
-    )
+    width = mlp.get("intermediate") or 4 * it.kind["hidden"]
+    width = it.default("intermediate", width, "equals mlp.intermediate")
+    shared = values["shared_experts"] * width
+    it.default("shared_intermediate", shared, "moe.shared_experts × moe.intermediate")
     values["capped"] = values.get("capacity_factor") is not None
     groups = values["router_groups"]
-    it.default("router_group_top_k", groups, "equals moe.router_groups")
+    it.inherit(("router_group_top_k", "moe.router_groups"))
     it.divides(
         "router_groups", values["experts"], "{} groups do not divide {} experts", "moe.experts"
     )
@@ -170,76 +162,64 @@ def _moe(it: Shape) -> None:
 def _mamba(it: Shape) -> None:
     values, hidden = it.values, it.kind["hidden"]
     it.need("state")
-    it.default("bias", it.kind["bias"], "equals model.bias")
-    it.default("output_bias", values["bias"], "equals mamba.bias")
+    it.inherit(("bias", "model.bias"), ("output_bias", "mamba.bias"))
     if values["version"] == 1:
         it.default("inner", int(values["expand"] * hidden), "expand × hidden")
         it.default("dt_rank", -(-hidden // 16), "hidden / 16, rounded up")
         return
     it.need("head_dim")
-    inner = values["heads"] * values["head_dim"] if values.get("heads") else None
-    it.default(
-        "inner",
-        inner or int(values["expand"] * hidden),
-        "heads × head_dim" if inner else "expand × hidden",
-    )
-    it.divides(
-        "head_dim",
-        values["inner"],
-        "{} channels of a head do not divide the inner width {}",
-        "mamba.inner",
-    )
-    it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
-    wide = values["heads"] * values["head_dim"]
-    if wide != values["inner"]:
-        it.fault("inner", f"{values['inner']} is not heads × head_dim", str(wide))
+    head, given = values["head_dim"], (values.get("heads") or 0) * values["head_dim"]
+    expanded = int(values["expand"] * hidden)
+    why = "heads × head_dim" if given else "expand × hidden"
+    inner = it.default("inner", given or expanded, why)
+    says = "{} channels of a head do not divide the inner width {}"
+    it.divides("head_dim", inner, says, "mamba.inner")
+    wide = it.default("heads", inner // head, "inner / head_dim") * head
+    if wide != inner:
+        it.fault("inner", f"{inner} is not heads × head_dim", str(wide))
     it.divides("groups", values["heads"], "{} groups do not divide {} heads", "mamba.heads")
 
 
 def _delta_net(it: Shape) -> None:
     it.need("key_heads", "value_heads", "key_head_dim", "value_head_dim")
-    it.divides(
-        "key_heads",
-        it.values["value_heads"],
-        "{} key heads do not divide {} value heads",
-        "delta_net.value_heads",
-    )
+    says = "{} key heads do not divide {} value heads"
+    it.divides("key_heads", it.values["value_heads"], says, "delta_net.value_heads")
 
 
 def _short_conv(it: Shape) -> None:
-    it.default("bias", it.kind["bias"], "equals model.bias")
+    it.inherit(("bias", "model.bias"))
 
 
 def _recurrence(it: Shape) -> None:
     it.need("heads")
-    it.default("width", it.kind["hidden"], "equals hidden")
-    it.divides(
-        "heads", it.values["width"], "{} gate blocks do not divide the width {}", "recurrence.width"
-    )
+    it.inherit(("width", "hidden"))
+    says = "{} gate blocks do not divide the width {}"
+    it.divides("heads", it.values["width"], says, "recurrence.width")
 
 
 def _per_layer_embedding(it: Shape) -> None:
     it.need("width")
-    it.default("vocab", it.kind["vocab"], "equals vocab")
+    it.inherit(("vocab", "vocab"))
 
 
 def _lightning(it: Shape) -> None:
-    attention = it.kind.get("attention") or {}
-    it.default("heads", attention.get("heads"), "equals attention.heads")
+    it.inherit(("heads", "attention.heads"))
     it.need("heads")
-    head = attention.get("head_dim") or it.kind["hidden"] // it.values["heads"]
+    given = (it.kind.get("attention") or {}).get("head_dim")
+    head = given or it.kind["hidden"] // it.values["heads"]
     it.default("head_dim", head, "equals attention.head_dim")
 
 
-_COMPLETE: dict[str, Callable[[Shape], None]] = {
+Complete = Callable[[Shape], None]
+#: What mixes over tokens, what over channels, each with what completes its values.
+TOKEN_MIXERS: dict[str, Complete] = {
     "attention": _attention,
     "cross_attention": _cross_attention,
-    "mlp": _mlp,
-    "moe": _moe,
     "mamba": _mamba,
     "delta_net": _delta_net,
     "short_conv": _short_conv,
     "recurrence": _recurrence,
     "lightning": _lightning,
-    "per_layer_embedding": _per_layer_embedding,
 }
+CHANNEL_MIXERS: dict[str, Complete] = {"mlp": _mlp, "moe": _moe}
+_COMPLETE = {**TOKEN_MIXERS, **CHANNEL_MIXERS, "per_layer_embedding": _per_layer_embedding}

@@ -149,6 +149,10 @@ const $ = (() => {
         const i = s.indexOf(by);
         return i < 0 ? [s, "", ""] : [s.slice(0, i), by, s.slice(i + by.length)];
       },
+      rpartition: (s, by) => {
+        const i = s.lastIndexOf(by);
+        return i < 0 ? ["", "", s] : [s.slice(0, i), by, s.slice(i + by.length)];
+      },
       removeprefix: (s, start) => s.startsWith(start) ? s.slice(start.length) : s,
       removesuffix: (s, end) => end && s.endsWith(end) ? s.slice(0, -end.length) : s,
       format: (s, ...given) => {
