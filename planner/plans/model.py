@@ -8,7 +8,7 @@ the uncommon ones name their kinds and spell the ``pattern`` out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from planner.book.inventory import components
@@ -216,7 +216,7 @@ def _labels(groups: list[list[str]], label: str) -> list[str]:
 
 
 def _block(
-    draft: Draft, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
+    draft: Draft, kind: Kind, name: str, data: Kind, known: Collection[str], role: str
 ) -> Block:
     if name not in known:
         draft.fault(f"model.{role}", f"unknown {role.replace('_', '-')} {name!r}", _names(known))
