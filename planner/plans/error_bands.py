@@ -22,8 +22,14 @@ from typing import Any, NamedTuple
 from planner.base import resources
 
 DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
-#: What may run, as far as published runs tell it apart.
-WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
+#: What may run, as far as published runs tell it apart, in words.
+TITLES = {
+    DENSE: "training of dense models",
+    EXPERTS: "training of mixtures of experts",
+    LORA: "fine-tuning with LoRA",
+    INFERENCE: "inference",
+}
+WORKLOADS = tuple(TITLES)
 #: Of no generation that constants were calibrated on.
 REST = "other"
 
@@ -51,12 +57,8 @@ class Basis(NamedTuple):
         """The runs behind an interval, for print."""
         if not self.own:
             return f"no published run of {self.kind}: held against all other kinds, and wider"
-        runs, sources = _many(self.rows, "run"), _many(self.sources, "source")
-        return f"{runs} of {sources}: {self.kind}"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + ("s" if count > 1 else "")
+        runs, sources = "s" * (self.rows > 1), "s" * (self.sources > 1)
+        return f"{self.rows} run{runs} of {self.sources} source{sources}: {self.kind}"
 
 
 @cache
@@ -100,14 +102,6 @@ def kind(what: str, architecture: str | None) -> Basis:
     elif what != INFERENCE:
         of = f"{of} on accelerators without calibrated rates"
     return _basis(row, of)
-
-
-TITLES = {
-    DENSE: "training of dense models",
-    EXPERTS: "training of mixtures of experts",
-    LORA: "fine-tuning with LoRA",
-    INFERENCE: "inference",
-}
 
 
 def _basis(row: Mapping[str, Any], kind: str) -> Basis:

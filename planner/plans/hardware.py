@@ -58,10 +58,9 @@ def complete(draft: Draft) -> None:
         if found is not None:
             why = f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}"
             draft.default(f"cluster.accelerator.{key}", {"format": name, **found}, why)
-    network = accelerator.get("network")
-    if network is not None:
+    if accelerator.get("network") is not None:
         why = "that of the accelerator's usual systems"
-        draft.default("cluster.network", dict(network), why)
+        draft.default("cluster.network", dict(accelerator["network"]), why)
     # A price is a fact of an accelerator at a provider, so another accelerator has another one.
     provider = draft.get("cluster.provider")
     for row in accelerator.get("prices") or ():
@@ -71,11 +70,9 @@ def complete(draft: Draft) -> None:
             draft.default(f"cluster.{key}", row["price"], why)
     reach = draft.get("cluster.network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
-        draft.fault(
-            "cluster.network.sustained",
-            "collectives sustain no more than the network's bandwidth",
-            "both are per device; nccl-tests print those of a node, in bytes",
-        )
+        wrong = "collectives sustain no more than the network's bandwidth"
+        allowed = "both are per device; nccl-tests print those of a node, in bytes"
+        draft.fault("cluster.network.sustained", wrong, allowed)
     rated, idle = accelerator.get("power"), accelerator.get("idle_power")
     if rated is not None and idle is not None and idle > rated:
         message = f"{idle} W idle is more than the device's power of {rated} W"

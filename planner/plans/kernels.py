@@ -55,12 +55,10 @@ def layout(draft: Draft) -> None:
     implementation = draft.get("training.implementation")
     rules = load(implementation)
     draft.default("parallelism.cut", rules["cut"], f"under {implementation}")
-    divided = rules["experts"] == "tensor" and draft.get("model.moe") is not None
-    draft.default(
-        "parallelism.expert_tensor",
-        draft.get("parallelism.tensor") if divided else 1,
-        f"equals tensor under {implementation}" if divided else "an expert is whole on its device",
-    )
+    size, why = 1, "an expert is whole on its device"
+    if rules["experts"] == "tensor" and draft.get("model.moe") is not None:
+        size, why = draft.get("parallelism.tensor"), f"equals tensor under {implementation}"
+    draft.default("parallelism.expert_tensor", size, why)
 
 
 def complete(draft: Draft) -> None:
@@ -91,17 +89,14 @@ def complete(draft: Draft) -> None:
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20
-    for section, key, value, why in (
-        ("parallelism", "context_exchange", profile["time"]["context"], under),
-        ("memory", "workspaces", profile["workspaces"], under),
-        ("memory", "context", profile["context"], under),
-        ("memory", "pipeline_communicators", profile["pipeline_communicators"], under),
-        ("memory", "buckets", profile["buckets"], under),
-        ("memory", "allocator_share", Fraction(str(profile["allocator_share"])), under),
-        ("memory", "margin", bands.above(), "calibrated: 95 % of published readings are below"),
-        ("memory", "workspace", workspace, WORKSPACE),
-    ):
-        draft.default(f"{section}.{key}", value, why)
-    if accelerator.get("memory") is not None:
-        usable = "cluster.accelerator.memory_usable"
-        draft.default(usable, accelerator["memory"], "equals accelerator.memory")
+    draft.default("parallelism.context_exchange", profile["time"]["context"], under)
+    for key in ("workspaces", "context", "pipeline_communicators", "buckets"):
+        draft.default(f"memory.{key}", profile[key], under)
+    draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
+    margin = "calibrated: 95 % of published readings are below"
+    draft.default("memory.margin", bands.above(), margin)
+    draft.default("memory.workspace", workspace, WORKSPACE)
+    memory = accelerator.get("memory")
+    if memory is not None:
+        why = "equals accelerator.memory"
+        draft.default("cluster.accelerator.memory_usable", memory, why)

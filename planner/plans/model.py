@@ -36,23 +36,21 @@ def lower(draft: Draft) -> Model | None:
         return None
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     kinds, sequence = _kinds(draft, data, data["layers"])
-    parts, layers = [_layers(draft, kinds, sequence, data)], list(sequence)
+    stack, layers = _layers(draft, kinds, sequence, data), list(sequence)
     ends = _embedding(draft, data, kinds[sequence[0]])
     if encoder is not None:
-        parts = [tuple(map(_decoder, parts[0]))]
         inner, order = _kinds(draft, encoder, encoder["layers"])
-        inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
-        order = [_prefixed("encoder", name) for name in order]
-        parts.insert(0, _layers(draft, inner, order, data))
+        names = {name: "encoder" if name == "layer" else f"encoder-{name}" for name in inner}
+        inner, order = {names[name]: inner[name] for name in names}, [names[name] for name in order]
+        stack = [*_layers(draft, inner, order, data), *map(_decoder, stack)]
         layers = order + layers
         ends += _encoder_ends(encoder, inner[order[0]])
     modules = _modules(draft, data)
     if modules:
-        parts.append((_further(draft, kinds[sequence[-1]], data, modules),))
+        stack.append(_further(draft, kinds[sequence[-1]], data, modules))
         layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
     head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
-    stack = tuple(part for group in parts for part in group)
     blocks = sum(len(part.blocks) for part in stack)
     if blocks > MOST_BLOCKS:
         draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
@@ -67,13 +65,12 @@ def _check_adapters(draft: Draft, model: Model) -> None:
     targets = (draft.get("training.lora") or {}).get("targets")
     if not targets:
         return
-    pieces = (
+    names = {
         "head" if block.kind == "head" else piece.name
         for part in model.parts
         for block in part.blocks
         for piece in components(block.kind, block.values)
-    )
-    names = {*pieces}
+    }
     if names.isdisjoint(targets):
         has = ", ".join(name for name in ADAPTED if name in names)
         said = f"no layer of the model has a projection called {' or '.join(targets)}"
@@ -82,23 +79,23 @@ def _check_adapters(draft: Draft, model: Model) -> None:
 
 def _decoder(part: Part) -> Part:
     """A part that runs on the decoder's tokens."""
-    blocks = tuple(Block(b.kind, b.name, {**b.values, "decoder": True}) for b in part.blocks)
+    blocks = tuple(_marked(block, "decoder") for block in part.blocks)
     return Part(part.name, part.title, part.count, blocks)
 
 
-def _prefixed(prefix: str, name: str) -> str:
-    return prefix if name == "layer" else f"{prefix}-{name}"
+def _marked(block: Block, mark: str) -> Block:
+    """A block of which something further holds."""
+    return Block(block.kind, block.name, {**block.values, mark: True})
 
 
-def _layers(
-    draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind
-) -> tuple[Part, ...]:
+def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind) -> list[Part]:
+    """Each layer kind with the number of its layers."""
     parts = []
     for name, kind in kinds.items():
         title = "layers" if name == "layer" else f"{name} layers"
         blocks = _blocks(draft, kind, data)
         parts.append(Part(name, title, sequence.count(name), blocks))
-    return tuple(parts)
+    return parts
 
 
 def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
@@ -188,7 +185,6 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
         )
         for group in found
     ]
-    reused = {"reused": True} if kind.get("reuse") else {}
     blocks: list[Block] = []
     if kind.get("parallel"):
         norms = labels[:1] if kind.get("shared_norm") else labels
@@ -206,8 +202,8 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     if kind.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, kind, data, table=False))
     if blocks:
-        blocks[-1] = Block(blocks[-1].kind, blocks[-1].name, {**blocks[-1].values, "last": True})
-    return tuple(Block(b.kind, b.name, {**b.values, **reused}) for b in blocks)
+        blocks[-1] = _marked(blocks[-1], "last")
+    return tuple(_marked(block, "reused") if kind.get("reuse") else block for block in blocks)
 
 
 def _labels(groups: list[list[str]], label: str) -> list[str]:

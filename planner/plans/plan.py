@@ -83,10 +83,9 @@ def planned(document: source.Document) -> Plan:
     layout = document.data.get("parallelism") or {}
     for key in ("margin", "for"):
         if layout.get(key) is not None:
-            raise PlanError(
-                Fault(f"parallelism.{key} is about a layout that is found, this one is spelled out",
-                      document.key_place(("parallelism", key)), "auto: true beside it")
-            )  # fmt: skip
+            wrong = f"parallelism.{key} is about a layout that is found, this one is spelled out"
+            place = document.key_place(("parallelism", key))
+            raise PlanError(Fault(wrong, place, "auto: true beside it"))
     plan = complete(document)
     return replace(plan, derived={**plan.derived, **why})
 
@@ -155,16 +154,11 @@ def _choices(draft: Draft) -> None:
     longest = draft.get("model.max_sequence")
     if longest is not None:
         draft.default("training.sequence_length", longest, "equals model.max_sequence")
-    if draft.get("model.encoder") and training.get("sequence_length"):
-        draft.default(
-            "training.decoder_sequence_length",
-            training["sequence_length"],
-            "equals training.sequence_length",
-        )
-    stage = layout["zero"]
-    given = draft.default(
-        "training.distributed_optimizer", stage >= 1, "true where parallelism.zero is above 0"
-    )
+    length, why = training.get("sequence_length"), "equals training.sequence_length"
+    if draft.get("model.encoder") and length:
+        draft.default("training.decoder_sequence_length", length, why)
+    stage, why = layout["zero"], "true where parallelism.zero is above 0"
+    given = draft.default("training.distributed_optimizer", stage >= 1, why)
     if given and not stage:
         layout["zero"] = 1
         draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
@@ -187,30 +181,31 @@ def _positions(draft: Draft) -> None:
     for key in ("sequence_length", "decoder_sequence_length"):
         length = draft.get(f"training.{key}")
         if length is not None and length > longest:
-            draft.fault(
-                f"training.{key}",
-                f"{length} tokens are more than the model's {longest} learned positions",
-                f"at most {longest}, or a larger model.max_sequence",
-            )
+            wrong = f"{length} tokens are more than the model's {longest} learned positions"
+            allowed = f"at most {longest}, or a larger model.max_sequence"
+            draft.fault(f"training.{key}", wrong, allowed)
+
+
+def _product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]:
+    """The product of some sizes of a layout, and what it is the product of."""
+    product = 1
+    for name in names:
+        product *= layout[name]
+    return product, " × ".join(names)
 
 
 def _quotient(draft: Draft, name: str) -> int | None:
     """A size that the devices leave when each of its group takes a product of others; None where
     another one is stated, or where they do not divide."""
-    layout, over = draft.get("parallelism"), QUOTIENTS[name]
-    others, inner = " × ".join(over), 1
-    for other in over:
-        inner *= layout[other]
+    inner, others = _product(draft.get("parallelism"), QUOTIENTS[name])
     devices = draft.get("cluster.devices")
     if devices % inner:
         return None
     size: int = draft.default(f"parallelism.{name}", devices // inner, f"devices / ({others})")
     if size * inner == devices:
         return size
-    wrong = (
-        f"{name} {size} × {others} {inner} is {size * inner}, "
-        f"not the {devices} devices of the cluster"
-    )
+    product = f"{name} {size} × {others} {inner} is {size * inner}"
+    wrong = f"{product}, not the {devices} devices of the cluster"
     draft.fault(f"parallelism.{name}", wrong, f"{devices // inner}")
     return None
 
@@ -219,48 +214,31 @@ def _sizes(draft: Draft) -> None:
     """The layout multiplies to the devices, the batch divides over it."""
     layout, training = draft.get("parallelism"), draft.get("training")
     devices = draft.get("cluster.devices")
-    inner = 1
-    for name in OUTER_DEGREES:
-        inner *= layout[name]
+    inner, names = _product(layout, OUTER_DEGREES)
     if devices % inner:
         sizes = " × ".join(str(layout[name]) for name in OUTER_DEGREES)
-        draft.fault(
-            "cluster.devices",
-            f"{devices} devices are no multiple of {' × '.join(OUTER_DEGREES)} = {sizes} = {inner}",
-            f"a multiple of {inner}",
-        )
+        wrong = f"{devices} devices are no multiple of {names} = {sizes} = {inner}"
+        draft.fault("cluster.devices", wrong, f"a multiple of {inner}")
         return
     data = _quotient(draft, "data")
     if data is None:
         return
     per_pass = data * training["micro_batch"]
-    serves = training["mode"] == "inference"
-    steps = training.get("gradient_accumulation")
-    batch = draft.default(
-        "training.global_batch",
-        per_pass * (steps or (layout["pipeline"] if serves else 1)),
-        "data × micro_batch × pipeline: sequences served at once"
-        if serves and not steps
-        else "data × micro_batch × gradient_accumulation",
-    )
+    of = f"data {data} × micro_batch {training['micro_batch']}"
+    passes, why = training.get("gradient_accumulation"), "gradient_accumulation"
+    if passes is None and training["mode"] == "inference":
+        passes, why = layout["pipeline"], "pipeline: sequences served at once"
+    why = f"data × micro_batch × {why}"
+    batch = draft.default("training.global_batch", per_pass * (passes or 1), why)
     if batch % per_pass:
-        wrong = (
-            f"{batch} sequences do not divide over data {data} × micro_batch "
-            f"{training['micro_batch']}"
-        )
+        wrong = f"{batch} sequences do not divide over {of}"
         draft.fault("training.global_batch", wrong, f"a multiple of {per_pass}")
         return
-    steps = draft.default(
-        "training.gradient_accumulation",
-        batch // per_pass,
-        "global_batch / (data × micro_batch)",
-    )
-    if steps * per_pass != batch:
-        wrong = (
-            f"{steps} × data {data} × micro_batch {training['micro_batch']} is "
-            f"{steps * per_pass}, not the global batch {batch}"
-        )
-        draft.fault("training.gradient_accumulation", wrong, f"{batch // per_pass}")
+    steps, why = batch // per_pass, "global_batch / (data × micro_batch)"
+    given = draft.default("training.gradient_accumulation", steps, why)
+    if given != steps:
+        wrong = f"{given} × {of} is {given * per_pass}, not the global batch {batch}"
+        draft.fault("training.gradient_accumulation", wrong, f"{steps}")
 
 
 def _experts(draft: Draft) -> None:
@@ -294,11 +272,9 @@ def _divisions(draft: Draft, model: Model) -> None:
             wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
             draft.fault("parallelism.pipeline", wrong, f"at most {layers} stages")
     elif len(stages) != chunks or sum(stages) != layers:
-        draft.fault(
-            "parallelism.stages",
-            f"{len(stages)} stages with {sum(stages)} layers in all",
-            f"{chunks} stages that sum to the model's {layers} layers",
-        )
+        wrong = f"{len(stages)} stages with {sum(stages)} layers in all"
+        allowed = f"{chunks} stages that sum to the model's {layers} layers"
+        draft.fault("parallelism.stages", wrong, allowed)
 
 
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
