@@ -125,7 +125,7 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     measured, notes = _measured(log, warm_up)
     batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
     devices = plan.get("cluster.devices")
-    logged = [series.last for series in log.series("batch")]
+    logged = [series.exact(series.doubles[-1]) for series in log.series("batch")]
     if logged and batch and logged[0] != batch:
         notes.append(
             f"the run ends with a global batch of {int(logged[0])} sequences, "
@@ -151,16 +151,18 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
         if not columns:
             continue
         if identifier.startswith("memory."):
-            peak = max(values.largest for values in columns)
-            found[identifier] = peak, f"highest of {sum(map(len, columns))}"
+            peak = max(values.exact(max(values.doubles)) for values in columns)
+            count = sum(len(values.doubles) for values in columns)
+            found[identifier] = peak, f"highest of {count}"
             continue
         values = columns[0]  # one quantity, though some logs have it in several units
-        skipped = min(WARM_UP, len(values) // 2) if warm_up is None else max(0, warm_up)
-        if skipped >= len(values):
-            fault = f"{len(values)} records, all of them warm-up"
-            raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {len(values)}"))
-        found[identifier] = values.median(skipped), f"median of {len(values) - skipped}"
-        note = f"the first {skipped} of {len(values)} records are left out as warm-up"
+        count = len(values.doubles)
+        skipped = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)
+        if skipped >= count:
+            fault = f"{count} records, all of them warm-up"
+            raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
+        found[identifier] = values.median(skipped), f"median of {count - skipped}"
+        note = f"the first {skipped} of {count} records are left out as warm-up"
         if skipped and note not in notes:
             notes.append(note)
     for identifier in ("time.tflops_per_device", "time.mfu"):

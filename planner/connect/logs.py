@@ -42,20 +42,9 @@ class Series:
     worth: Fraction = Fraction(1)
     doubles: array[float] = field(default_factory=lambda: array("d"))
 
-    def __len__(self) -> int:
-        return len(self.doubles)
-
     def exact(self, double: float) -> Fraction:
         """A logged value in SI units or bytes."""
         return Fraction(repr(double)) * self.worth
-
-    @property
-    def last(self) -> Fraction:
-        return self.exact(self.doubles[-1])
-
-    @property
-    def largest(self) -> Fraction:
-        return self.exact(max(self.doubles))
 
     def median(self, skipped: int) -> Fraction:
         """Of what comes after so many records."""
@@ -116,21 +105,19 @@ class _Text:
                 raw = raw.removeprefix(b"\xef\xbb\xbf")
             if b"\0" in raw and number < 100:
                 raise PlanError(Fault("not a text file", self.place, "the log of a run"))
-            yield from self._decoded(raw).splitlines()
+            yield from _decoded(raw).splitlines()
 
     def containing(self, *words: bytes) -> Iterator[str]:
         """Lines in which one of these stands: most of a log is of no interest."""
         for raw in self.file.lines():
             if any(word in raw for word in words):
-                yield self._decoded(raw)
+                yield _decoded(raw)
 
-    def whole(self) -> str:
-        return self._decoded(self.file.read()).lstrip("\ufeff")
 
-    def _decoded(self, raw: bytes) -> str:
-        # A log cut off in the middle of a character is still a log.
-        text = raw.decode("utf-8", errors="replace")
-        return _COLOUR.sub("", text) if "\x1b" in text else text
+def _decoded(raw: bytes) -> str:
+    """Text without colours. A log cut off in the middle of a character is still a log."""
+    text = raw.decode("utf-8", errors="replace")
+    return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 Reader = Callable[[_Text], Log | None]
@@ -138,18 +125,14 @@ Reader = Callable[[_Text], Log | None]
 # Lines of trainers ----------------------------------------------------------------------------
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace("NUMBER", _NUMBER))
-
-
 def _trainer(said: Mapping[str, Any], text: _Text) -> Log | None:
     """The records of a trainer that logs.yaml describes."""
     log = Log(text.place.file, said["name"])
     records = [
         (
-            _pattern(record["pattern"]),
+            re.compile(record["pattern"].replace("NUMBER", _NUMBER)),
             [
-                (quantity, _pattern(f"{before}NUMBER"), Fraction(worth))
+                (quantity, re.compile(before + _NUMBER), Fraction(worth))
                 for quantity, (before, worth) in record["holds"].items()
             ],
         )
@@ -245,7 +228,8 @@ def _json(text: _Text) -> Log | None:
         except json.JSONDecodeError:
             is_lines = False
         log = _rows(_objects(text), place, "JSON lines") if is_lines else None
-        return log or _rows(((1, row) for row in _records(text.whole())), place, "JSON")
+        whole = _decoded(text.file.read()).lstrip("\ufeff")
+        return log or _rows(((1, row) for row in _records(whole)), place, "JSON")
     except json.JSONDecodeError as error:
         where = Place(place.file, error.lineno, error.colno)
         raise PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line")) from None

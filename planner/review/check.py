@@ -227,37 +227,35 @@ def _compare(path: Path, claim: Claim) -> Finding:
     old = files.read_text(path, files.MAX_JSON)
     if old == fresh:
         return Finding(str(path), "same")
+    inputs: list[str] = []  # that changed; only results tell
+    # The version of the program and the fingerprint of the input that a report states.
     if path.suffix == ".json":
+        from planner.review.diff import compare
+
         before, after = files.parse_json(old), files.parse_json(fresh)
-        return replace(_compare_results(path, before, after), cause=_cause_of_result(before, after))
-    found = _compare_lines(path, old.splitlines(), fresh.splitlines())
-    return replace(found, cause=_cause(_stated(old), _stated(fresh)))
+        rows = compare(before, after, everything=True)
+        inputs = [row.id for row in rows if row.kind == "input"]
+        stated = [
+            (str(r.get("version")), str(r["plan"].get("fingerprint"))) for r in (before, after)
+        ]
+        kind, details = _compare_results(before, after)
+    else:
+        stated = [(_INPUT.findall(report) or [("", "")])[-1] for report in (old, fresh)]
+        kind, details = _compare_lines(old.splitlines(), fresh.splitlines())
+    more = len(details) - MOST
+    told = (*details[:MOST], *([f"and {more} more"] if more > 0 else []))
+    return Finding(str(path), kind, told, _cause(stated[0], stated[1], inputs))
 
 
-def _stated(report: str) -> tuple[str, str]:
-    """The version of the program and the fingerprint of the input that a report states."""
-    found = _INPUT.findall(report)
-    return found[-1] if found else ("", "")
-
-
-def _cause(before: tuple[str, str], after: tuple[str, str], keys: Sequence[str] = ()) -> str:
+def _cause(before: tuple[str, str], after: tuple[str, str], keys: Sequence[str]) -> str:
     """Whether the plan changed since a report was written, or the program that wrote it."""
     (old, input_before), (new, input_now) = before, after
     program = f"the program changed ({old} → {new})" if old != new else ""
     if input_before == input_now:
         return f"the plan is as it was, {program or 'the program or the report changed'}"
-    more = f" ({', '.join(keys)})" if keys else ""
-    return f"the plan or what it names changed{more}" + (f", and {program}" if program else "")
-
-
-def _cause_of_result(before: Any, after: Any) -> str:
-    """As ``_cause``, of results, which tell which inputs changed."""
-    from planner.review.diff import compare
-
-    keys = [row.id for row in compare(before, after, everything=True) if row.kind == "input"]
-    sides = [(str(r.get("version")), str(r["plan"].get("fingerprint"))) for r in (before, after)]
     some = [*keys[:3], *([f"{len(keys) - 3} more"] if len(keys) > 3 else [])]
-    return _cause(sides[0], sides[1], some)
+    more = f" ({', '.join(some)})" if keys else ""
+    return f"the plan or what it names changed{more}" + (f", and {program}" if program else "")
 
 
 def _find(report: Path, plan: str) -> Path | None:
@@ -285,35 +283,30 @@ def _render(report: Path, claim: Claim) -> str:
     return render.as_text(result, report.suffix.lstrip("."))
 
 
-def _compare_results(path: Path, old: Any, new: Any) -> Finding:
+def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
     """Two results in JSON: quantities whose values moved, came or went, else wording."""
     from planner.review.diff import compare, line
 
     moved = [line(row) for row in compare(old, new, precision=ROUNDING)]
-    before, after = _measured(old), _measured(new)
+    beside = ((side.get("comparison") or {}).get("quantities", ()) for side in (old, new))
+    before, after = ({row["id"]: row["measured"] for row in rows} for rows in beside)
     moved += [
         f"{key} measured: {before.get(key)} → {after.get(key)}"
         for key in dict.fromkeys((*before, *after))
         if before.get(key) != after.get(key)
     ]
     if moved:
-        return Finding(str(path), "numbers", _first(moved))
+        return "numbers", moved
     changed = [
         f"{key}: {part}"
         for key in old["quantities"]
         for part in old["quantities"][key]
         if old["quantities"][key][part] != new["quantities"].get(key, {}).get(part)
     ]
-    return Finding(str(path), "wording", _first(changed or ["layout or provenance only"]))
+    return "wording", changed or ["layout or provenance only"]
 
 
-def _measured(result: Any) -> dict[str, Any]:
-    """What a run measured, by quantity, of a result beside a log."""
-    rows = (result.get("comparison") or {}).get("quantities", ())
-    return {row["id"]: row["measured"] for row in rows}
-
-
-def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
+def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
     """Two reports as lines: numbers that moved in a line, and lines of other words."""
     numbers: list[str] = []
     wording: list[str] = []
@@ -335,8 +328,8 @@ def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
         figures = (_NUMBER.findall("\n".join(lines)) for lines in (before, after))
         (wording if next(figures) == next(figures) else numbers).append(moved)
     if numbers:
-        return Finding(str(path), "numbers", _first([*numbers, *wording]))
-    return Finding(str(path), "wording", _first(wording or ["version or fingerprint only"]))
+        return "numbers", [*numbers, *wording]
+    return "wording", wording or ["version or fingerprint only"]
 
 
 def _moved(before: str, after: str) -> str:
@@ -352,8 +345,3 @@ def _moved(before: str, after: str) -> str:
 def _short(lines: list[str]) -> str:
     joined = " ".join(" ".join(lines).split())
     return (joined[:57] + "…" if len(joined) > 58 else joined) or "nothing"
-
-
-def _first(lines: list[str]) -> tuple[str, ...]:
-    more = len(lines) - MOST
-    return (*lines[:MOST], *([f"and {more} more"] if more > 0 else []))

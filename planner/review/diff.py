@@ -226,13 +226,15 @@ def text(found: Diff) -> str:
 
 def markdown(found: Diff) -> str:
     """For a comment: the marker, the verdict, the key figures, the rest folded."""
+    from planner.report.report import escaped
+
     title = sentence(found)
     moved = found.of("quantity")
     key = [row for row in moved if row.id in KEY_FIGURES]
     key.sort(key=lambda row: KEY_FIGURES.index(row.id))
     lines = [
         MARKER,
-        f"**{_cell(title[:1].upper() + title[1:])}**",
+        f"**{escaped(title[:1].upper() + title[1:])}**",
         "",
         f"`{_code(found.old)}` → `{_code(found.new)}`",
         "",
@@ -251,20 +253,16 @@ def markdown(found: Diff) -> str:
 
 
 def _table(rows: Sequence[Row], heading: str) -> list[str]:
+    from planner.report.report import escaped
+
     if not rows:
         return []
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
     for row in rows:
         cells = (printed(row.old, row.unit), printed(row.new, row.unit), change(row))
-        name = f"`{_code(row.id)}`" if row.kind == "input" else _cell(row.title)
-        lines.append(f"| {name} | " + " | ".join(map(_cell, cells)) + " |")
+        name = f"`{_code(row.id)}`" if row.kind == "input" else escaped(row.title)
+        lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
     return [*lines, ""]
-
-
-def _cell(words: str) -> str:
-    from planner.report.report import escaped
-
-    return " ".join(escaped(words).split(" "))
 
 
 def _code(words: str) -> str:

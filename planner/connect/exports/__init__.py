@@ -51,7 +51,7 @@ def config(plan: Plan, to: str) -> Config:
     draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))
-    return Config(text, dict(draft.said), unsaid, known.by_hand)
+    return Config(text, dict(draft.said), unsaid)
 
 
 @cache

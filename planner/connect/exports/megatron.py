@@ -11,12 +11,6 @@ from planner.plans import pipeline
 Options = dict[str, Any]
 
 
-def positions(draft: Draft) -> Options:
-    longest = draft.get("model.max_sequence") or draft.get("training.sequence_length")
-    has = longest is not None and draft.get("model.layers")
-    return {"max-position-embeddings": longest} if has else {}
-
-
 def heads(draft: Draft) -> Options:
     """Of attention that is not latent."""
     count, groups, width, value_width = (

@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.connect.exports import accelerate, megatron, nanotron, torchtitan
+from planner.connect.exports import megatron, nanotron, torchtitan
 from planner.connect.exports.table import Draft, Elsewhere, Unsaid
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
@@ -37,14 +37,21 @@ def count(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
     return {to: int(-(-tokens // prod(sizes)))} if tokens and all(sizes) else {}
 
 
+def quotient(draft: Draft, to: str, of: str, by: str) -> dict[str, int]:
+    """One key of the plan divided by another, rounded up; 1 where there is no other."""
+    whole = draft.get(of)
+    return {to: -(-whole // (draft.get(by) or whole))}
+
+
 #: The rules that rows name; what else such a row says are their arguments.
 RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "says": lambda draft, **options: options,
     "count": count,
+    "quotient": quotient,
     **{
         f"{module.__name__.rpartition('.')[2]}.{name}": rule
-        for module in (accelerate, megatron, nanotron, torchtitan)
+        for module in (megatron, nanotron, torchtitan)
         for name, rule in getmembers(module, isfunction)
     },
 }

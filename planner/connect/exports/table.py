@@ -8,7 +8,7 @@ of, and that the plan gives, is reported as unsaid; so a new key of the plan is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,36 +68,31 @@ class Draft:
         return found
 
     def cannot(self, key: str, why: str) -> None:
+        """Reports a key as unsaid, its value on one line whatever a document made of it."""
         self.heard.add(key)
-        self.unsaid.append(Unsaid(key, shown(self.plan.get(key)), why))
+        value = self.plan.get(key)
+        if isinstance(value, Mapping):
+            shown = "(" + ", ".join(map(str, value)) + ")"
+        elif isinstance(value, bool):
+            shown = "true" if value else "false"
+        else:
+            shown = one_line(str(plain(value)))
+        self.unsaid.append(Unsaid(key, shown, why))
 
     def rest(self) -> None:
-        """What the document gives and no row has heard."""
-        for key, value in given(self.plan):
-            if not any(key == known or key.startswith(known + ".") for known in self.heard):
-                self.unsaid.append(Unsaid(key, shown(value), "no key for it"))
-
-
-def given(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """The keys of a plan that somebody wrote; what a model's kinds differ in counts as one."""
-    seen: set[str] = set()
-    for path, _ in plan.document.walk():
-        key = ".".join(step for step in path if isinstance(step, str))
-        if key.startswith("model.kinds"):
-            key = "model.kinds"
-        written = plan.document.origin(path).kind != "default"
-        if path[0] in SECTIONS and written and key not in seen and not key.startswith(DESCRIBING):
+        """Reports what somebody wrote into the plan and no row has heard; what a model's kinds
+        differ in counts as one key."""
+        heard, seen, document = frozenset(self.heard), set(), self.plan.document
+        for path, _ in document.walk():
+            key = ".".join(step for step in path if isinstance(step, str))
+            if key.startswith("model.kinds"):
+                key = "model.kinds"
+            describes = path[0] not in SECTIONS or key.startswith(DESCRIBING)
+            if describes or key in seen or document.origin(path).kind == "default":
+                continue
             seen.add(key)
-            yield key, plan.get(key)
-
-
-def shown(value: Any) -> str:
-    """A value on one line of a comment, whatever a document made of it."""
-    if isinstance(value, Mapping):
-        return "(" + ", ".join(map(str, value)) + ")"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return one_line(str(plain(value)))
+            if not any(key == known or key.startswith(known + ".") for known in heard):
+                self.cannot(key, "no key for it")
 
 
 @dataclass(frozen=True)
@@ -107,25 +102,15 @@ class Config:
     text: str
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
-    by_hand: tuple[str, ...] = ()
-
-
-def stack(draft: Draft) -> tuple[str, ...]:
-    """The kind of each layer, without the modules that predict further tokens."""
-    model = draft.plan.model
-    if model is None:
-        return ()
-    return tuple(name for name in model.sequence if name != FURTHER)
 
 
 def with_experts(draft: Draft) -> list[bool]:
-    """For each layer whether it has experts."""
+    """For each layer whether it has experts, without the modules that predict further tokens."""
     model = draft.plan.model
-    has = {
-        part.name: any(b.kind == "moe" for b in part.blocks)
-        for part in (model.parts if model else ())
-    }
-    return [has[name] for name in stack(draft)]
+    if model is None:
+        return []
+    has = {part.name: any(block.kind == "moe" for block in part.blocks) for part in model.parts}
+    return [has[name] for name in model.sequence if name != FURTHER]
 
 
 # Writing -------------------------------------------------------------------------------------

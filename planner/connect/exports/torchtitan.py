@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from planner.connect.exports.table import Draft, stack
+from planner.connect.exports.table import Draft, with_experts
 from planner.plans import pipeline
 
 
@@ -38,7 +38,8 @@ def sharding(draft: Draft) -> dict[str, Any]:
 def stages(draft: Draft) -> dict[str, Any]:
     """As many layers on each stage, or the modules of each by name."""
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
-    given, layers, model = draft.get("parallelism.stages"), len(stack(draft)), draft.plan.model
+    given, layers = draft.get("parallelism.stages"), len(with_experts(draft))
+    model = draft.plan.model
     if size == 1:
         return {}
     draft.heard.add("parallelism.cut")
