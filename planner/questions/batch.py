@@ -10,7 +10,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -30,6 +30,7 @@ from planner.plans.layout import AXES, DEGREES, KEPT, OWN, ROW, RUN
 from planner.questions.batch_graph import (
     GRAPHS,
     BatchGraph,
+    Kind,
     Variety,
     batch_graph,
     deciding,
@@ -75,16 +76,17 @@ class Batch:
         #: The lengths of the further axes.
         self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
         self.worth: dict[Content, Any] = {}  # what leaves are in all of them
-        firsts = {degrees.kind: degrees for degrees in reversed(layouts.degrees)}
-        keys = tuple(dict.fromkeys(degrees.kind for degrees in layouts.degrees))
-        self.kinds = tuple(layouts.kind(firsts[key]) for key in keys)
+        kinds: dict[Hashable, Kind] = {}
+        for degrees in layouts.degrees:
+            if degrees.kind not in kinds:
+                kinds[degrees.kind] = layouts.kind(degrees)
+        keys, self.kinds = tuple(kinds), tuple(kinds.values())
         places = {key: place for place, key in enumerate(keys)}
         self.kind_of = [places[degrees.kind] for degrees in layouts.degrees]
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
         slots = self.pipelines.slots if self.pipelines else 0
-        kinds = dict(zip(keys, self.kinds, strict=True))
         variety = Variety(kinds, self.varying, named, slots, checked)
         self.graph = batch_graph(variety, graphs)
         made = self.graph.variety
@@ -94,7 +96,9 @@ class Batch:
             [made.keeping.index(keeping) for keeping in named],
         )
         if self.pipelines:
-            self.slots = self.pipelines.of_slots(made.slots)
+            shapes = self.pipelines.shapes
+            #: The line of each slot, as (shapes, slots); one with fewer stages repeats its first.
+            self.slots = np.array([[*s, *s[:1] * (made.slots - len(s))] for s in shapes])
             self.lines = self.pipelines.lines()
 
     @cached_property
@@ -250,10 +254,11 @@ class Batch:
         steps = share[rows.of_degrees] // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
         for place, key in enumerate(RUN[1:], start=1):
-            columns[key] = _choices((run[place] for run in self.layouts.runs), rows.of_run)
-        for name, (codes, found) in self.of_hardware.items():
+            found, codes = chosen((run[place] for run in self.layouts.runs), rows.of_run)
+            columns[key] = Codes(codes, len(found))
+        for name, (of_pairs, values) in self.of_hardware.items():
             if name not in self.following:
-                columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
+                columns[name] = Codes(of_pairs[rows.of_degrees, replica], len(values))
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
             self._of_tensors(rows, columns)
@@ -268,7 +273,8 @@ class Batch:
             steps,
             of_degrees[KIND][rows.of_degrees],
         )
-        found = Table(len(rows), {str(i): _codes(values) for i, values in enumerate(decide)})
+        coded = enumerate(map(_coded, decide))
+        found = Table(len(rows), {str(i): Codes(codes, len(worth)) for i, (worth, codes) in coded})
         group = found.exact(found.all.mask)
         keys = zip(*(values[group.first].tolist() for values in decide), strict=True)
         shapes = pipelines.shapes
@@ -330,7 +336,11 @@ class _Leaves:
             axis, place = self.batch.graph.place[entry]
             several = (entries(kind.case, axis)[place] for kind in self.batch.kinds)
             return self._of_kind([one.bindings[symbol] for one in several])
-        return self._on_stage(*self.batch.graph.lines[arguments])
+        slot, place = self.batch.graph.lines[arguments]
+        array = self.batch.lines[:, self.batch.slots[:, slot], place]
+        if (array == array[0]).all():
+            array = array[:1]
+        return Values("stages", array[None, :, :])
 
     def _of_plan(self, symbol: Symbol) -> Any:
         key = self.keys[symbol] or ""
@@ -345,12 +355,6 @@ class _Leaves:
             return values[0]
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
         return Values(KIND, array[None, None, :])
-
-    def _on_stage(self, slot: int, place: int) -> Values:
-        array = self.batch.lines[:, self.batch.slots[:, slot], place]
-        if (array == array[0]).all():
-            array = array[:1]
-        return Values("stages", array[None, :, :])
 
     def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
         if name not in self.batch.varying:
@@ -378,13 +382,3 @@ def _coded(values: Array) -> tuple[Array, Array]:
     least = values.min(initial=0)
     codes, first = numbered(values - least, int(values.max(initial=0) - least) + 1)
     return values[first], codes.astype(np.int64)
-
-
-def _codes(values: Array) -> Codes:
-    found, codes = _coded(values)
-    return Codes(codes, len(found))
-
-
-def _choices(values: Iterable[Any], places: Array) -> Codes:
-    found, codes = chosen(values, places)
-    return Codes(codes, len(found))

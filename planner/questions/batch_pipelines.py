@@ -31,17 +31,10 @@ class Pipelines:
     def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
         self.layouts, self.kinds, self.of_degrees = layouts, kinds, of_degrees
         self._lines: dict[tuple[int, Line], int] = {}
+        decide = [(kind.layers, kind.plan.get("training.recompute_layers")) for kind in kinds]
         #: Of each kind the first whose layers are the same ones, computed again alike.
-        self.alike: list[int] = []
-        self._known = []
-        distinct: list[int] = []
-        for place, kind in enumerate(kinds):
-            same = (other for other in distinct if _alike(kinds[other], kind))
-            found = next(same, place)
-            if found == place:
-                distinct.append(place)
-            self.alike.append(found)
-            self._known.append(_known(kind.layers.sequence, kind.plan.get("model.vocab")))
+        self.alike = [decide.index(one) for one in decide]
+        self._known = [_known(kind.layers.sequence, kind.plan.get("model.vocab")) for kind in kinds]
 
     def _pipeline(self, stages: int, run: Run, micro_batches: int, kind: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
@@ -59,7 +52,10 @@ class Pipelines:
             found = pipeline.stages(
                 layers, data["parallelism"], schedule, micro_batches, plan.get("model.vocab")
             )
-            known[key] = tuple(_line(found[i]) for i in _fullest(found))
+            known[key] = tuple(
+                (tuple(sorted(found[i].holds.items())), tuple(sorted(found[i].alive.items())))
+                for i in _fullest(found)
+            )
         lines, alike = self._lines, self.alike[kind]
         return tuple(lines.setdefault((alike, line), len(lines)) for line in known[key])
 
@@ -89,11 +85,6 @@ class Pipelines:
             found.setdefault(lines, len(found))
         return found
 
-    def of_slots(self, slots: int) -> Array:
-        """The line of each slot, as (shapes, slots); a pipeline with fewer stages repeats its
-        first."""
-        return np.array([[*shape, *shape[:1] * (slots - len(shape))] for shape in self.shapes])
-
     def lines(self) -> Array:
         """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the
         last the places in a line."""
@@ -116,21 +107,11 @@ class Pipelines:
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
 
 
-def _alike(one: Kind, other: Kind) -> bool:
-    """Whether stages that hold the same of two kinds are the same stages."""
-    again = "training.recompute_layers"
-    return one.layers == other.layers and one.plan.get(again) == other.plan.get(again)
-
-
 @recent(4)
 def _known(layers: Any, vocab: Any) -> dict[tuple[Any, ...], tuple[Line, ...]]:
     """What is known of the pipelines of models that have the same layers in the same order, however
     wide; to be filled, for further batches."""
     return {}
-
-
-def _line(stage: Stage) -> Line:
-    return tuple(sorted(stage.holds.items())), tuple(sorted(stage.alive.items()))
 
 
 def _fullest(stages: Sequence[Stage]) -> list[int]:

@@ -157,5 +157,5 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     """
     devices, experts = document.get("cluster.devices"), document.get("model.moe.experts") or 1
     tried = ({"parallelism.data": None, **layout, **fixed} for layout in starts(devices, experts))
-    changed = {tuple(said.values()): plans.changed(document, said) for said in tried}
-    return first_valid(plans.planned, changed.values())
+    distinct = {tuple(said.values()): said for said in tried}
+    return first_valid(lambda said: plans.planned(plans.changed(document, said)), distinct.values())

@@ -10,8 +10,8 @@ from planner.connect import exports
 from planner.connect.exports.rules import Row, follow
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, KEYS, ROW
-from planner.plans.plan import chosen_by, with_keys
+from planner.plans.layout import KEYS, ROW
+from planner.plans.plan import with_keys
 
 
 class Launcher:
@@ -27,14 +27,12 @@ class Launcher:
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan, self.name = plan, name
-        framework = exports.framework(name)
-        self.kernels: str | None = None if chosen_by(plan, KERNELS) else framework.kernels
-        self.rows = [row for row in framework.rows if self._reads(row)]
-
-    def _reads(self, row: Row) -> bool:
-        draft = Draft(self.plan)
-        follow(draft, [row])
-        return not draft.heard.isdisjoint(KEYS)
+        self.rows: list[Row] = []  # those that read a key of a layout
+        for row in exports.framework(name).rows:
+            draft = Draft(plan)
+            follow(draft, [row])
+            if not draft.heard.isdisjoint(KEYS):
+                self.rows.append(row)
 
     def starts(self, layout: Mapping[str, Any]) -> bool:
         """Whether it can start a layout, which dotted keys say; what it leaves to the training

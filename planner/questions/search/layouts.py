@@ -184,9 +184,10 @@ class Space:
 
     # -- asking the plan's checks -------------------------------------------------------------
 
-    def _draft(self, changes: Mapping[str, Any]) -> Draft:
-        """A layout that divides nothing but with some changes, with what is wrong with it."""
-        return layout_draft(self.plan, {**self.start, **changes})
+    def _draft(self, changes: Mapping[str, Any], whole: bool = True) -> Draft:
+        """A layout that divides nothing but with some changes, with what is wrong with it; not the
+        ``whole`` of it where only that is asked which the model divides by."""
+        return layout_draft(self.plan, {**self.start, **changes}, whole)
 
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
@@ -254,8 +255,7 @@ class Space:
 
     def _indivisible(self, key: str, value: int) -> list[Fault]:
         """What is wrong with one degree whatever the others are: it does not divide the model."""
-        changes = {**self.start, key: value}
-        return self._once((key, value), lambda: layout_draft(self.plan, changes, False).faults)
+        return self._once((key, value), lambda: self._draft({key: value}, False).faults)
 
     def _schedules(self, stages: int) -> Iterator[Run]:
         """Virtual stages, schedules and cuts that go together for a number of stages. Where layers
@@ -292,7 +292,7 @@ class Space:
 
         def cut() -> Draft:
             chosen = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
-            draft = layout_draft(self.plan, {**self.start, **chosen}, False)
+            draft = self._draft(chosen, False)
             pipeline.check(draft, model)
             return draft
 
