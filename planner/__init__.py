@@ -9,9 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from planner.api import Plan, import_config, load, load_study
+    from planner.api import Plan, load, load_study
     from planner.base.errors import Fault, Place, PlanError
     from planner.base.version import __version__
+    from planner.connect.imports import import_config
 
 __all__ = [
     "Fault",
@@ -30,6 +31,7 @@ _HOMES = {
     "Place": "base.errors",
     "PlanError": "base.errors",
     "__version__": "base.version",
+    "import_config": "connect.imports",
 }
 
 

@@ -88,14 +88,3 @@ def load_study(
     from planner.report.study_api import Study
 
     return Study(study.load(document, set))
-
-
-def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A model document, as a mapping, from a Hugging Face configuration.
-
-    Raises:
-        PlanError: an unknown model type, or a key that is not modelled.
-    """
-    from planner.connect.imports import import_config as imported
-
-    return imported(config)

@@ -10,9 +10,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["as_json", "cell", "columns", "digits", "exact_text", "flow", "format_value", "one_line",
-           "plain", "plain_text", "quoted", "rounded", "scientific", "significant"]  # fmt: skip
-
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from planner.base.display import one_line
 
-__all__ = ["MOST", "Fault", "Place", "PlanError", "divisors", "nearest"]
-
 MOST = 50  # faults told; after so many, stages may stop looking
 LONGEST = 600  # characters of one message
 

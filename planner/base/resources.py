@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache", "folder", "preset", "read_bytes", "read_json", "read_text", "read_yaml"]
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

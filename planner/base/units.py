@@ -14,9 +14,6 @@ from functools import lru_cache
 
 from planner.base.errors import nearest
 
-__all__ = ["BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "number",
-           "out_of_range", "parse", "wanted"]  # fmt: skip
-
 Exact = int | Fraction
 
 BASES = ("byte", "FLOP", "token", "parameter", "sequence", "device", "USD", "s", "J", "kgCO2e")

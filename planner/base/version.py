@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from planner.base import resources
+
 __version__ = "0.1.0"
 
 _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
@@ -15,8 +17,6 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 def full() -> str:
     """Program, formula set (what the book, its symbols, sums and inventory say) and preset set
     (every shipped document), on one line; the sets as short hashes."""
-    from planner.base import resources
-
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
     pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions", "sources"))
     formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)
@@ -26,8 +26,6 @@ def full() -> str:
 
 def _hash(files: Iterable[Path], root: Path) -> str:
     from hashlib import sha256
-
-    from planner.base import resources
 
     total = sha256()
     for name, file in sorted((file.relative_to(root).as_posix(), file) for file in files):

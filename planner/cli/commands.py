@@ -143,6 +143,19 @@ def _outputs(
     return kinds
 
 
+def _progress(of: str) -> Callable[[int, int, float], None] | None:
+    """A line that counts up how many of so many, such as ``layouts``, are done; None where standard
+    error is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, seconds: float) -> None:
+        end = "\n" if done >= total else ""
+        print(f"\r{done:,} of {total:,} {of}, {seconds:.1f} s", end=end, file=sys.stderr)
+
+    return show
+
+
 def _at_least_one(top: int | None) -> None:
     if top is not None and top < 1:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
@@ -346,7 +359,6 @@ def _solve(options: argparse.Namespace) -> int | str:
     ),
 )
 def _search(options: argparse.Namespace) -> int:
-    from planner.base.progress import progress
     from planner.questions.constraints import MARGIN, parse_limit
     from planner.questions.search import choices
     from planner.questions.search.engine import POINTS, search
@@ -363,7 +375,7 @@ def _search(options: argparse.Namespace) -> int:
         options.top,
         options.by,
         fixed,
-        progress("layouts"),
+        _progress("layouts"),
         limits=[parse_limit(limit) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
@@ -395,7 +407,6 @@ def _search(options: argparse.Namespace) -> int:
     many("--set KEY=VALUE", "override a key of the study", dest="changes"),
 )
 def _sweep(options: argparse.Namespace) -> int:
-    from planner.base.progress import progress
     from planner.questions.studies import outputs
     from planner.questions.studies.engines import chosen
 
@@ -417,9 +428,10 @@ def _sweep(options: argparse.Namespace) -> int:
     for path in reports:
         files.spare(path, study.files)
     table = tables[0] if tables else None
-    shown = progress("plans")
     with _one_voice(options.debug):
-        outcome = sweep(study, table, options.workers, options.on, options.restart, shown)
+        outcome = sweep(
+            study, table, options.workers, options.on, options.restart, _progress("plans")
+        )
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))

@@ -52,6 +52,8 @@ def _check(options: argparse.Namespace) -> None:
         faults += [fault(key, "with --step") for key in STEP_ONLY if getattr(options, key)]
         if options.format != "text":
             faults.append(fault("format", "with --step"))
+    elif options.step == "-":
+        faults.append(fault("step", "a file"))
     elif options.output == "-":
         faults.append(fault("output", "a file, where --step prints too"))
     for key, most in (("seconds", 600), ("processes", 64), ("steps", 1000)):
@@ -77,11 +79,8 @@ def _inputs(options: argparse.Namespace) -> list[str]:
         kind = loading.check(options.accelerator)
         if kind != "accelerator":
             raise PlanError(Fault(f"this is a {kind}", Place(options.accelerator), "accelerator"))
-    if options.step not in (None, "-"):
-        plan = loading.load(options.step, options.set)
-        given += plan.document.files()
-    elif options.step == "-":
-        raise PlanError(Fault("plan.py measure: --step -", None, "a file"))
+    if options.step is not None:
+        given += loading.load(options.step, options.set).document.files()
     return given
 
 

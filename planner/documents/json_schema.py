@@ -18,8 +18,6 @@ from typing import Any
 
 from planner.base import resources, units
 
-__all__ = ["RULES", "Schema", "accepts", "inside", "is_number", "is_type", "read"]
-
 Schema = Mapping[str, Any]
 
 

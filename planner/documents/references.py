@@ -12,8 +12,6 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import yaml_nodes as nodes
 from planner.documents.yaml_nodes import Node, Origin
 
-__all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
-
 FOLDERS = {
     "model": "models",
     "cluster": "clusters",

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources, units
@@ -100,36 +99,35 @@ def _below(schema: Schema, step: str | int) -> list[Schema]:
     return [found for found in inside(schema, step) if isinstance(found, dict)]
 
 
-def validate(document: Document, schema: str, folder: Path | None = None) -> Document:
+def validate(document: Document, schema: str) -> Document:
     """The document with exact quantities and defaults.
 
     Args:
         document: as `source.load` returns it.
         schema: plan, model, cluster, accelerator, or another NAME.schema.json.
-        folder: of the schemas, where it is not the program's own.
 
     Raises:
         PlanError: every fault of the document, sorted by place; of very many the first.
     """
-    root, walk = _load(schema, folder), _Walk()
+    root, walk = _load(schema), _Walk()
     found = replace(document, node=walk.read(document.node, [root], (), fill=False))
     if walk.faults or not accepts(root, found.data):
         from planner.documents.schema_errors import faults  # it takes a while
 
-        others = faults(found, root, paths(schema, folder), walk.unread)
+        others = faults(found, root, paths(schema), walk.unread)
         raise PlanError([*walk.faults, *islice(others, max(0, ENOUGH - len(walk.faults)))])
     return replace(found, node=walk.read(found.node, [root], (), fill=True))
 
 
-def _load(schema: str, folder: Path | None = None) -> Schema:
-    return read((folder or resources.folder("schemas")) / f"{schema}.schema.json")
+def _load(schema: str) -> Schema:
+    return read(resources.folder("schemas") / f"{schema}.schema.json")
 
 
 @cache
-def paths(schema: str, folder: Path | None = None) -> Sequence[str]:
+def paths(schema: str) -> Sequence[str]:
     """The dotted keys near the top of a kind of document, for near spellings."""
     found: set[str] = set()
-    level: list[tuple[str, Schema]] = [("", _load(schema, folder))]
+    level: list[tuple[str, Schema]] = [("", _load(schema))]
     for _ in range(3):
         level = [
             (f"{prefix}{name}.", inner)
@@ -141,9 +139,7 @@ def paths(schema: str, folder: Path | None = None) -> Sequence[str]:
     return sorted(found)
 
 
-def describe(
-    schema: str, path: str | Sequence[str | int], folder: Path | None = None
-) -> Schema | None:
+def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
     """What a schema says about a key: description, unit, default, enum, type and so on; None where
     it knows no such key.
 
@@ -151,7 +147,7 @@ def describe(
         schema: as for `validate`.
         path: dotted, such as `training.tokens`; items of lists by any index.
     """
-    parts = list(_every(_load(schema, folder)))
+    parts = list(_every(_load(schema)))
     said: dict[str, Any] = {}
     steps = path.split(".") if isinstance(path, str) else [str(step) for step in path]
     for step in filter(None, steps):

@@ -13,8 +13,6 @@ from planner.base.errors import Fault, Place, nearest
 from planner.documents.json_schema import Schema, inside, is_number
 from planner.documents.source import Document
 
-__all__ = ["faults"]
-
 MOST_LISTED = 16
 
 _KINDS = {

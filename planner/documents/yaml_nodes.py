@@ -14,10 +14,10 @@ from fractions import Fraction
 from itertools import takewhile
 from typing import Any
 
+import yaml
+
 from planner.base import units
 from planner.base.errors import Fault, Place, PlanError
-
-__all__ = ["Node", "Origin", "Value", "compose", "from_data"]
 
 MAX_BYTES = 5_000_000
 MAX_NODES = 100_000  # with every alias written out
@@ -79,7 +79,6 @@ class Node:
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INTEGER = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
@@ -99,7 +98,7 @@ def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
         raise PlanError(Fault(f"'{text}' is not a finite number", place))
     if len(text) <= units.LONGEST and _BASED.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
-    if not (_INTEGER.fullmatch(text) or _DECIMAL.fullmatch(text)):
+    if not _DECIMAL.fullmatch(text):
         return text
     zero = _LEADING_ZERO.fullmatch(text)
     if zero:
@@ -115,9 +114,7 @@ class _Composer:
     """Builds nodes from the parser's events, so that depth and size stay bounded."""
 
     def __init__(self, text: str, file: str, origin: Origin | None) -> None:
-        import yaml
-
-        self.yaml, self.file, self.origin = yaml, file, origin
+        self.file, self.origin = file, origin
         self.name = re.split(r"[/\\]", file)[-1]
         #: Each anchored node with how many there are in it; None while it is being read.
         self.anchors: dict[str, tuple[Node, int] | None] = {}
@@ -138,7 +135,7 @@ class _Composer:
         """The one document of the stream; None where it is empty."""
         found = None
         for event in self.events:
-            if isinstance(event, self.yaml.DocumentStartEvent):
+            if isinstance(event, yaml.DocumentStartEvent):
                 if found is not None:
                     here = self.place(event.start_mark)
                     raise self.stop("a second document starts here", here, "one document per file")
@@ -147,11 +144,11 @@ class _Composer:
 
     def node(self, event: Any, depth: int) -> Node:
         """The value that an event begins; what is in it comes with the next events."""
-        yaml, place, before = self.yaml, self.place(event.start_mark), self.size
+        place, before = self.place(event.start_mark), self.size
         if depth > MAX_DEPTH:
             raise self.stop("nested too deeply", place, f"at most {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event.anchor, place)
+            return self.alias(event, place)
         self.count(1, place)
         if event.anchor:
             self.anchors[event.anchor] = None
@@ -160,11 +157,15 @@ class _Composer:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             wrong = f"the tag {tag} is not supported"
             self.faults.append(Fault(wrong, place, "plain YAML without tags"))
-        text, value = None, None
+        text: str | None = None
+        value: Value = None
         if isinstance(event, yaml.ScalarEvent):
             text = value = event.value
             if event.tag is None and event.implicit[0]:
-                value = self.scalar(text, place)
+                try:
+                    value = _scalar(text, place)
+                except PlanError as error:
+                    self.faults.extend(error.faults)
         elif isinstance(event, yaml.SequenceStartEvent):
             value = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
         else:
@@ -184,26 +185,19 @@ class _Composer:
             allowed = f"at most {MAX_NODES} values, aliases written out"
             raise self.stop("the document is too large", place, allowed)
 
-    def alias(self, anchor: str, place: Place) -> Node:
-        if anchor not in self.anchors:
-            raise self.stop(f"unknown alias *{anchor}", place, "an anchor written before it")
-        target = self.anchors[anchor]
+    def alias(self, event: Any, place: Place) -> Node:
+        if event.anchor not in self.anchors:
+            raise self.stop(f"unknown alias *{event.anchor}", place, "an anchor written before it")
+        target = self.anchors[event.anchor]
         if target is None:
-            raise self.stop(f"the alias *{anchor} contains itself", place)
+            raise self.stop(f"the alias *{event.anchor} contains itself", place)
         self.count(target[1], place)
         return replace(target[0], place=place)
-
-    def scalar(self, text: str, place: Place) -> Value:
-        try:
-            return _scalar(text, place)
-        except PlanError as error:
-            self.faults.extend(error.faults)
-            return text
 
     def entries(self, depth: int) -> dict[str, Node]:
         """What a mapping holds."""
         entries: dict[str, Node] = {}
-        for event in self.until(self.yaml.MappingEndEvent):
+        for event in self.until(yaml.MappingEndEvent):
             key = self.node(event, depth + 1)
             value = self.node(next(self.events), depth + 1)
             wrong, allowed = "", ""
@@ -234,8 +228,6 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         PlanError: not YAML, or against the strict rules above; every such fault at once,
             up to the first that makes the rest unreadable.
     """
-    import yaml
-
     composer = _Composer(text, file, origin)
     try:
         root = composer.root()

@@ -18,6 +18,7 @@ from jsonschema import Draft7Validator, validators
 from referencing import Registry
 from referencing.jsonschema import DRAFT7
 
+from planner.base import resources
 from planner.base.errors import PlanError
 from planner.base.units import dimension, number, parse
 from planner.documents import json_schema
@@ -132,16 +133,20 @@ VALID = "wheels: 4\nengine: {power: 100 W}\n"
 
 
 @pytest.fixture
-def schemas(tmp_path: Path) -> Path:
+def schemas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, made in {"car": CAR, "engine": ENGINE}.items():
         (tmp_path / f"{name}.schema.json").write_text(json.dumps(made))
+    shipped = resources.folder
+    monkeypatch.setattr(
+        resources, "folder", lambda name: tmp_path if name == "schemas" else shipped(name)
+    )
     return tmp_path
 
 
 def check(schemas: Path, text: str, *overrides: str) -> Document:
     path = schemas / "car.yaml"
     path.write_text(text)
-    return validate(load(path, overrides, kind="car"), "car", schemas)
+    return validate(load(path, overrides, kind="car"), "car")
 
 
 def told(schemas: Path, text: str, *overrides: str) -> list[str]:
@@ -199,7 +204,7 @@ def test_defaults_are_filled_in_and_say_so(schemas: Path) -> None:
 
 def test_checking_twice_changes_nothing(schemas: Path) -> None:
     once = check(schemas, VALID)
-    assert validate(once, "car", schemas).data == once.data
+    assert validate(once, "car").data == once.data
 
 
 @pytest.mark.parametrize(
@@ -289,12 +294,12 @@ def test_overrides_are_checked_by_the_same_schema(schemas: Path) -> None:
 
 def test_a_mapping_has_no_lines(schemas: Path) -> None:
     with pytest.raises(PlanError, match=r"^<mapping>: wheels is 1 \(at least 3\)$"):
-        validate(load({"wheels": 1, "engine": {"power": "1 W"}}, kind="car"), "car", schemas)
+        validate(load({"wheels": 1, "engine": {"power": "1 W"}}, kind="car"), "car")
 
 
 def test_describe(schemas: Path) -> None:
     def said(path: str) -> Any:
-        return describe("car", path, schemas)
+        return describe("car", path)
 
     assert said("wheels") == {
         "type": ["integer", "string"],
