@@ -8,7 +8,7 @@ document), or of no accelerator (presets/efficiency).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -82,25 +82,26 @@ def complete(draft: Draft) -> None:
 
 
 def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
-    facts = calibration()
-    kernels = profile.load(draft.get("training.implementation"))["time"]
-    own = measured(accelerator)
+    facts, own = calibration(), measured(accelerator)
+    kernels, defaults = (
+        profile.load(draft.get("training.implementation"))["time"],
+        facts["defaults"],
+    )
 
-    def fill(key: str, fact: Mapping[str, Any]) -> None:
+    def fill(key: str, names: Sequence[str], otherwise: Mapping[str, Any]) -> None:
+        """A share, by the first of some names under which the accelerator has one."""
+        fact = next((own[name] for name in names if own.get(name)), otherwise)
         draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
 
     for key in SHARED:
-        fill(key, own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key])
+        fill(key, (f"{key}_{wanted}", key), facts["shared"][key])
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
-    wide = accelerator.get("peak_16") or {"format": "bf16"}
-    for key, form, shares in (
-        ("matmul_16", wide["format"], ()),
-        ("matmul", wanted, SHARES.get(wanted, ())),
-    ):
-        held = (own[name] for name in (f"matmul_{form}", *shares, "matmul") if name in own)
-        fill(key, next(held, facts["defaults"]["matmul"]))
+    wide = (accelerator.get("peak_16") or {"format": "bf16"})["format"]
+    fill("matmul_16", (f"matmul_{wide}", "matmul"), defaults["matmul"])
+    names = (f"matmul_{wanted}", *SHARES.get(wanted, ()), "matmul")
+    fill("matmul", names, defaults["matmul"])
     kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
-    fill("attention", own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel])
+    fill("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel))
     slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
     traffic, why = _value({"value": kernels["elementwise"]}), "of the implementation"
     if slower is not None:
@@ -108,10 +109,8 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.elementwise", traffic, why)
     draft.default("time.efficiency.launches", launches, "of the implementation")
-    for key, fact in facts["assumed"].items():
-        fill(key, fact)
-    defaults = facts["defaults"]
-    fill("dispatch", defaults["dispatch"])
+    for key, fact in {**facts["assumed"], "dispatch": defaults["dispatch"]}.items():
+        fill(key, (), fact)
     if accelerator.get("link") is not None:
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
             path = f"cluster.accelerator.link.{key}"

@@ -28,11 +28,9 @@ def lower(draft: Draft) -> Model | None:
     data: dict[str, Any] = draft.get("model")
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
-            draft.fault(
-                "model.parameters",
-                "the model has a shape, so its parameters are counted",
-                "either parameters or layers, hidden and so on",
-            )
+            said = "the model has a shape, so its parameters are counted"
+            allowed = "either parameters or layers, hidden and so on"
+            draft.fault("model.parameters", said, allowed)
         return None
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     kinds, sequence = _kinds(draft, data, data["layers"])

@@ -210,35 +210,28 @@ def check_schedule(draft: Draft, model: Model) -> None:
     if training["schedule"] == "interleaved" and virtual > 1:
         whole = counted(len(model.sequence), layout["cut"], chunks)
         if whole % chunks and layout.get("stages") is None:
-            draft.fault(
-                "parallelism.virtual_pipeline",
-                f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
-                f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out",
-            )
-        if steps and steps % size:
             wrong = (
-                f"{steps} micro-batches are no multiple of pipeline {size}, which the interleaved "
-                "schedule needs"
+                f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}"
             )
+            allowed = f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out"
+            draft.fault("parallelism.virtual_pipeline", wrong, allowed)
+        if steps and steps % size:
+            wrong = f"{steps} micro-batches are no multiple of pipeline {size}"
+            wrong = f"{wrong}, which the interleaved schedule needs"
             draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
     if training["schedule"] == "zero-bubble" and steps and steps < size:
-        wrong = (
-            f"zero-bubble fills {size} stages with weight gradients, {steps} micro-batches have "
-            "too few"
-        )
+        wrong = f"zero-bubble fills {size} stages with weight gradients"
+        wrong = f"{wrong}, {steps} micro-batches have too few"
         draft.fault("training.gradient_accumulation", wrong, f"at least {size}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
-        draft.fault(
-            "training.gradient_accumulation",
-            f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do",
-            f"an even number, at least {2 * size}",
-        )
+        wrong = f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do"
+        allowed = f"an even number, at least {2 * size}"
+        draft.fault("training.gradient_accumulation", wrong, allowed)
     if training["schedule"] == "dualpipe" and size % 2:
-        draft.fault(
-            "parallelism.pipeline", f"dualpipe pairs the stages, {size} is odd", "an even size"
-        )
+        wrong = f"dualpipe pairs the stages, {size} is odd"
+        draft.fault("parallelism.pipeline", wrong, "an even size")
 
 
 def _check_context(draft: Draft, model: Model) -> None:
@@ -246,12 +239,10 @@ def _check_context(draft: Draft, model: Model) -> None:
     length = draft.get("training.sequence_length")
     context = draft.get("parallelism.context")
     if context > 1 and length and length % (2 * context):
-        draft.fault(
-            "parallelism.context",
-            f"{length} tokens do not divide over 2 × context {context}: each device takes one "
-            "piece from both ends",
-            "one of " + ", ".join(str(c) for c in range(1, 65) if c == 1 or length % (2 * c) == 0),
-        )
+        wrong = f"{length} tokens do not divide over 2 × context {context}"
+        wrong = f"{wrong}: each device takes one piece from both ends"
+        sizes = [str(size) for size in range(1, 65) if size == 1 or length % (2 * size) == 0]
+        draft.fault("parallelism.context", wrong, f"one of {', '.join(sizes)}")
 
 
 def _check_distinct(draft: Draft, model: Model) -> None:
@@ -263,11 +254,9 @@ def _check_distinct(draft: Draft, model: Model) -> None:
     layout, schedule = draft.get("parallelism"), draft.get("training.schedule")
     found = len(stages(model, layout, schedule, 1, draft.get("model.vocab")))
     if found * parts > MOST_DISTINCT:
-        draft.fault(
-            "parallelism.pipeline",
-            f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends",
-            f"at most {MOST_DISTINCT // parts} distinct stages",
-        )
+        said = f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends"
+        allowed = f"at most {MOST_DISTINCT // parts} distinct stages"
+        draft.fault("parallelism.pipeline", said, allowed)
 
 
 def _check_groups(draft: Draft, model: Model) -> None:

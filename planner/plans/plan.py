@@ -254,15 +254,15 @@ def _divisions(draft: Draft, model: Model) -> None:
     """What a layout divides must divide: heads, widths, experts, layers."""
     layout = draft.get("parallelism")
     tensor, expert = layout["tensor"], layout["expert"]
-    blocks = {block.kind: block for part in model.parts for block in part.blocks}
-    heads = blocks["attention"].values["heads"] if "attention" in blocks else 0
+    blocks = {block.kind: block.values for part in model.parts for block in part.blocks}
+    heads = blocks["attention"]["heads"] if "attention" in blocks else 0
+    experts = blocks["moe"]["experts"] if "moe" in blocks else 0
     if heads % tensor:
         wrong = f"{heads} attention heads do not divide over tensor {tensor}"
         draft.fault("parallelism.tensor", wrong, divisors(heads))
-    if expert > 1 and "moe" not in blocks:
+    if expert > 1 and not experts:
         draft.fault("parallelism.expert", "the model has no experts to divide", "1")
-    elif expert > 1 and blocks["moe"].values["experts"] % expert:
-        experts = blocks["moe"].values["experts"]
+    elif experts % expert:
         wrong = f"{experts} experts do not divide over expert {expert}"
         draft.fault("parallelism.expert", wrong, divisors(experts))
     layers, stages = len(model.sequence), layout.get("stages")
