@@ -64,6 +64,7 @@ def test_modules_of_two_stages_are_not_written() -> None:
         ("Ex|L", "'x' is no letter"), ("E t|L", "' ' is no letter"), ("**", "no letter"),
         ("E((t|)*2)*3L", "brackets stand in brackets"), ("E(t|)mL", "not repeated"),
         ("E(tt|*2L", "not closed"), ("Et)L", "closes nothing"), ("E()*2tL", "closes nothing"),
+        ("Et3|L", "'3' is no letter"), ("E(*2t)*2L", "*2 repeats nothing"),
         ("*3EtL", "repeats nothing"), ("Et*2*3L", "repeats nothing"), ("E*99999999tL", "more than"),
         ("Etm|tL", "stands behind"), ("tt|L", "E stands once"), ("Et|t", "E stands once"),
         ("|EtL", "E stands once"), ("EtL|", "E stands once"), ("EEtL", "E stands once"),
