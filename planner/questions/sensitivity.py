@@ -8,10 +8,10 @@ the layout) the next one that people would try is taken: twice as many, a multip
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -106,7 +106,7 @@ class Slopes:
         self._evaluator = AsItIs([target], evaluation)
         self.value: Number = evaluation.values_of([target])[target]
 
-    @cached_property
+    @property
     def measures(self) -> list[Elasticity]:
         """The measures that the quantity hangs on, the strongest first."""
         found = list[Elasticity]()
@@ -200,9 +200,8 @@ def by_step(plan: Plan, target: str) -> list[Step]:
             search = Probes(plan, domain, (), [target], evaluator)
             value, first = natural(plan, key), domain.start + 1
             last = first + value if domain.last is None else domain.last
-            reached = (i for i in range(first, last) if domain.value(i) >= value)
-            index = next(reached, max(first, last))
-            probe = search.beyond(index, 1) or search.beyond(domain.start - 1, -1)
+            reached = bisect_left(range(first, last), True, key=lambda i: domain.value(i) >= value)
+            probe = search.beyond(first + reached, 1) or search.beyond(domain.start - 1, -1)
         except PlanError:
             continue
         if probe is None:

@@ -18,6 +18,7 @@ from planner.questions.constraints import Limit, shown
 from planner.questions.domains import DIGITS
 from planner.questions.solve.evaluations import Goal, Probe
 from planner.questions.solve.intervals import Ends, of_answer, of_quantity
+from planner.questions.solve.references import below
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
@@ -106,11 +107,8 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         ends = of_quantity(answer.holds, answer.goal.quantity)
         best = _between(best, unit, map(_rough, ends)) if ends else shown(best, unit)
         if answer.question == "cheapest":
-            named = answer.holds.plan.get("cluster.accelerator.name")
-            offer = next(
-                (r.offer for r in answer.extra["rows"] if r.offer.accelerator == named), None
-            )
-            best += f" at {shown(offer.price, 'USD/h')} ({offer.whose})" if offer else ""
+            offer = answer.extra["offer"]
+            best += f" at {shown(offer.price, 'USD/h')} ({offer.whose})"
             return f"cheapest: {value} for {best} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return f"{answer.name}: {what}" + (f", with {limits}" if limits else "")
@@ -172,8 +170,6 @@ def published(answer: Answer) -> list[tuple[str, int]]:
     parameters; of those that carry a size in their name."""
     if answer.domain.key != "model" or answer.holds is None:
         return []
-    from planner.questions.solve.references import below
-
     return below(answer.holds.plan, int(answer.holds.number))
 
 

@@ -8,6 +8,7 @@ what a day is worth; that another size would run at another utilisation is left 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -26,7 +27,7 @@ from planner.questions.solve.solve import solve
 from planner.results.intervals import around
 
 QUESTION = "compute-optimal"
-ACTIVE = "parameters.active"
+ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
 UNITS = ("FLOP", "USD", "s")
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
@@ -82,25 +83,20 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     base = Evaluation(case.build(plan))
     entries = base.case.axes["law"]
     if isinstance(entries, Absent) or not entries:
-        raise PlanError(
-            Fault(
-                f"{QUESTION} is about training all weights of a model from scratch",
-                None,
-                "training.mode: train, without training.lora",
-            )
-        )
-    active = Fraction(_value(base, ACTIVE, required=True))
-    flops = _flops(base, plan, active, budget)
+        about = f"{QUESTION} is about training all weights of a model from scratch"
+        raise PlanError(Fault(about, None, "training.mode: train, without training.lora"))
+    active = Fraction(base.values_of([ACTIVE])[ACTIVE])
+    rate, price = _value(base, "time.tokens_per_second"), plan.get("cluster.price")
+    flops, unit = _flops(base, plan, active, rate, budget)
     tokens = Fraction(flops) / (6 * active)
-    spent, rate = base.varied(notation.T, tokens), _value(base, "time.tokens_per_second")
+    spent = base.varied(notation.T, tokens)
     seconds = None if rate is None else tokens / Fraction(rate)
-    price = plan.get("cluster.price")
     hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
     choices = tuple(
         Choice(
             law,
-            _value(spent, "optimal.parameters", entry, required=True),
-            _value(spent, "optimal.tokens", entry, required=True),
+            _value(spent, "optimal.parameters", entry),
+            _value(spent, "optimal.tokens", entry),
             _value(spent, "optimal.loss", entry),
             _value(base, "scaling.model_tokens", entry),
             _value(base, "scaling.ratio", entry),
@@ -117,7 +113,7 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
         active,
         plan.get("training.tokens"),
         choices,
-        tuple(_notes(base, plan, budget, flops, rate, seconds)),
+        tuple(_notes(base, plan, flops, unit, rate, seconds)),
         _shape(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
     )
 
@@ -125,8 +121,8 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
 def _notes(
     base: Evaluation,
     plan: Plan,
-    budget: str | None,
     flops: Number,
+    unit: str | None,
     rate: Number | None,
     seconds: Fraction | None,
 ) -> Iterator[str]:
@@ -138,7 +134,7 @@ def _notes(
     ):
         yield "of a mixture of experts, parameters are those that one token uses"
     yield "predicted losses rank choices of one law; they forecast no other data"
-    if budget is not None:
+    if unit is not None:
         yield (
             "time and money at this plan's rate in 6ND FLOP/s, without interruptions; another size "
             "runs at another utilisation"
@@ -146,7 +142,7 @@ def _notes(
     between = rate and around("time.tokens_per_second", rate, base)
     if between and rate and seconds is not None:
         low, high = (Fraction(bound) / Fraction(rate) for bound in between)
-        if budget is not None and _parse(budget)[1] != "FLOP":
+        if unit not in (None, "FLOP"):
             ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
         else:
             ends = [shown(seconds / share, "s") for share in (high, low)]
@@ -169,27 +165,30 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
     return Shape(str(choice.law["name"]), best.values[ACTIVE], family.changes(best.value))
 
 
-def _value(
-    evaluation: Evaluation, quantity: str, entry: Entry | None = None, required: bool = False
-) -> Any:
-    """A quantity of the plan, or of a law; None where it has no value and none is ``required``."""
-    try:
+def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+    """A quantity of the plan, or of a law; None where it has no value."""
+    with suppress(Absent):
         return evaluation.value(quantity, {"law": entry} if entry else None)
-    except Absent as absent:
-        if required:
-            said = f"{quantity} cannot be computed: {absent.reason}"
-            raise PlanError(Fault(said)) from None
-        return None
+    return None
 
 
-def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -> Number:
+def _flops(
+    base: Evaluation, plan: Plan, active: Fraction, rate: Number | None, budget: str | None
+) -> tuple[Number, str | None]:
+    """The compute of a budget, and the unit that it is given in, which is FLOP where it says none;
+    without a budget what the plan spends, in no unit."""
     if budget is None:
-        return _value(base, "compute.training_flops_6nd", required=True)  # type: ignore[no-any-return]
-    value, unit = _parse(budget)
+        return base.values_of([SPENT])[SPENT], None
+    for unit in UNITS:
+        with suppress(units.UnitError):
+            value = units.parse(budget, unit)
+            break
+    else:
+        raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
     if value <= 0:
         raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
     if unit == "FLOP":
-        return value
+        return value, unit
     seconds: Number = value
     if unit == "USD":
         price = plan.get("cluster.price")
@@ -197,21 +196,10 @@ def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -
             place = plan.document.place(("cluster",))
             raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
         seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
-    rate = _value(base, "time.tokens_per_second")
     if rate is None:
         known = "time.mfu, or a model of known shape, from which it is predicted"
         raise PlanError(Fault("the plan has no rate that turns time into compute", None, known))
-    return 6 * active * Fraction(rate) * seconds
-
-
-def _parse(budget: str) -> tuple[Number, str]:
-    """A budget and its unit; a number without a unit is FLOP."""
-    for unit in UNITS:
-        try:
-            return units.parse(budget, unit), unit
-        except units.UnitError:
-            continue
-    raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
+    return 6 * active * Fraction(rate) * seconds, unit
 
 
 # as text and data --------------------------------------------------------------------------

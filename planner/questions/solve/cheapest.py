@@ -77,20 +77,20 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
             row = _price(base, offer, limits, least, space_of(plan))
             least = least if row.cost is None else min(least, row.cost)
         rows.append(row)
-    answers = [row.answer for row in rows if row.answer is not None]
-    if not answers:
+    priced = [(row.answer, row.offer) for row in rows if row.answer is not None]
+    if not priced:
         none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
-    answer = min(answers, key=_rank)
-    return replace(answer, question="cheapest", extra={**answer.extra, "rows": tuple(rows)})
+    answer, offer = max(priced, key=_rank)
+    extra = {**answer.extra, "rows": tuple(rows), "offer": offer}
+    return replace(answer, question="cheapest", extra=extra)
 
 
-def _rank(answer: Answer) -> tuple[bool, float]:
-    """Order by cost, then what holds nowhere by how little is missed."""
-    if answer.holds is not None:
-        return False, float(answer.holds.values[GOAL.quantity])
-    assert answer.miss is not None
-    return True, -min(map(answer.miss.share, answer.miss.broken))
+def _rank(priced: tuple[Answer, Offer]) -> tuple[int, Number]:
+    """Order by cost, after what holds nowhere, and that by how little is missed."""
+    told = priced[0].holds or priced[0].miss
+    assert told is not None
+    return GOAL.rank(told)
 
 
 def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:

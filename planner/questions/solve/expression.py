@@ -64,8 +64,6 @@ def closed_form(answer: Answer) -> ClosedForm:
         raise NoForm("width and depth change together, in steps")
     if answer.goal is not None or "layouts" in answer.extra:
         raise NoForm("it is found by trying values")
-    if answer.binding is None or answer.holds is None or answer.fails is None:
-        raise NoForm("no limit binds")
     return _Solver(answer).solve()
 
 
@@ -148,14 +146,16 @@ class _Solver:
     """Every node that hangs on the unknown as a rational function of it."""
 
     def __init__(self, answer: Answer) -> None:
-        assert answer.binding is not None and answer.holds is not None
-        self.answer, self.limit, self.plan = answer, answer.binding, answer.holds.plan
-        self.case = case.build(self.plan)
+        limit, holds, fails = answer.binding, answer.holds, answer.fails
+        if limit is None or holds is None or fails is None:
+            raise NoForm("no limit binds")
+        self.domain, self.limit, self.holds, self.fails = answer.domain, limit, holds, fails
+        self.case = case.build(holds.plan)
         self.evaluation = Evaluation(self.case)
         self.result = self.evaluation.instance(self.limit.quantity, {})
         self.evaluation.worth(self.result)
         self.nodes, self.values = self.evaluation.graph.nodes, self.evaluation.values
-        key = answer.domain.key
+        key = self.domain.key
         note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
         #: How the unknown prints, and symbols that are not in the book.
         self.unknown = TEXT.write(parse(note.latex if note else "x"))
@@ -169,30 +169,33 @@ class _Solver:
             self.forms[place] = self._form(*self.nodes[place])
 
     def _inputs(self) -> dict[int, Ratio]:
-        """The inputs that change with the unknown, as functions of it."""
+        """The inputs that change with the unknown, each a line through its values."""
         points = list(islice(self._points(), POINTS))
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
         found = {}
         for place in self.evaluation.graph.inputs:
             values = [evaluation.worth(place) for _, evaluation in points]
-            if len({*values}) != 1:
-                pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
-                terms = {power: Coefficient(v, number(v)) for power, v in _fit(pairs) if v}
-                found[place] = Ratio(terms)
+            if len({*values}) == 1:
+                continue
+            pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
+            (x0, v0), (x1, v1) = pairs[:2]
+            slope = (v1 - v0) / (x1 - x0)
+            if any(value != v0 + slope * (x - x0) for x, value in pairs):
+                raise NoForm("what the plan derives from it changes in steps")
+            line = ((0, v0 - slope * x0), (1, slope))
+            found[place] = Ratio({power: Coefficient(v, number(v)) for power, v in line if v})
         return found
 
     def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
         """Values of the unknown with their plans, while the formulas are the same."""
-        answer, domain = self.answer, self.answer.domain
-        assert answer.holds is not None and answer.fails is not None
-        start, end = answer.holds.index, answer.fails.index
+        domain, start, end = self.domain, self.holds.index, self.fails.index
         way = 1 if end > start else -1
         near = ((start - way * n, end + way * n, start - way * 4**n) for n in range(9))
         for index in filter(domain.has, dict.fromkeys(chain.from_iterable(near))):
             value = domain.value(index)
             try:
-                built = case.build(variant(self.plan, domain.changes(value)))
+                built = case.build(variant(self.holds.plan, domain.changes(value)))
             except PlanError:
                 continue
             evaluation = self.evaluation.rerun(built, exact=True)
@@ -302,8 +305,9 @@ class _Solver:
             raise NoForm(f"{quantity} is of degree {degree} in it")
         nothing = Coefficient(Fraction(0), number(0))
         a, b, c = (zero.get(least + power, nothing) for power in (2, 1, 0))
+        low, high = sorted((Fraction(self.holds.value), Fraction(self.fails.value)))
         for root in _quadratic(a, b, c) if degree == 2 else _linear(b, c):
-            if self._is_answer(root.value):
+            if low <= root.value <= high:  # where bisection found the answer
                 if root.symbols is None:
                     raise NoForm(f"the formula of {quantity} folds over more than one axis")
                 return self._print(degree, root.value, root.symbols)
@@ -318,13 +322,6 @@ class _Solver:
         name = with_subscript(parse(first.latex), "max" if limit.relation == "<=" else "min")
         label, meaning = f"{limit.quantity} limit", f"{first.title}: the limit"
         return {0: -self._name(label, name, limit.value, meaning)}
-
-    def _is_answer(self, root: Fraction) -> bool:
-        """Whether a root lies where bisection found the answer."""
-        answer = self.answer
-        assert answer.holds is not None and answer.fails is not None
-        low, high = sorted((Fraction(answer.holds.value), Fraction(answer.fails.value)))
-        return low <= root <= high
 
     def _print(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
         tree = from_sympy(to_sympy(root))
@@ -354,15 +351,6 @@ class _Setter(Typesetter):
 
     def name(self, symbol: Symbol) -> Box:
         return self.names.get(symbol) or super().name(symbol)
-
-
-def _fit(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]]:
-    """An input as a line through its values, by power."""
-    (x0, v0), (x1, v1) = pairs[:2]
-    slope = (v1 - v0) / (x1 - x0)
-    if all(value == v0 + slope * (x - x0) for x, value in pairs):
-        return [(0, v0 - slope * x0), (1, slope)]
-    raise NoForm("what the plan derives from it changes in steps")
 
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:

@@ -226,8 +226,7 @@ def solve_free(
             continue
         layouts.searches, layouts.hasty = 0, False
         if answer.holds is not None:
-            holds = _best(search, layouts, answer.holds)
-            answer = replace(answer, holds=holds)
+            answer = replace(answer, holds=_best(search, layouts, answer.holds))
         if answer.fails is not None and answer.fails.broken:
             answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
         if answer.miss is not None:
