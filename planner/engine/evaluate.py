@@ -32,7 +32,7 @@ from planner.engine.lower import (
     moved,
     widen,
 )
-from planner.engine.run import operands, run, worth
+from planner.engine.run import BEYOND, operands, run, tidy
 
 __all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
 
@@ -42,16 +42,14 @@ Value = Number | str
 class Trace:
     """One evaluated quantity instance: its formula, its value and what it was made from."""
 
-    def __init__(self, evaluation: Evaluation, key: Key, place: int) -> None:
-        self.chosen: Formula | None = evaluation.chosen.get(key)
+    def __init__(self, evaluation: Evaluation, place: int) -> None:
+        self._evaluation, self._place = evaluation, place
+        #: The node that it is the value of; instances made alike of the same inputs share one.
+        self.body: int
+        self.body, name = evaluation.graph.nodes[place][1]
+        self.key: Key = evaluation.graph.nodes[name][1][0]
+        self.chosen: Formula | None = evaluation.chosen.get(self.key)
         self.value: Value | Absent = evaluation.worth(place)
-        self.key, self._evaluation, self._place = key, evaluation, place
-
-    @property
-    def body(self) -> int:
-        """The node that it is the value of; instances made alike of the same inputs share one."""
-        body: int = self._evaluation.graph.nodes[self._place][1][0]
-        return body
 
     @cached_property
     def point(self) -> Point:
@@ -102,7 +100,7 @@ class Evaluation(Lowering):
         super().__init__(case, book, like=like)
         self.exact = exact
         self.values: list[Any] = []  # of the nodes of the graph, as far as they are known
-        self._traces: dict[Key, Trace] = {}
+        self._traces: dict[int, Trace] = {}  # by their nodes
         self._axes = case.axes  # whose entries stand in the graph
         self._now: dict[Entry, Entry] = {}  # what stands for them in this case, where it is others
         self._rerun = False  # whether others ran over the graph before
@@ -111,14 +109,10 @@ class Evaluation(Lowering):
 
     def trace(self, identifier: str, point: Point | None = None) -> Trace:
         """The evaluated instance of a quantity at a point (for quantities with axes)."""
-        point = point or {}
-        place = self.instance(identifier, point)
-        per = self.book.quantities[identifier].per
-        key = (identifier, tuple([point[axis] for axis in per]))
-        found = self._traces.get(key)
-        if found is None:
-            found = self._traces[key] = Trace(self, key, place)
-        return found
+        place = self.instance(identifier, point or {})
+        if place not in self._traces:
+            self._traces[place] = Trace(self, place)
+        return self._traces[place]
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
         """The value of a quantity; raises Absent with the reason where there is none."""
@@ -171,7 +165,13 @@ class Evaluation(Lowering):
         return value if self.exact or value is None else float(value)
 
     def _worth(self, key: Key, value: Any) -> Any:
-        return worth(key, value, self.book)
+        """The value of a quantity, tidied; an Absent where it is outside of its range."""
+        quantity = self.book.quantities[key[0]]
+        if type(value) is Absent:
+            return Absent(quantity.beyond) if quantity.beyond and value.reason == BEYOND else value
+        value = tidy(value)
+        outside = quantity.outside(value)
+        return value if outside is None else Absent(outside)
 
     # -- variations ---------------------------------------------------------------------------
 

@@ -20,12 +20,12 @@ from planner.base.recent import recent
 from planner.book import inventory, notation
 from planner.book.expressions import Symbol
 from planner.book.inventory import MATMULS, Component, components
-from planner.book.quantity import BOOK, Notation
+from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
-from planner.plans.document import Model, Part, Plan, Stage
+from planner.plans.document import Model, Part, Plan
 
 #: Values of pairs of entries.
 Crossed = dict[tuple[Symbol, Entry, Entry], Any]
@@ -35,17 +35,7 @@ PRICES = ("cluster.price", "cluster.reserved_price")
 
 def build(plan: Plan) -> Case:
     """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
-    bindings: dict[Symbol, Any] = {}
-    kinds: dict[Symbol, str] = {}
-    for note in BOOK.notation.values():
-        if note.key is not None and not note.per:
-            value = plan.get(note.key)
-            if value is None:
-                value = Absent(_reason(plan, note.key, note.meaning))
-            bindings[note.symbol] = value
-            kind = input_kind(plan, note)
-            if kind != "exact":
-                kinds[note.symbol] = kind
+    bindings, kinds = _inputs(plan)
     profile = profiles.load(plan.settings["training.implementation"])
     settings = {
         **plan.settings,
@@ -80,19 +70,54 @@ def build(plan: Plan) -> Case:
 FOUND = {"calibrated:": "estimate", "measured:": "measured", "assumed:": "assumed"}
 
 
-def input_kind(plan: Plan, note: Notation) -> str:
-    """How the value of an input is known: a default, also where it is stated, by what it rests on;
-    another value that the document states by what the input is."""
-    if note.key is None:
-        return "exact"
-    if note.key in plan.defaults:
-        reason = plan.defaults[note.key]
-        return next((kind for word, kind in FOUND.items() if reason.startswith(word)), "exact")
-    return "exact" if plan.get(note.key) == note.neutral else note.kind
+def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
+    """What a plan binds symbols to, and how the value of those that are not exact is known: a
+    default, also where it is stated, by what it rests on; another value that the document states by
+    what the input is."""
+    bindings: dict[Symbol, Any] = {}
+    kinds: dict[Symbol, str] = {}
+    for note in BOOK.notation.values():
+        if note.key is None or note.per:
+            continue
+        value, kind = plan.get(note.key), "exact"
+        if note.key in plan.defaults:
+            reason = plan.defaults[note.key]
+            kind = next((kind for word, kind in FOUND.items() if reason.startswith(word)), kind)
+        elif value != note.neutral:
+            kind = note.kind
+        if kind != "exact":
+            kinds[note.symbol] = kind
+        if value is None:
+            value = Absent(_reason(plan, note.key, note.meaning))
+        bindings[note.symbol] = value
+    return bindings, kinds
+
+
+def _reason(plan: Plan, key: str, meaning: str) -> str:
+    """Why an input has no value; of a price also which providers rent the accelerator out, where
+    the plan's own has no such price for it."""
+    if plan.model is None and key.startswith("model."):
+        return SIZE_ONLY
+    others = ""
+    if key in PRICES:
+        rows = plan.get("cluster.accelerator.prices") or ()
+        reserved = key == "cluster.reserved_price"
+        found = {row["provider"] for row in rows if (row["kind"] == "reserved") == reserved}
+        names, asked = ", ".join(sorted(found)), plan.get("cluster.provider")
+        if asked is not None:
+            known = names or "nobody"
+            others = f"; {asked} has none for this accelerator, known are those of: {known}"
+        elif names:
+            others = f", or cluster.provider: {names}"
+    return f"{meaning} is not given ({key}{others})"
 
 
 @cache
-def _stage_entry(name: str, title: str) -> Entry:
+def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
+    """Of distinct stages the one from ``first`` to ``last``, which in print are counted from 1."""
+    title = f"stages {first + 1} to {last + 1} of {count}"
+    if first == last:
+        title = "the only stage" if count == 1 else f"stage {first + 1} of {count}"
     return Entry("stage", name, title, settings={"stage": True})
 
 
@@ -144,9 +169,9 @@ def _stage_axis(
     entries: list[Entry] = []
     crossed: Crossed = {}
     most = recomputed_at_most(plan, plan.settings["training.recompute"])
-    last = plan.settings["parallelism.pipeline"] - 1
+    count = plan.settings["parallelism.pipeline"]
     for stage in stages:
-        entry = _stage_entry(stage.name, _stage_title(stage, last))
+        entry = _stage_entry(stage.name, stage.index, stage.last, count)
         entries.append(entry)
         crossed.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
         crossed.update(components_on_stage(stage.holds, entry, components))
@@ -199,35 +224,6 @@ def components_on_stage(
         if held:
             seen.add(shape)
     return crossed
-
-
-def _stage_title(stage: Stage, last: int) -> str:
-    """Stages are counted from 1 in print."""
-    if last == 0:
-        return "the only stage"
-    if stage.index == stage.last:
-        return f"stage {stage.index + 1} of {last + 1}"
-    return f"stages {stage.index + 1} to {stage.last + 1} of {last + 1}"
-
-
-def _reason(plan: Plan, key: str, meaning: str) -> str:
-    if plan.model is None and key.startswith("model."):
-        return SIZE_ONLY
-    if key in PRICES:
-        return f"{meaning} is not given ({key}{_other_providers(plan, key)})"
-    return f"{meaning} is not given ({key})"
-
-
-def _other_providers(plan: Plan, key: str) -> str:
-    """Which providers rent the accelerator out, where a plan's own has no such price for it."""
-    rows = plan.get("cluster.accelerator.prices") or ()
-    reserved = key == "cluster.reserved_price"
-    found = {row["provider"] for row in rows if (row["kind"] == "reserved") == reserved}
-    names = ", ".join(sorted(found))
-    asked = plan.get("cluster.provider")
-    if asked is None:
-        return f", or cluster.provider: {names}" if names else ""
-    return f"; {asked} has none for this accelerator, known are those of: {names or 'nobody'}"
 
 
 @recent(4)
@@ -291,17 +287,11 @@ def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
     return found
 
 
-def _tensor_count(component: Component, block: Entry) -> int:
-    """Weight tensors of a component: the matrix and its bias; fused projections are one matrix."""
-    if component.shared or component.type in ("core", "index", "scan"):
-        return 0
-    if block.settings.get("block.fused") and component.name in ("key", "value"):
-        return 0
-    return 2 if component.bias else 1
-
-
 def _component(component: Component, block: Entry, targets: frozenset[str]) -> Entry:
     at_head = block.settings["block"] == "head"
+    # Weight tensors are the matrix and its bias; fused projections are one matrix.
+    without = component.shared or component.type in ("core", "index", "scan")
+    fused = block.settings.get("block.fused") and component.name in ("key", "value")
     return Entry(
         "component",
         component.name,
@@ -312,7 +302,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             notation.n_out: component.n_out,
             notation.copies: component.copies,
             notation.applied: component.applied,
-            notation.tensors_c: _tensor_count(component, block),
+            notation.tensors_c: 0 if without or fused else 2 if component.bias else 1,
         },
         settings={
             "type": component.type,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import is_
 from typing import Any
 
 from planner.book.canonical import canonical
@@ -85,10 +84,6 @@ class Varying:
 
     values: tuple[Any, ...]
 
-    def agreeing(self, wanted: Any) -> tuple[Any, ...]:
-        """Those of its values that are the wanted one, or one of them."""
-        return tuple(value for value in self.values if agrees(value, wanted))
-
 
 class Lowering:
     """Writes quantities of one case into a graph.
@@ -128,12 +123,12 @@ class Lowering:
 
     def differs(self, case: Case) -> int:
         """In how much another case is of another form; one that differs less shares more."""
-        return sum(1 for _ in moved(self.case, case, self.asked, _identical))
+        return sum(1 for _ in moved(self.case, case, self.asked))
 
     def _share(self, like: Lowering) -> None:
         """Take over the instances that rest on nothing that is of another form in this case."""
         assert not like.conditional and not self.conditional
-        others: set[Any] = set(moved(like.case, self.case, like.asked, _identical))
+        others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
         others |= {symbol for symbol, _, _ in like.case.crossed.keys() ^ self.case.crossed.keys()}
         for key, rests in like.rests.items():
@@ -150,20 +145,13 @@ class Lowering:
 
     def instance(self, identifier: str, point: Point) -> int:
         """The node of a quantity at a point (for quantities with axes)."""
-        first = self.book.quantities[identifier]
-        entries: tuple[Entry, ...] = ()
-        if first.per:
-            try:
-                entries = tuple([point[axis] for axis in first.per])
-            except KeyError as missing:
-                said = f"{identifier} holds per {missing}, asked for without one"
-                raise TypeError(said) from None
-        key = (identifier, entries)
+        per = self.book.quantities[identifier].per
+        key = (identifier, tuple([point[axis] for axis in per]))
         found = self.nodes.get(key)
         if found is None:
             assert not self.sealed, f"{identifier} is not in the graph"
             around, self._resting = self._resting, set()
-            wide = widen(dict(zip(first.per, entries, strict=True)))
+            wide = widen(dict(zip(per, key[1], strict=True)))
             found = self.graph.quantity(self._choice(key, wide), key)
             self.rests[key], self._resting = self._resting, around
             self.nodes[key] = found
@@ -196,7 +184,7 @@ class Lowering:
         for name, wanted in when.items():
             actual = self.setting(name, point)
             if isinstance(actual, Varying):
-                agreeing = actual.agreeing(wanted)
+                agreeing = [value for value in actual.values if agrees(value, wanted)]
                 if not agreeing:
                     return None
                 if len(agreeing) < len(actual.values):
@@ -333,42 +321,34 @@ class Lowering:
         if identifier is not None:
             node, alike = self.instance(identifier, point), not self.book.quantities[identifier].per
         else:
-            node, alike = self._bound_here(symbol, point), symbol not in self._of_entries
-            alike = alike and self.graph.nodes[node][0] in LEAVES
+            scope = self.scope(symbol, point)
+            found = self._bound(symbol, scope)
+            if isinstance(found, Absent):
+                node = self.graph.absent(found.reason)
+            elif isinstance(found, Expression):
+                node = self.lower(canonical(found), point)
+            else:
+                node = self.graph.input(symbol, scope, found)
+            alike = symbol not in self._of_entries and self.graph.nodes[node][0] in LEAVES
         if alike:
             self._anywhere[symbol] = node
         return node
 
-    def _bound_here(self, symbol: Symbol, point: Point) -> int:
-        scope = self.scope(symbol, point)
-        found = self._bound(symbol, scope)
-        if isinstance(found, Absent):
-            return self.graph.absent(found.reason)
-        if isinstance(found, Expression):
-            return self.lower(canonical(found), point)
-        return self.graph.input(symbol, scope, found)
-
-    def below(self, tree: Expression, point: Point) -> list[Point]:
-        """The points of a reduction that needs one."""
-        points = self.entries(tree.axis, point, tree.where)
-        if not points:
-            raise Absent(f"there is no {tree.axis}")
-        if any(below[tree.axis] in self.conditional for below in points):
-            raise TypeError(f"the largest over entries of {tree.axis} that come and go")
-        return points
-
 
 def moved(
-    one: Case, other: Case, asked: Iterable[str], alike: Callable[[Entries, Entries], bool]
+    one: Case,
+    other: Case,
+    asked: Iterable[str],
+    alike: Callable[[Entries, Entries], bool] | None = None,
 ) -> Iterator[Any]:
-    """What is of another form in two cases: settings, axes whose entries are not ``alike``, and
-    symbols that are numbers in one case and not in the other. Which numbers they are does not
-    matter."""
+    """What is of another form in two cases: settings, axes whose entries are neither the same nor
+    ``alike``, and symbols that are numbers in one case and not in the other. Which numbers they are
+    does not matter."""
     yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
     for axis in {**one.axes, **other.axes}:
         some, others = one.axes.get(axis), other.axes.get(axis)
         if isinstance(some, tuple) and isinstance(others, tuple):
-            if some is not others and not alike(some, others):
+            if some != others and not (alike and alike(some, others)):
                 yield axis
         elif form(some) != form(others):
             yield axis
@@ -376,10 +356,6 @@ def moved(
         value, changed = one.bindings.get(symbol), other.bindings.get(symbol)
         if value is not changed and form(value) != form(changed):
             yield symbol
-
-
-def _identical(some: Entries, others: Entries) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def form(value: Any) -> Any:
@@ -429,20 +405,19 @@ def _total(self: Lowering, tree: Expression, point: Point) -> int:
 
 
 def _largest(self: Lowering, tree: Expression, point: Point) -> int:
-    points = self.below(tree, point)
-    return self.graph.extreme("max", [self.lower(tree.body, below) for below in points])
-
-
-def _at_largest(self: Lowering, tree: Expression, point: Point) -> int:
-    points = self.below(tree, point)
-    bys = [self.lower(tree.by, below) for below in points]
-    return self.graph.pick(bys, [self.lower(tree.body, below) for below in points])
-
-
-def _which(self: Lowering, tree: Expression, point: Point) -> int:
-    points = self.below(tree, point)
+    """The largest value over an axis, the name of its entry, or what else is at that entry."""
+    points = self.entries(tree.axis, point, tree.where)
+    if not points:
+        raise Absent(f"there is no {tree.axis}")
+    if any(below[tree.axis] in self.conditional for below in points):
+        raise TypeError(f"the largest over entries of {tree.axis} that come and go")
+    values = [self.lower(tree.args[-1], below) for below in points]  # what is compared
+    if tree.op == "largest":
+        return self.graph.extreme("max", values)
+    if tree.op == "at_largest":
+        return self.graph.pick(values, [self.lower(tree.body, below) for below in points])
     names = self.graph.node("name", tuple(below[tree.axis].title for below in points))
-    return self.graph.node("which", *(self.lower(tree.body, below) for below in points), names)
+    return self.graph.node("which", *values, names)
 
 
 #: Operations that are more than what their arguments give.
@@ -450,6 +425,6 @@ _SPECIAL: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
     "mul": _mul,
     "total": _total,
     "largest": _largest,
-    "at_largest": _at_largest,
-    "which": _which,
+    "at_largest": _largest,
+    "which": _largest,
 }

@@ -11,9 +11,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from planner.book.quantity import BOOK, Book
 from planner.engine.graph import LEAVES, Content, Graph, Number
-from planner.engine.lower import Absent, Key
+from planner.engine.lower import Absent
 
 #: Floats this close to a whole number, as a share, are that number before they are rounded.
 SNAP = 1e-12
@@ -64,7 +63,8 @@ def run(
             else:
                 value = steps[operation](*[values[i] for i in arguments])
         except TypeError:
-            value = lacking(operation, arguments, values)
+            needed = [values[i] for i in operands(operation, arguments, values)]
+            value = next((other for other in needed if type(other) is Absent), None)
             if value is None:
                 raise
         except Absent as absent:
@@ -74,24 +74,9 @@ def run(
         values[place] = value
 
 
-def worth(key: Key, value: Any, book: Book = BOOK) -> Any:
-    """The value of a quantity, tidied; an Absent where it is outside of its range."""
-    quantity = book.quantities[key[0]]
-    if type(value) is Absent:
-        return Absent(quantity.beyond) if quantity.beyond and value.reason == BEYOND else value
-    value = tidy(value)
-    outside = quantity.outside(value)
-    return value if outside is None else Absent(outside)
-
-
-def lacking(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Absent | None:
-    """The first argument, in the order of evaluation, that has no value."""
-    return next((values[i] for i in operands(operation, arguments, values)
-                 if type(values[i]) is Absent), None)  # fmt: skip
-
-
 def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
-    """The arguments that an operation uses: a divisor first, of bodies the one that is picked."""
+    """The arguments that an operation uses, in the order of evaluation: a divisor first, of bodies
+    the one that is picked."""
     if operation == "div":
         return arguments[::-1]
     if operation == "pick":
@@ -141,21 +126,16 @@ def power(base: Number, exponent: Number) -> Number:
             raise Absent("there is no root of what is below 0")
         root: float = float(base) ** float(exponent)
         return root
-    if _bits(base) * abs(exponent) > LONGEST:
-        base = float(base)
+    if isinstance(base, (int, Fraction)) and base not in (-1, 0, 1):  # grows with each factor
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if bits * abs(exponent) > LONGEST:
+            base = float(base)
     if base == 0 and exponent < 0:
         raise Absent(ZERO)
     if exponent < 0 and isinstance(base, int):
         return Fraction(base) ** exponent
     whole: Number = base**exponent
     return whole
-
-
-def _bits(value: Number) -> int:
-    """Of what is exact and grows with each factor."""
-    if not isinstance(value, (int, Fraction)) or value in (-1, 0, 1):
-        return 0
-    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _exp(exponent: Number) -> float:
@@ -172,15 +152,6 @@ def _log(value: Number) -> float:
     if value <= 0:
         raise Absent("there is no logarithm of what is not above 0")
     return math.log(value)
-
-
-def _pick(*pairs: Any) -> Any:
-    return pairs[1::2][picked(pairs[0::2])]
-
-
-def _which(*given: Any) -> Any:
-    *compared, names = given
-    return names[picked(compared)]
 
 
 def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
@@ -203,8 +174,8 @@ EXACT: Mapping[str, Callable[..., Any]] = {
     "min": lambda *values: min(values),
     "ceil": lambda value: -int(-value // 1),
     "floor": lambda value: int(value // 1),
-    "pick": _pick,
-    "which": _which,
+    "pick": lambda *pairs: pairs[1::2][picked(pairs[0::2])],
+    "which": lambda *given: given[-1][picked(given[:-1])],
 }
 FLOATS = {**EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
 

@@ -58,7 +58,8 @@ ROWS: dict[str, Expression] = {
     "once": ONE,
     "chunk of the loss": layout.tokens / n.n_lc,
 }
-MOMENTS = ("kept", "loss", "backward", "forward")
+#: How many devices share a tensor, beyond context parallelism, which divides the tokens.
+RANKS = {"none": ONE, "tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}
 
 
 def entries(
@@ -90,6 +91,9 @@ def entries(
         kinds.append("gathered attention")  # of all keys and values, before it starts
     for line in profiles.lines(profile, kinds, facts):
         size, width = line.get("bytes", "activation"), WIDTHS[line["width"]]
+        split = line.get("split", "none")
+        if split == "sequence" and not settings["parallelism.sequence"]:
+            split = "none"
         # Of a module that is computed again; its first input stays.
         again = {line.get("module"), block.kind} & modules
         yield Entry(
@@ -101,7 +105,7 @@ def entries(
                 n.rows_j: ROWS[line.get("rows", "tokens")],
                 n.width_j: line["times"] * width if line.get("times", 1) > 1 else width,
                 n.bytes_j: n.k_a if size == "activation" else size,
-                n.ranks_j: _ranks(line.get("split", "none"), settings),
+                n.ranks_j: RANKS[split],
             },
             settings={
                 "moment": line.get("moment", "kept"),
@@ -155,10 +159,3 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
         "wide_softmax": narrow and not (fused and learned),
         "wide": chosen["autocast"] or values.get("offset"),
     }
-
-
-def _ranks(split: str, settings: Mapping[str, Any]) -> Expression:
-    """How many devices share a tensor, beyond context parallelism, which divides the tokens."""
-    if split == "none" or (split == "sequence" and not settings["parallelism.sequence"]):
-        return ONE
-    return {"tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}[split]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -124,15 +123,15 @@ def _within(apply: Apply, states: list[State]) -> State:
     value, terms, name = states
     low, high = name.number
     found = value.number
+
+    def of_arrays(values: Any, terms: Any) -> Any:
+        inside = np.clip(values, low, high)
+        return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
+
     if found is None:
-        return apply(partial(_in_range, low, high), [value, terms])
+        return apply(of_arrays, [value, terms])
     inside = (low is None or found >= low) and (high is None or found <= high)
     return value if inside else State(number=math.nan)
-
-
-def _in_range(low: Any, high: Any, values: Any, terms: Any) -> Any:
-    inside = np.clip(values, low, high)
-    return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
 
 
 def _finite(apply: Apply, states: list[State]) -> State:

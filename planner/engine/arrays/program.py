@@ -55,8 +55,7 @@ class Program:
         self.slots = 0
         self._gathered: dict[int, int] = {}
         self._graph, self._leaf = graph, leaf
-        wide = table.size * WIDE
-        self._narrow = wide if table.size > 4096 else math.inf
+        self._narrow = table.size * WIDE if table.size > 4096 else math.inf
         with np.errstate(all="ignore"):
             self._roots = self._evaluated(frozenset(roots))
         self._frees = self._last_uses()
@@ -88,9 +87,10 @@ class Program:
         if array.ndim == 3:
             array = array.reshape(array.shape + (1,) * self._further)
         if value.column is None:
-            first = array.flat[0]
+            first = array.item(0)
             if (array == first).all():
-                return State(number=_plain(first))
+                whole = isinstance(first, float) and first.is_integer()
+                return State(number=int(first) if whole else first)
             return State(array=array)
         mask = self.table.bits[value.column]
         group = self.table.group(mask)
@@ -110,23 +110,19 @@ class Program:
         if group is None or group.count > self._narrow:
             slot = self._step(function, tuple(self._operand(state) for state in states))
             return State(mask, slot=slot)
-        arrays = []
-        for state in states:
-            if state.group is None:
-                arrays.append(_rowless(state))
-            else:
-                arrays.append(state.array if state.group is group else self._at(state, group))
+        arrays = [self._at(state, group) for state in states]
         return State(mask, array=function(*arrays), group=group)
 
-    def _at(self, state: State, group: Group) -> Array:
-        """An array at the places of a group that tells more apart than its own."""
-        found: Array | None = state.spread.get(group)
-        if found is None:
-            assert state.group is not None
+    def _at(self, state: State, group: Group) -> Any:
+        """A node at the places of a group that tells as much apart as its own, or more."""
+        if state.group is None:
+            return _rowless(state)
+        if state.group is group:
+            return state.array
+        if group not in state.spread:
             places = self.table.places(state.group, group)
-            found = state.array if places is None else state.array.take(places, axis=2)
-            state.spread[group] = found
-        return found
+            state.spread[group] = state.array.take(places, axis=2)
+        return state.spread[group]
 
     # -- what is left to do for each chunk ----------------------------------------------------
 
@@ -205,10 +201,3 @@ def _rowless(state: State) -> Any:
     if number is None:
         return state.array
     return number if isinstance(number, (bool, np.bool_)) else float(number)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    number = float(value)
-    return int(number) if number.is_integer() else number

@@ -80,36 +80,29 @@ class Table:
         """The group of the columns of a mask, or a little larger one that tells more apart."""
         found = self._groups.get(mask)
         if found is None:
-            found = self._groups[mask] = self._found(mask)
+            found = parent = min(
+                (group for group in self._distinct if group.mask & mask == mask),
+                key=lambda group: group.count,
+            )
+            if parent.count > FEW:
+                made = self.exact(mask, parent)
+                if made.count <= SHARE * parent.count:
+                    self._distinct.append(made)
+                    found = made
+            self._groups[mask] = found
         return found
 
-    def places(self, of: Group, at: Group) -> Array | None:
+    def places(self, of: Group, at: Group) -> Array:
         """For each place of a group that tells more apart (``at``), the place in another (``of``),
-        as (places,); None where they are the same."""
-        if of is at:
-            return None
+        as (places,)."""
         if (of, at) not in self._places:
             self._places[of, at] = of.of(at.first)
         return self._places[of, at]
 
-    def _found(self, mask: int) -> Group:
-        parent = min(
-            (group for group in self._distinct if group.mask & mask == mask),
-            key=lambda group: group.count,
-        )
-        if parent.count <= FEW:
-            return parent
-        made = self._made(mask, parent)
-        if made.count > SHARE * parent.count:
-            return parent
-        self._distinct.append(made)
-        return made
-
-    def exact(self, mask: int) -> Group:
-        """The group of the columns of a mask, with no two places alike."""
-        return self._made(mask, self.all)
-
-    def _made(self, mask: int, parent: Group) -> Group:
+    def exact(self, mask: int, parent: Group | None = None) -> Group:
+        """The group of the columns of a mask, with no two places alike; the ``parent`` tells as
+        much apart."""
+        parent = parent or self.all
         codes: Array = np.zeros(parent.count, dtype=np.int64)
         size = 1
         columns = (self.columns[name] for name, bit in self.bits.items() if mask & bit)

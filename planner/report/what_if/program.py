@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
-from operator import is_
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -54,7 +53,6 @@ LIBRARY: dict[Any, str] = {
     Mapping: "$.Dict",
     Fraction: "$.ratio",
     accumulate: "$.accumulate",
-    is_: "$.is",
     UNKNOWN: "$.UNKNOWN",
     replace: "$.replace",
     Expression: "$.Tree",
