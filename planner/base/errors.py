@@ -67,8 +67,7 @@ class PlanError(Exception):
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
         found = [faults] if isinstance(faults, Fault) else list(faults)
-        nowhere = ("", 0, 0)
-        found.sort(key=lambda fault: fault.place.order if fault.place else nowhere)
+        found.sort(key=lambda fault: (fault.place or Place("")).order)
         found = list(dict.fromkeys(found))
         if len(found) > MOST:
             more = Fault(f"and {len(found) - MOST} more faults", found[MOST].place)

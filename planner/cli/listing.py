@@ -10,13 +10,7 @@ from planner.base.errors import PlanError
 from planner.documents import source
 
 #: Kinds of presets as they are listed, and the kind of a document of each.
-KINDS = {
-    "plans": "plan",
-    "studies": "study",
-    "models": "model",
-    "clusters": "cluster",
-    "accelerators": "accelerator",
-}
+KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
 #: What else than its name tells documents of a kind apart: a key, and what its value counts.
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
@@ -43,7 +37,7 @@ def _rows(what: str) -> list[tuple[str, ...]]:
             for i, q in sorted(BOOK.quantities.items())
         ]
     kind = KINDS[what]
-    folder = resources.folder("presets") / source.FOLDERS.get(kind, "")
+    folder = resources.folder("presets") / source.FOLDERS[kind]
     rows = []
     for name in source.preset_names(kind):
         with contextlib.suppress(PlanError):

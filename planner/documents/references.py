@@ -12,11 +12,13 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import yaml_nodes as nodes
 from planner.documents.yaml_nodes import Node, Origin
 
+#: Below presets/, where the documents of each kind ship.
 FOLDERS = {
+    "plan": "",
+    "study": "studies",
     "model": "models",
     "cluster": "clusters",
     "accelerator": "accelerators",
-    "study": "studies",
 }
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {

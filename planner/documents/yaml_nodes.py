@@ -82,12 +82,15 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
-_FORBIDDEN = "[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
-    """The meaning of a plain scalar."""
+def _scalar(text: str) -> str | int | Fraction | bool | None:
+    """The meaning of a plain scalar.
+
+    Raises:
+        UnitError: a number that is written in a way that misleads, or is out of range.
+    """
     if text in _NULL:
         return None
     if text in _BOOL:
@@ -95,7 +98,7 @@ def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
     if text[0] not in "+-.0123456789":
         return text
     if _NOT_FINITE.fullmatch(text):
-        raise PlanError(Fault(f"'{text}' is not a finite number", place))
+        raise units.UnitError(f"'{text}' is not a finite number")
     if len(text) <= units.LONGEST and _BASED.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
     if not _DECIMAL.fullmatch(text):
@@ -103,11 +106,8 @@ def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
     zero = _LEADING_ZERO.fullmatch(text)
     if zero:
         wrong, allowed = f"the number {text} starts with a zero", "quote it if it is text"
-        raise PlanError(Fault(wrong, place, allowed, zero[1] + zero[2]))
-    try:
-        return units.number(text)
-    except units.UnitError as error:
-        raise PlanError(Fault(error.message, place, error.allowed, error.hint)) from None
+        raise units.UnitError(wrong, allowed, zero[1] + zero[2])
+    return units.number(text)
 
 
 class _Composer:
@@ -163,9 +163,9 @@ class _Composer:
             text = value = event.value
             if event.tag is None and event.implicit[0]:
                 try:
-                    value = _scalar(text, place)
-                except PlanError as error:
-                    self.faults.extend(error.faults)
+                    value = _scalar(text)
+                except units.UnitError as error:
+                    self.faults.append(Fault(error.message, place, error.allowed, error.hint))
         elif isinstance(event, yaml.SequenceStartEvent):
             value = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
         else:
@@ -238,13 +238,12 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         raise composer.stop(f"not valid YAML: {said}", place) from None
     except (yaml.YAMLError, UnicodeError):
         # The parsers count in bytes or in characters, so look for it again.
-        found = re.search(_FORBIDDEN, text)
+        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
         before = text[: found.start() if found else 0]
-        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise composer.stop(
-            "a character that YAML does not allow" if found else "not valid YAML",
-            Place(file) if origin and origin.kind == "set" else place,
-        ) from None
+        column = len(before) - before.rfind("\n") - 1
+        mark = yaml.Mark(file, 0, before.count("\n"), column, None, 0)
+        wrong = "a character that YAML does not allow" if found else "not valid YAML"
+        raise composer.stop(wrong, composer.place(mark)) from None
     if composer.faults:
         raise PlanError(composer.faults)
     return root
