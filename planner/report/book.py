@@ -6,34 +6,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.book.quantity import BOOK, Formula
+from planner.book.quantity import BOOK
 from planner.engine.evaluate import Case, Evaluation
+from planner.report.derivations import either
 from planner.report.layout import by_prefix, prefix
 from planner.report.report import words
 from planner.typeset import Typesetter
 
-TITLES = {
-    "parameters": "Parameters",
-    "compute": "FLOPs",
-    "layout": "Layout",
-    "memory": "Memory",
-    "network": "Network",
-    "time": "Time",
-    "cost": "Cost",
-    "energy": "Energy",
-    "checkpoint": "Checkpoints",
-    "scaling": "Scaling laws",
-    "optimal": "Compute-optimal training",
-}
+#: Sections in their order.
+SECTIONS = (
+    "parameters", "compute", "layout", "memory", "network", "time", "cost", "energy", "checkpoint",
+    "scaling", "optimal",
+)  # fmt: skip
+#: What a section is called here, where it is not what it is called in reports.
+TITLES = {"compute": "FLOPs"}
 
 
 def page(mathml: bool = False) -> str:
     """The whole page in Markdown, its formulas in LaTeX for GitHub or in MathML for a browser."""
-    order = {start: place for place, start in enumerate(TITLES)}
-    # Sections in the order of TITLES; within one, the order of the book.
+    order = {start: place for place, start in enumerate(SECTIONS)}
+    # Within a section, the order of the book.
     found = sorted(BOOK.quantities.values(), key=lambda q: order.get(prefix(q.id), len(order)))
     return words(
         "formulas.md.jinja",
@@ -43,24 +37,12 @@ def page(mathml: bool = False) -> str:
         sections=[(TITLES.get(start, title), group) for start, title, group in by_prefix(found)],
         notation=BOOK.notation.values(),
         setter=Typesetter(Evaluation(Case({}, {}, {}))),
-        uses=_uses,
-        values=_values,
+        symbols=BOOK.symbols,
+        either=either,
         sentence=_sentence,
         cell=_cell,
         units={"1": "no unit", "–": "words"},
     )
-
-
-def _uses(formula: Formula) -> list[str]:
-    """The quantities in a formula, in the order of the book."""
-    symbols = formula.expression.symbols
-    return [name for symbol, name in BOOK.symbols.items() if symbol in symbols]
-
-
-def _values(value: Any) -> str:
-    """The values of a setting under which a formula holds."""
-    values = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
-    return " or ".join(f"`{str(v).lower() if isinstance(v, bool) else v}`" for v in values)
 
 
 def _sentence(text: str) -> str:

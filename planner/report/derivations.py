@@ -111,7 +111,7 @@ class Derivations:
         formula, typesetter = quantity.chosen, self.result.typesetter
         assert formula is not None
         generic = typesetter.symbolic(formula.expression, None)
-        where = ", ".join(_setting(key, value) for key, value in formula.when.items())
+        where = ", ".join(f"{key}: {either(value)}" for key, value in formula.when.items())
         # The id is that of the quantity; of a second table the setting makes it unique.
         slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
         again = quantity.base in self._anchors and slug
@@ -211,10 +211,12 @@ def place(entry: Entry) -> str:
     return clean(entry.path if entry.parent or not entry.title else entry.title)
 
 
-def _setting(key: str, value: Any) -> str:
-    values = value if isinstance(value, (tuple, set, frozenset)) else (value,)
-    words = (str(each).lower() if isinstance(each, bool) else str(each) for each in values)
-    return f"{key}: {' or '.join(words)}"
+def either(value: Any, mark: str = "") -> str:
+    """The values of a setting under which a formula holds, each between two marks."""
+    values = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
+    return " or ".join(
+        f"{mark}{str(one).lower() if isinstance(one, bool) else one}{mark}" for one in values
+    )
 
 
 def broken(box: Box) -> list[Box]:

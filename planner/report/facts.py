@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.plans.layout import described
 from planner.questions.sensitivity import sensitivities
@@ -11,14 +11,6 @@ from planner.report.layout import DAYS, KEY_FIGURES, STATUS
 from planner.report.numbers import Data, clean, headline, shown, signed
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
-
-
-class Verdict(NamedTuple):
-    """The answer: its look (ok, tight, bad, unknown), a word and a sentence."""
-
-    status: str
-    word: str
-    sentence: str
 
 
 def brief(quantity: Quantity, estimate: bool | None = None) -> str:
@@ -49,8 +41,9 @@ def between(quantity: Quantity) -> tuple[str, str]:
     return f"{low.removesuffix(f' {unit}')} to {number}", unit
 
 
-def verdict(result: Result) -> Verdict:
-    """Whether it fits, by how much, how long it takes and what it costs, in one sentence."""
+def verdict(result: Result) -> Data:
+    """Whether it fits, by how much, how long it takes and what it costs: its ``status`` (ok, tight,
+    bad, unknown), a ``word`` and a ``sentence``."""
     state = result.verdict["state"]
     parts = _memory(result, state)
     told, expected = [], []
@@ -65,7 +58,8 @@ def verdict(result: Result) -> Verdict:
         told[0] = f"at an assumed utilisation of {share} {told[0]}"
         if expected:
             expected[0] = f"predicted are {expected[0]}"
-    return Verdict(*STATUS[state], clean("; ".join([*parts, *told, *expected])))
+    (status, word), sentence = STATUS[state], clean("; ".join([*parts, *told, *expected]))
+    return Data(status=status, word=word, sentence=sentence)
 
 
 def _memory(result: Result, state: str) -> list[str]:
@@ -93,7 +87,7 @@ def _memory(result: Result, state: str) -> list[str]:
 def layout(result: Result) -> str:
     """How the work is divided, and for a layout that was found, how."""
     plan = result.plan
-    said = clean(described(plan.get), 400)
+    said = clean(described(plan.get))
     if plan.searched is None:
         return said
     why = next((why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), "")
@@ -188,25 +182,18 @@ def moved(result: Result) -> list[Data]:
     return rows
 
 
-class Advised(NamedTuple):
-    """Of a plan that is not safe: what holds most of its memory, or that nothing helps; and of the
-    nearest plans that are, what changes and what comes of it."""
-
-    said: str
-    safer: list[tuple[str, str]]
-
-
-def advised(result: Result) -> Advised | None:
+def advised(result: Result) -> Data | None:
     """What would make a plan safe that does not fit, or only tightly; None where it is, or where
-    what decides is not stated."""
+    what decides is not stated. ``said`` is what holds most of its memory, or that nothing helps;
+    ``safer`` are the nearest plans that are safe: what changes and what comes of it."""
     advice = result.advice
     if advice is None:
         return None
     if not advice.remedies:
-        return Advised("no one or two changes of the layout make it safe", [])
+        return Data(said="no one or two changes of the layout make it safe", safer=[])
     most = result[advice.decides]
     said = f"{most.title.split(' on ')[0]} take most: {shown(most.value, most.unit)}"
-    return Advised(said, [(str(remedy), _effect(remedy)) for remedy in advice.remedies])
+    return Data(said=said, safer=[(str(remedy), _effect(remedy)) for remedy in advice.remedies])
 
 
 def _effect(remedy: Remedy) -> str:

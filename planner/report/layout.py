@@ -104,7 +104,11 @@ SECTIONS = (
 SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
 
 #: What the prefix of an id is called, where it is not the word itself.
-PREFIXES = {"checkpoint": "Checkpoints", "scaling": "Scaling laws"}
+PREFIXES = {
+    "checkpoint": "Checkpoints",
+    "scaling": "Scaling laws",
+    "optimal": "Compute-optimal training",
+}
 
 
 def prefix(identifier: str) -> str:

@@ -16,8 +16,9 @@ from planner.typeset import HTML, LATEX, MATHML, TEXT
 
 
 def words(template: str, **given: Any) -> str:
-    """Markdown from a template."""
-    return _tidy(_environment(False).get_template(template).render(**given))
+    """Markdown from a template, without trailing space, at most one empty line in a row."""
+    text = _environment(False).get_template(template).render(**given)
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip() + "\n"
 
 
 def page(template: str, **given: Any) -> str:
@@ -40,12 +41,6 @@ _IMPLIED = re.compile(
 #: Quotation marks in text are escaped, so that these are of attributes.
 _QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
 _PARAGRAPH = re.compile(r"</p>(?=\s*<(?:article|div|figure|h[1-6]|ol|p|pre|section|ul)\b)")
-
-
-def _tidy(text: str) -> str:
-    """No trailing space, at most one empty line in a row."""
-    text = re.sub(r"[ \t]+\n", "\n", text)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 @lru_cache(maxsize=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from planner.base.display import flow
@@ -32,7 +32,8 @@ def _mapping(
         here = (*path, str(key))
         given = plan.document.has(here)
         if here == PRICES:
-            value = _of_provider(plan, value)
+            ours = [row for row in value if row["provider"] == plan.get("cluster.provider")]
+            value = [{**row, "price": f"{flow(row['price'])} USD/h"} for row in ours]
         elif key in LEFT_OUT or (here in OF_PRICES and not given):
             continue
         # Some values only the engine puts into the tree: no document may say them.
@@ -43,18 +44,5 @@ def _mapping(
             _mapping(plan, value, here, rows)
             continue
         unit = plan.document.find(here).unit if given else None
-        rows.append(
-            (
-                f"{indent}{flow(str(key))}: {flow(value, unit)}",
-                clean(origin(plan, ".".join(here))[1]),
-            )
-        )
-
-
-def _of_provider(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a price list that hold for the plan."""
-    return [
-        {**row, "price": f"{flow(row['price'])} USD/h"}
-        for row in rows
-        if row["provider"] == plan.get("cluster.provider")
-    ]
+        _, who = origin(plan, ".".join(here))
+        rows.append((f"{indent}{flow(str(key))}: {flow(value, unit)}", clean(who)))

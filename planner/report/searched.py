@@ -17,6 +17,7 @@ from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found
 from planner.report import chart
 from planner.report.numbers import GIB, Data, clean
+from planner.report.report import page, words
 
 #: Series of the chart, in the order in which they are drawn; points of all but JOINED are loose.
 SERIES = ("does not fit", "fits", "the front", "the best", "the plan's own", "a device's memory")
@@ -89,24 +90,11 @@ def _picture(found: Found, title: str, capacity: float) -> Data | None:
     )
 
 
-def html(found: Found, front: bool = False) -> str:
-    """The page as one HTML file without scripts or requests; it has best and front."""
-    from planner.report.report import page
-
-    return page("search.html.jinja", view=view(found))
-
-
-def markdown(found: Found, front: bool = False) -> str:
-    """The page as GitHub Markdown; it has best and front."""
-    from planner.report.report import words
-
-    return words("search.md.jinja", view=view(found))
-
-
+#: The pages have best and front: GitHub Markdown, and one file without scripts or requests.
 WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
     **ranking.WRITERS,
-    "md": markdown,
-    "html": html,
+    "md": lambda found, _: words("search.md.jinja", view=view(found)),
+    "html": lambda found, _: page("search.html.jinja", view=view(found)),
 }
 #: Formats that draw the space.
 DRAWN = frozenset({"html"})

@@ -34,8 +34,9 @@ def summary(result: Result, colour: bool | None = None) -> str:
             lines += _wrapped("  -", f"{changes}: {effect}")
     figures = key_figures(result)
     told = [line for i, words in warnings(result) for line in _wrapped("!", f"{words} ({i})")]
-    decides = [line for line in (_moved(result), _spent(result)) if line]
-    for block in (_table(figures), told, decides, _absent_figures(result)):
+    most = ", ".join(f"{row.short} {row.text}" for row in moved(result)[:MOST_MOVED])
+    decides = [_cut(f"  days for 10 % more: {most}")] if most else []
+    for block in (_table(figures), told, decides + _spent(result), _absent_figures(result)):
         lines += ["", *block] if block else []
     if any(figure.kind != "exact" for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
@@ -58,23 +59,17 @@ def _table(figures: Sequence[Data]) -> list[str]:
     return lines
 
 
-def _moved(result: Result) -> str:
-    """The inputs that move the days of training most."""
-    rows = [f"{row.short} {row.text}" for row in moved(result)[:MOST_MOVED]]
-    return _cut("  days for 10 % more: " + ", ".join(rows)) if rows else ""
-
-
-def _spent(result: Result) -> str:
+def _spent(result: Result) -> list[str]:
     """What a predicted step is spent on, as many parts as a line holds."""
-    line = ""
+    lines: list[str] = []
     whole = sum(result.step_parts.values())
     for name, seconds in result.step_parts.items():
-        more = f"{line}, " if line else "  of a step: "
-        more += f"{name} {100 * seconds / whole:.0f} %"
-        if _width(more) > WIDTH or seconds < whole / 100:
+        before = f"{lines[0]}, " if lines else "  of a step: "
+        line = f"{before}{name} {100 * seconds / whole:.0f} %"
+        if _width(line) > WIDTH or seconds < whole / 100:
             break
-        line = more
-    return line
+        lines = [line]
+    return lines
 
 
 def _absent_figures(result: Result) -> list[str]:

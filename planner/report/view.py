@@ -112,19 +112,19 @@ class View:
         return Data(
             log=clean(found.log),
             format=found.format,
-            rows=[self._measured(row) for row in found.rows],
+            rows=[
+                Data(
+                    id=row.id,
+                    title=headline(row.title),
+                    planned="" if row.planned is None else facts.brief(self.result[row.id]),
+                    measured=shown(row.measured, row.unit, BOOK.quantities[row.id].share),
+                    ratio="–" if row.ratio is None else significant(row.ratio, 3),
+                    inside={True: "inside", False: "outside", None: "–"}[row.inside],
+                    how=clean(row.how),
+                )
+                for row in found.rows
+            ],
             notes=[headline(note) for note in found.notes],
-        )
-
-    def _measured(self, row: Any) -> Data:
-        return Data(
-            id=row.id,
-            title=headline(row.title),
-            planned="" if row.planned is None else facts.brief(self.result[row.id]),
-            measured=shown(row.measured, row.unit, BOOK.quantities[row.id].share),
-            ratio="–" if row.ratio is None else significant(row.ratio, 3),
-            inside={True: "inside", False: "outside", None: "–"}[row.inside],
-            how=clean(row.how),
         )
 
     # -- inputs -------------------------------------------------------------------------------

@@ -159,14 +159,19 @@ class Result:
 
     @cached_property
     def _all(self) -> dict[Key, Quantity]:
-        """Every id of the book without axes, and of those with axes what these rest on."""
+        """Every id of the book without axes, what each convention and each scaling law says of the
+        plan, and what these rest on."""
         book = self.evaluation.book
         found: dict[Key, Quantity] = {}
-        stack = [
-            quantity
-            for base, first in book.quantities.items()
-            for quantity in self._roots(base, first.per)
-        ]
+        stack = []
+        for base, declared in book.quantities.items():
+            if not declared.per:
+                stack.append(self.quantity(base, {}))
+            # What laws say of a budget (``optimal.``) is made when it is asked for.
+            elif declared.per in (("law",), ("convention",)) and not base.startswith("optimal."):
+                (axis,) = declared.per
+                said = (self.quantity(base, {axis: entry}) for entry in self.entries(axis))
+                stack += [quantity for quantity in said if quantity.chosen is not None]
         while stack:
             quantity = stack.pop()
             if quantity.key not in found:
@@ -177,16 +182,6 @@ class Result:
         place = {entry: i for axis in axes for i, entry in enumerate(axis)}
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
         return {key: found[key] for key in keys}
-
-    def _roots(self, base: str, per: tuple[str, ...]) -> list[Quantity]:
-        """A quantity without axes; what each convention and each scaling law says of the plan. What
-        laws say of a budget (``optimal.``) is made when it is asked for."""
-        if not per:
-            return [self.quantity(base, {})]
-        if per not in (("law",), ("convention",)) or base.startswith("optimal."):
-            return []
-        found = [self.quantity(base, {per[0]: entry}) for entry in self.entries(per[0])]
-        return [quantity for quantity in found if quantity.chosen is not None]
 
     @cached_property
     def quantities(self) -> dict[str, Quantity]:

@@ -79,8 +79,9 @@ class Style:
 
     _value = _number
 
+    @lru_cache(maxsize=8192)  # noqa: B019  (styles stay; each name stands in many formulas)
     def _name(self, box: Box) -> str:
-        return _named(self, box.parts[0])
+        return self.write(box.parts[0])
 
     def _row(self, box: Box) -> str:
         return "".join(map(self.write, box.parts))
@@ -115,11 +116,6 @@ class Style:
         return self.patterns["called"] % (box.kind, self.comma.join(map(self.write, box.parts)))
 
     _exp = _tanh = _ln = _min = _max
-
-
-@lru_cache(maxsize=8192)  # each name stands in many formulas
-def _named(style: Style, name: Box) -> str:
-    return style.write(name)
 
 
 class _Latex(Style):
@@ -221,11 +217,8 @@ class _MathML(Style):
         return escape(words)
 
     def number(self, text: str, power: int | None) -> str:
-        if text.startswith("-"):
-            text, sign = text[1:], self.minus
-        else:
-            sign = ""
-        number = f"{sign}<mn>{text}</mn>"
+        sign = self.minus if text.startswith("-") else ""
+        number = f"{sign}<mn>{text.removeprefix('-')}</mn>"
         if power is None:
             return f"<mrow>{number}</mrow>" if sign else number
         return f"<mrow>{number}<mo>×</mo><msup><mn>10</mn><mn>{power}</mn></msup></mrow>".replace(

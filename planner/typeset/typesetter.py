@@ -83,7 +83,7 @@ class Typesetter:
         if op == "number":
             return _number(expression.data)
         if op in REDUCTIONS:
-            return self._fold(expression, point, numbers)
+            return self._fold(expression, point if numbers else None)
         arguments = (self._box(each, point, numbers) for each in _in_order(self.book, expression))
         return Box("ln" if op == "log" else op, tuple(arguments))
 
@@ -121,17 +121,14 @@ class Typesetter:
 
     # -- folds --------------------------------------------------------------------------------
 
-    def _fold(self, fold: Expression, point: Point | None, numbers: bool) -> Box:
-        if numbers and point is not None:
-            return self._spelled_out(fold, point)
-        body, index = self._box(fold.body, None, False), Box("words", (), _index(fold))
-        if fold.op == "at_largest":
-            return Box("at", (body, index, self._box(fold.by, None, False)))
-        return Box(fold.op, (index, body))
-
-    def _spelled_out(self, fold: Expression, point: Point) -> Box:
-        """The fold with the numbers of each entry."""
+    def _fold(self, fold: Expression, point: Point | None) -> Box:
+        """The fold with the numbers that each entry has at a point; without one, with symbols."""
         evaluation = self.evaluation
+        if point is None:
+            body, index = self._box(fold.body, None, False), Box("words", (), _index(fold))
+            if fold.op == "at_largest":
+                return Box("at", (body, index, self._box(fold.by, None, False)))
+            return Box(fold.op, (index, body))
         if fold.op == "which":
             return Box("words", (), str(evaluation.compute(fold, point)))
         points = evaluation.entries(fold.axis, point, fold.where)

@@ -52,7 +52,7 @@ def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
     data = ranking.as_data(found)
     assert (data["layouts"], data["searched"]) == (found.every, found.size)
     assert data["narrowed"] == {key: list(values) for key, values in found.narrowed.items()}
-    for text in (ranking.text(found), searched.html(found), searched.markdown(found)):
+    for text in (searched.WRITERS[kind](found, False) for kind in ("text", "html", "md")):
         for key in found.narrowed:
             assert f"{key} 1" in text.replace(r"\_", "_")
 

@@ -165,16 +165,15 @@ def _tenths(value: Any) -> list[Any]:
     return [int(float(f"{float(value) * 10 ** (i / 20):.1e}")) for i in range(-20, 21)]
 
 
-def _parts(first: int, last: int, of: int) -> list[Fraction]:
-    return [Fraction(i, of) for i in range(first, last + 1)]
-
-
 def _divisors(value: int, most: int) -> list[int]:
     return [i for i in range(1, min(value, most) + 1) if value % i == 0]
 
 
 #: Of common tokenizers; the plan's own is added.
 VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
+#: Assumed utilisations, and prices of a device hour.
+PERCENTS = [Fraction(i, 100) for i in range(5, 86)]
+DIMES = [Fraction(i, 10) for i in range(2, 101)]
 #: Keys of which a plan states one, and the other follows.
 EITHER = ("training.global_batch", "training.gradient_accumulation")
 #: What a reader moves beside the layout, by the title of its group: key, label, of a number the
@@ -183,8 +182,8 @@ GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "Run": (
         ("cluster.devices", "Devices", _doubled),
         ("training.tokens", "Training tokens", _tenths),
-        ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
-        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
+        ("time.mfu", "Assumed utilisation", lambda _: PERCENTS, "predicted"),
+        ("cluster.price", "Price of a device hour, USD", lambda _: DIMES, "as listed"),
     ),
     "Batch": (
         ("training.micro_batch", "", lambda _: _powers(64)),

@@ -108,12 +108,9 @@ def settled(plan: Plan) -> Iterator[tuple[str, str]]:
     """What a search decided of a plan that left its layout open, as overrides: with them the plan
     keeps this layout, where without them another might be found for other values, such as several
     devices for one."""
-    if plan.searched is None:
-        if not plan.document.has(("parallelism",)):
-            yield "parallelism.auto", "false"
-        return
-    yield "parallelism.auto", "false"
-    for key in sorted(plan.derived):
+    if plan.searched is not None or not plan.document.has(("parallelism",)):
+        yield "parallelism.auto", "false"
+    for key in sorted(plan.derived) if plan.searched is not None else ():
         given = plan.document.get(key)  # as the search completed it
         if given is not None and given != about(key).get("default"):
             yield key, str(given).lower()

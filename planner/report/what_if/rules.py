@@ -19,7 +19,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
@@ -158,7 +158,7 @@ class Program:
         self._names = {id(_unwrapped(key)): text for key, text in given.items()}
         self._kept: list[Any] = list(given)  # so that no id is used again
         self._lines: list[str] = []
-        self._classes: dict[str, type] = {}
+        self._classes: dict[str, tuple[type, str]] = {}  # with what each extends
         self._trees: dict[Expression, int] = {}
         self._nodes: list[str] = []
 
@@ -167,16 +167,16 @@ class Program:
         bodies: dict[str, dict[str, str]] = defaultdict(dict)
         while missing := [
             (label, cls, name)
-            for label, cls in self._classes.items()
+            for label, (cls, _) in self._classes.items()
             for name in _members(cls)
             if name in self.named and name not in bodies[label]
         ]:
             for label, cls, name in missing:
                 bodies[label][name] = self._member(cls, name)
         classes = []
-        for label, cls in self._classes.items():
-            base, members = self._base(cls), "\n".join(bodies[label].values())
-            classes.append(f"class {label}{f' extends {base}' if base else ''} {{\n{members}\n}}")
+        for label, (_, extends) in self._classes.items():
+            members = "\n".join(bodies[label].values())
+            classes.append(f"class {label}{extends} {{\n{members}\n}}")
         trees = f"const X=$.trees([{','.join(self._nodes)}]);"
         return "\n".join((trees, *classes, *self._lines))
 
@@ -208,15 +208,11 @@ class Program:
                 text = f"const {label}=(...given)=>[...({text})(...given)];"
             self._lines.append(text)
         elif isinstance(plain, type):
-            self._base(plain)
-            self._classes[label] = plain
+            bases = [f" extends {self.reference(base)}" for base in filter(_ours, plain.__bases__)]
+            self._classes[label] = plain, "".join(bases)
         else:
-            self._lines.append(f"const {label}={self.literal(value)};")
+            self._lines.append(f"const {label}={literal(value, self.reference)};")
         return label
-
-    def literal(self, value: Any) -> str:
-        """Data in which expressions and functions may stand."""
-        return literal(value, self.reference)
 
     def tree(self, value: Operand) -> str:
         """An expression, in canonical form, as the page reads it from one list of nodes."""
@@ -229,10 +225,6 @@ class Program:
             self._trees[tree] = len(self._nodes)
             self._nodes.append(f"[{quoted(tree.op)},[{places}],{literal(data)}]")
         return self._trees[tree]
-
-    def _base(self, cls: type) -> str:
-        bases = [base for base in cls.__bases__ if base.__module__.startswith("planner.")]
-        return self.reference(bases[0]) if bases else ""
 
     def _member(self, cls: type, name: str) -> str:
         """A method or a property; of a dataclass or tuple what sets its fields."""
@@ -254,7 +246,7 @@ class Program:
         if field.default is field.empty:
             return name
         made = str(field.default) == "<factory>"
-        return f"{name}={'new $.Dict()' if made else self.literal(field.default)}"
+        return f"{name}={'new $.Dict()' if made else literal(field.default, self.reference)}"
 
 
 def identifier(name: str) -> str:
@@ -303,8 +295,8 @@ class _Function:
 
     def __init__(self, program: Program, function: FunctionType, cls: type | None = None) -> None:
         self.program, self.function, self.cls = program, function, cls
-        self.globals = function.__globals__
-        self.module = self.globals["__name__"]
+        self.globals = ChainMap(function.__globals__, vars(builtins))
+        self.module = function.__module__
         codes = [*_codes(function.__code__)]
         self.codes = {code.co_name: code for code in codes}
         self.locals = {name for c in codes for name in (*c.co_varnames, *c.co_cellvars)}
@@ -468,14 +460,7 @@ class _Function:
             return "this"
         if name in self.locals:
             return identifier(name)
-        return self.program.reference(self._global(name), name, self.module)
-
-    def _global(self, name: str) -> Any:
-        if name in self.globals:
-            return self.globals[name]
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        raise Untranslated(f"{self.module}: unknown name {name}")
+        return self.program.reference(self.globals[name], name, self.module)
 
     def _static(self, node: ast.expr) -> Any:
         """The object that a name or a member of a module stands for; None where only a run of it
@@ -484,7 +469,7 @@ class _Function:
             owner = self._static(node.value)
             return getattr(owner, node.attr) if isinstance(owner, ModuleType) else None
         if isinstance(node, ast.Name) and node.id not in self.locals:
-            return self._global(node.id)
+            return self.globals[node.id]
         return None
 
     def _attribute(self, node: ast.Attribute) -> str:
