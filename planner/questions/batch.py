@@ -86,7 +86,8 @@ class Batch:
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
-        slots = self.pipelines.slots if self.pipelines else 0
+        # Distinct stages of the pipeline that has most.
+        slots = max(map(len, self.pipelines.shapes)) if self.pipelines else 0
         variety = Variety(kinds, self.varying, named, slots, checked)
         self.graph = batch_graph(variety, graphs)
         made = self.graph.variety
@@ -167,9 +168,9 @@ class Batch:
     def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:
         """Settings that differ between kinds, one value for each."""
         settings = [kind.case.settings for kind in self.kinds]
-        names = dict.fromkeys(name for one in settings for name in one if name in deciding())
-        told = names.keys() - {*OF_ROWS, *self.of_hardware}
-        found = {name: tuple(one.get(name) for one in settings) for name in names if name in told}
+        others = deciding() - {*OF_ROWS, *self.of_hardware}
+        names = dict.fromkeys(name for one in settings for name in one if name in others)
+        found = {name: tuple(one.get(name) for one in settings) for name in names}
         return {name: values for name, values in found.items() if len(set(values)) > 1}
 
     @cached_property

@@ -73,11 +73,6 @@ class Pipelines:
         return found
 
     @cached_property
-    def slots(self) -> int:
-        """Distinct stages of the pipeline that has most."""
-        return max(map(len, self.all.values()))
-
-    @cached_property
     def shapes(self) -> dict[tuple[int, ...], int]:
         """The pipelines that differ in what their stages hold and keep."""
         found: dict[tuple[int, ...], int] = {}

@@ -77,12 +77,14 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
     if listed is not None:
         return among(key, said.get("unit", "1"), listed, current)
     if "integer" not in kinds and key != "training.tokens":
-        return _continuous(key, said, Fraction(current))
-    step = None
+        size = math.floor(math.log10(float(abs(Fraction(current)) or 1)))
+        quantum = Fraction(10) ** (size - DIGITS + 1)
+        return _in_steps(plan, key, current, said, quantum, f"to {DIGITS} digits")
+    step = _step(plan, key)
     if free and key == "training.sequence_length":
         # Lengths that many layouts divide: an eighth of the present one, as a power of two.
         step = 1 << max(6, int(current).bit_length() - 4)
-    return stepped(plan, key, current, said, step)
+    return _in_steps(plan, key, current, said, step, f"multiples of {step}" if step > 1 else "")
 
 
 def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
@@ -91,13 +93,20 @@ def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Doma
     return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
 
 
-def stepped(
-    plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | None = None
+def _in_steps(
+    plan: Plan,
+    key: str,
+    current: int | Fraction,
+    said: Mapping[str, Any],
+    step: int | Fraction,
+    words: str,
 ) -> Domain:
-    """Whole numbers in steps: of one, or of what the layout divides the value by."""
-    lowest, highest = said.get("minimum", 1), said.get("maximum")
-    if step is None:
-        step = _step(plan, key)
+    """Multiples of a step: whole numbers of one that is, from 1 on if the schema says no less."""
+    least = 1 if isinstance(step, int) else 0
+    first = math.ceil(Fraction(said.get("minimum", least)) / step)
+    if said.get("exclusiveMinimum") is not None:
+        first = math.floor(Fraction(said["exclusiveMinimum"]) / step) + 1
+    highest = said.get("maximum")
     if key == "training.sequence_length" and plan.get("model.positions") == "learned":
         highest = plan.get("model.max_sequence")
     endless = highest is None
@@ -108,32 +117,11 @@ def stepped(
         said.get("unit", "1"),
         lambda i: i * step,
         lambda v: {key: v},
-        max(1, round(Fraction(current) / step)),
-        max(0, -(-lowest // step)),
-        None if highest is None else highest // step,
-        f"multiples of {step}" if step > 1 else "",
-        endless,
-    )
-
-
-def _continuous(key: str, said: Mapping[str, Any], current: Fraction) -> Domain:
-    """Numbers that are not whole, to so many digits of the present value."""
-    size = math.floor(math.log10(float(abs(current) or 1)))
-    quantum = Fraction(10) ** (size - DIGITS + 1)
-    lowest, highest = said.get("minimum", 0), said.get("maximum")
-    first = math.ceil(Fraction(lowest) / quantum)
-    if said.get("exclusiveMinimum") is not None:
-        first = math.floor(Fraction(said["exclusiveMinimum"]) / quantum) + 1
-    return Domain(
-        key,
-        said.get("unit", "1"),
-        lambda i: i * quantum,
-        lambda v: {key: v},
-        round(current / quantum),
+        max(least, round(Fraction(current) / step)),
         first,
-        None if highest is None else math.floor(Fraction(highest) / quantum),
-        f"to {DIGITS} digits",
-        highest is None,
+        None if highest is None else math.floor(Fraction(highest) / step),
+        words,
+        endless,
     )
 
 
@@ -188,9 +176,7 @@ def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
     batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
     if key == "cluster.devices" and batch:
         return tuple(_step(plan, key) * d for d in divisors(batch // micro))
-    if key == "training.micro_batch" and batch:
-        return divisors(batch // data)
-    if key == "training.gradient_accumulation" and batch:
+    if key in ("training.micro_batch", "training.gradient_accumulation") and batch:
         return divisors(batch // data)
     if key in at(OUTER):
         return divisors(devices)

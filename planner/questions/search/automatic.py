@@ -42,6 +42,7 @@ def planned(document: Document) -> Plan:
         PlanError: no valid layout, or a document for which a step cannot be predicted.
     """
     key = repr(document.data)
+    document, batch = _with_batch(document)
     if key not in _FOUND:
         while len(_FOUND) >= MOST_KEPT:
             del _FOUND[next(iter(_FOUND))]
@@ -49,7 +50,6 @@ def planned(document: Document) -> Plan:
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
-    document, batch = _with_batch(document)
     found = plans.planned(plans.changed(_closed(document), chosen))
     given = {k for k in chosen if _given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
@@ -77,7 +77,6 @@ def _given(document: Document, key: str) -> bool:
 
 def _found(document: Document) -> tuple[Layout, str, Kept]:
     place = document.key_place(("parallelism",))
-    document, _ = _with_batch(document)
     for key in (*at(FOLLOWING), "parallelism.stages"):
         if _given(document, key):
             raise PlanError(

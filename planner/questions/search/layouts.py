@@ -57,7 +57,8 @@ def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     further = [key for key in INNER if ROW[key].divides == layout.EXPERTS]
     found = (
         (*outer, *inner)
-        for outer in _divided(devices, len(layout.OUTER_DEGREES))
+        for outer in product(divisors(devices), repeat=len(OUTER))
+        if devices % math.prod(outer) == 0
         for inner in product(divisors(experts), repeat=len(further))
     )
     keys = (*OUTER, *further)
@@ -79,15 +80,6 @@ def first_valid(make: Callable[[T], Plan], tried: Iterable[T]) -> Plan:
             first = first or error
     assert first is not None
     raise first
-
-
-def _divided(size: int, times: int) -> Iterator[tuple[int, ...]]:
-    """Numbers whose product divides a size."""
-    if not times:
-        yield ()
-        return
-    for first in divisors(size):
-        yield from ((first, *rest) for rest in _divided(size // first, times - 1))
 
 
 class Space:
@@ -456,28 +448,26 @@ class Space:
     def _blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
         made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
-        lengths: list[int] = []
         first = rows = 0
         for place, (sequences, replicas, batches) in enumerate(self.crossed):
             key = (sequences, replicas, id(batches))
             if key not in made:
-                piece = made[key] = np.empty(
-                    (4, len(batches) * len(sequences) * len(replicas)), dtype=np.int64
-                )
-                piece[[0, 3]] = np.tile(batches.T, len(sequences) * len(replicas))
-                piece[1] = np.repeat(sequences, len(batches) * len(replicas))
-                piece[2] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
+                lengths = len(sequences), len(replicas), len(batches)
+                s, r, b = np.indices(lengths).reshape(3, -1)
+                run, size = batches[b].T
+                own = np.array(sequences, dtype=np.int64)[s], np.array(replicas, dtype=np.int64)[r]
+                made[key] = np.stack((run, *own, size))
             pieces.append(made[key])
-            lengths.append(made[key].shape[1])
-            rows += lengths[-1]
+            rows += made[key].shape[1]
             if rows >= most or place == len(self.crossed) - 1:
-                of_degrees = np.repeat(np.arange(first, place + 1), lengths)
+                several = [piece.shape[1] for piece in pieces]
+                of_degrees = np.repeat(np.arange(first, place + 1), several)
                 found = SpaceRows(self, of_degrees, *np.concatenate(pieces, axis=1))
                 if self.launcher is not None and len(found):
                     found = found.take(np.flatnonzero(found.valid.any(axis=(0, 1))))
                 if len(found) or self.launcher is None:
                     yield found
-                pieces, lengths, first, rows = [], [], place + 1, 0
+                pieces, first, rows = [], place + 1, 0
 
 
 @dataclass(frozen=True, eq=False)
