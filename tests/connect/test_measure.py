@@ -381,7 +381,7 @@ def test_the_plan_of_a_step_has_one_device_and_the_planned_micro_batch() -> None
 
 def test_as_many_layers_run_as_fit_into_memory() -> None:
     full = loading.load(PLAN)
-    needs = [step._value(step.scaled(full, n, 5, ROOM), "memory.total") for n in (5, 6)]
+    needs = [expected.value(step.scaled(full, n, 5, ROOM), "memory.total") for n in (5, 6)]
     memory = int(needs[0] / step.ROOM) + 1
     assert memory * step.ROOM < needs[1]
 

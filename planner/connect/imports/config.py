@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base.errors import Fault, Place, PlanError
 
 Keys = Mapping[str, Any]
+T = TypeVar("T", str, int)
 LARGEST = 10**15  # nothing in a configuration is larger; a slip or an attack is
 
 
@@ -59,7 +60,9 @@ class Config:
         return value
 
     def _refused(self, key: str, value: Any, allowed: str) -> PlanError:
-        return self.fault(f"{self.name(key)} is {_shown(value)}", allowed)
+        shown = repr(value) if isinstance(value, str) else str(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "…"
+        return self.fault(f"{self.name(key)} is {shown}", allowed)
 
     def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
         """A whole number, or None where the key is absent or null."""
@@ -92,19 +95,13 @@ class Config:
         value: str | None = self._typed(key, None, (str,), "a word")
         return value
 
-    def _list(self, key: str, kind: type, allowed: str) -> list[Any] | None:
+    def list_of(self, key: str, kind: type[T]) -> list[T] | None:
+        """A list of words (str) or whole numbers (int), or None where the key is absent or null."""
+        allowed = "a list of words" if kind is str else "a list of whole numbers"
         value = self._typed(key, None, (list, tuple), allowed)
         if value is not None and not all(_is(item, kind) for item in value):
             raise self._refused(key, value, allowed)
         return None if value is None else list(value)
-
-    def words(self, key: str) -> list[str] | None:
-        """A list of words, or None where the key is absent or null."""
-        return self._list(key, str, "a list of words")
-
-    def indices(self, key: str) -> list[int] | None:
-        """A list of layer indices, or None where the key is absent or null."""
-        return self._list(key, int, "a list of whole numbers")
 
     def inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""
@@ -119,8 +116,3 @@ class Config:
 def _is(value: Any, *kinds: type) -> bool:
     """Whether a value has one of these types; true and false are no numbers."""
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "…"

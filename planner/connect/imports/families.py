@@ -58,14 +58,10 @@ def row(kind: str) -> Row:
     made.traits |= said
     made.refused |= refused or {}
     if axes is not None:
-        made.axes = tuple(_axis(name, about) for name, about in axes.items())
+        made.axes = ()
+    for name, about in (axes or {}).items():
+        # A rule for the labels alone where all of these mean what they usually do.
+        usual = _SAID["axes"].get(name, {})
+        labels, kinds = (about["labels"], about["kinds"]) if "labels" in about else (about, {})
+        made.axes += (Axis(labels, {**usual, **kinds}),)
     return made
-
-
-def _axis(name: str, said: Mapping[str, Any]) -> Axis:
-    """An axis as a row writes it: a rule for the labels alone where all of these mean what they
-    usually do."""
-    usual = _SAID["axes"].get(name, {})
-    if "labels" in said:
-        return Axis(said["labels"], {**usual, **said["kinds"]})
-    return Axis(said, usual)

@@ -39,27 +39,18 @@ def depth(c: Config) -> int:
 # Values ---------------------------------------------------------------------------------------
 
 
-def word(c: Config, key: str, means: Mapping[str, Any], otherwise: str) -> Any:
+def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
     """What the word of an argument means."""
-    value = str(c.get(key, otherwise))
+    value = str(c.get(key, worth(otherwise, c)))
     if value not in means:
         raise c.fault(f"{c.name(key)} is {value!r}, which is not modelled", ", ".join(means))
     return means[value]
-
-
-def flag(c: Config, key: str, otherwise: Said = None) -> bool | None:
-    return c.flag(key, worth(otherwise, c))
 
 
 def first(c: Config, keys: Sequence[str]) -> int | None:
     """The whole number of the first of those keys that is there."""
     given = [c.whole(key) for key in keys]
     return next((value for value in given if value is not None), None)
-
-
-def choice(c: Config, condition: Said, then: Said, otherwise: Said = None) -> Any:
-    """One thing where the condition is met, else another."""
-    return worth(then if worth(condition, c) else otherwise, c)
 
 
 def either(c: Config, rules: Sequence[Said]) -> Any:
@@ -87,16 +78,12 @@ def _where(c: Config, holds: Callable[[int], object], are: str, others: str) -> 
     return [are if holds(i) else others for i in range(depth(c))]
 
 
-def all_are(c: Config, label: str) -> list[str]:
-    return [label] * depth(c)
-
-
 def listed(
     c: Config, key: str, otherwise: Said, words: Mapping[str, str] | None = None
 ) -> Sequence[str]:
     """A list with a word for each layer, which stands for a label (without ``words``, as the words
     of that key do); where the list is absent, as the class makes it."""
-    given = c.words(key)
+    given = c.list_of(key, str)
     if given is None:
         labels: Sequence[str] = worth(otherwise, c)
         return labels
@@ -112,7 +99,7 @@ def listed(
 
 def repeated(c: Config, key: str, words: Mapping[str, str]) -> list[str]:
     """A list of words that is repeated over the layers."""
-    given = c.words(key) or []
+    given = c.list_of(key, str) or []
     if not given or not set(given) <= set(words):
         raise c.fault(f"{key} is not modelled: {given}", "one of: " + ", ".join(words))
     return [words[given[i % len(given)]] for i in range(depth(c))]
@@ -138,7 +125,7 @@ def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> lis
 
 def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Sequence[str]:
     """The layers of a list of indices are special."""
-    indices = c.indices(key)
+    indices = c.list_of(key, int)
     if indices is None and otherwise is not None:
         labels: Sequence[str] = worth(otherwise, c)
         return labels
@@ -148,7 +135,7 @@ def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Se
 def marked(c: Config, key: str, are: str, others: str, otherwise: Said) -> Sequence[str]:
     """A list with a number for each layer, which is special where that is not 0; an empty or absent
     list is as the class makes it."""
-    numbers = c.indices(key)
+    numbers = c.list_of(key, int)
     if not numbers:
         labels: Sequence[str] = worth(otherwise, c)
         return labels
@@ -258,15 +245,11 @@ def neo_windows(c: Config) -> list[str]:
 def exaone_windows(c: Config) -> list[str]:
     """Every so many layers one has full attention, or as letters say, LLLG; null or 0: all."""
     if c.get("sliding_window") is None:
-        return all_are(c, "full")
+        return ["full"] * depth(c)
     pattern = c.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
         return _where(c, lambda i: pattern[i % len(pattern)] == "G", "full", "sliding")
     return every(c, "sliding_window_pattern", "full", "sliding")
-
-
-def gemma4_windows(c: Config) -> list[str]:
-    return [*every(c, 6, "full", "sliding")[:-1], "full"]
 
 
 def gemma4_sharing(c: Config) -> list[str]:
@@ -287,7 +270,7 @@ def indexers(c: Config) -> Sequence[str]:
 
 def qwen_experts(c: Config) -> list[str]:
     """Every decoder_sparse_step-th layer, unless listed in mlp_only_layers."""
-    step, dense = c.whole("decoder_sparse_step", 0) or 1, c.indices("mlp_only_layers") or []
+    step, dense = c.whole("decoder_sparse_step", 0) or 1, c.list_of("mlp_only_layers", int) or []
     count = c.whole("num_experts", 0) or 0
     return _where(
         c, lambda i: count > 0 and (i + 1) % step == 0 and i not in dense, "sparse", "dense"
@@ -302,8 +285,8 @@ def ernie_experts(c: Config) -> list[str]:
 
 
 def kimi_layers(c: Config) -> list[str]:
-    full = c.inner("linear_attn_config").indices("full_attn_layers")
-    c.inner("linear_attn_config").indices("kda_layers")
+    full = c.inner("linear_attn_config").list_of("full_attn_layers", int)
+    c.inner("linear_attn_config").list_of("kda_layers", int)
     if full is not None:  # counted from 1
         return _where(c, lambda i: i + 1 in full, "full", "linear")
     return _where(c, lambda i: i and i % 4 == 0, "full", "linear")
@@ -317,7 +300,7 @@ def olmo_hybrid_layers(c: Config) -> list[str]:
 def nemotron_layers(c: Config) -> Sequence[str]:
     """Nemotron-H: each layer is one block, named by a letter or a word."""
     letters = c.text("hybrid_override_pattern")
-    given = letters or c.words("layers_block_type") or c.words("layer_types")
+    given = letters or c.list_of("layers_block_type", str) or c.list_of("layer_types", str)
     given = given or ["linear_attention", "moe", "full_attention", "mlp"]
     known = WORDS["layers_block_type" if letters is None else "hybrid_override_pattern"]
     unknown = [word for word in given if word not in known]
@@ -340,16 +323,6 @@ def megatron_vocabulary(c: Config) -> int:
     padded = c.whole("padded-vocab-size")
     c.whole("make-vocab-size-divisible-by")
     return c.need("vocab-size") if c.whole("vocab-size") or padded is None else padded
-
-
-def megatron_positions(c: Config) -> str:
-    if c.flag("use-rotary-position-embeddings"):
-        return "rope"
-    kind = c.get("position-embedding-type")
-    if c.flag("no-position-embedding") and kind is None:
-        return "none"
-    kinds = {"learned_absolute": "learned", "rope": "rope", "none": "none", "yarn": "rope"}
-    return str(word(c, "position-embedding-type", kinds, "learned_absolute"))
 
 
 def megatron_width(c: Config) -> int | None:
@@ -400,6 +373,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "need": lambda c, key: c.need(key),
     "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
     "text": lambda c, key: c.text(key),
+    "flag": lambda c, key, otherwise=None: c.flag(key, worth(otherwise, c)),
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
@@ -409,16 +383,20 @@ RULES: dict[str, Callable[..., Any]] = {
     "says": lambda c, key, word: c.text(key) == word,
     "any": lambda c, keys: any(c.flag(key) for key in keys),
     "several": lambda c, key: c.need(key) > 1,
-    # One thing or another; of the mapping that a key holds; of several that a rule finds.
-    "if": choice,
+    # One thing where a condition is met, else another; the first of several; of the mapping that a
+    # key holds; of several that a rule finds.
+    "if": lambda c, condition, then, otherwise=None: worth(
+        then if worth(condition, c) else otherwise, c
+    ),
     "or": either,
     "inside": lambda c, key, of: worth(of, c.inner(key)),
     "part": lambda c, name, of: worth(of, c).get(name),
     # A label for each layer.
-    "all": all_are,
+    "all": lambda c, label: [label] * depth(c),
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
     "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
+    "gemma4_windows": lambda c: [*every(c, 6, "full", "sliding")[:-1], "full"],
     "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
     "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
     "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),

@@ -174,7 +174,7 @@ class Layer(nn.Module):
 
     def __init__(self, blocks: Sequence[Block], run: Values) -> None:
         super().__init__()
-        self.parallel, self.dropout = run["parallel"], run["dropout"]
+        self.parallel, self.dropped = run["parallel"], nn.Dropout(run["dropout"])
         self.placement = "pre" if self.parallel else run["norm_placement"]
         self.norms = nn.ModuleList(
             norm(block.values, run["hidden"]) for block in blocks if block.kind == "norm"
@@ -187,21 +187,18 @@ class Layer(nn.Module):
         if self.parallel:
             inputs = [norm(x) for norm in self.norms]
             for index, mixer in enumerate(self.mixers):
-                x = x + self._dropped(mixer(inputs[min(index, len(inputs) - 1)], rotary))
+                x = x + self.dropped(mixer(inputs[min(index, len(inputs) - 1)], rotary))
             return x
         norms = iter(self.norms)
         for mixer in self.mixers:
             y = next(norms)(x) if self.placement in ("pre", "sandwich") else x
-            y = self._dropped(mixer(y, rotary))
+            y = self.dropped(mixer(y, rotary))
             if self.placement == "sandwich":
                 y = next(norms)(y)
             x = x + y
             if self.placement == "post":
                 x = next(norms)(x)
         return x
-
-    def _dropped(self, y: Any) -> Any:
-        return functional.dropout(y, self.dropout, self.training)
 
 
 class Decoder(nn.Module):

@@ -67,23 +67,23 @@ def plan(
     return plans.planned(schema.validate(document, "plan"))
 
 
-def _value(made: Plan, identifier: str) -> float:
+def value(made: Plan, identifier: str) -> Any:
+    """The value of one quantity of a plan."""
     from planner.results.result import evaluate
 
-    value: Any = evaluate(made)[identifier].value
-    return float(value)
+    return evaluate(made)[identifier].value
 
 
 def dense(peak: Document) -> float:
     """A figure of a datasheet, in its convention, as the dense rate that it stands for, FLOP/s."""
     facts = {**device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
-    return _value(_small(facts, {}), "time.peak")
+    return float(value(_small(facts, {}), "time.peak"))
 
 
 def direction(link: Document) -> float:
     """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
     facts = device(ENDLESS, ENDLESS, {"link": link})
-    return _value(_small(facts, {"link": 1}, {"tensor": 2}), "network.link")
+    return float(value(_small(facts, {"link": 1}, {"tensor": 2}), "network.link"))
 
 
 def _small(facts: Document, efficiency: Document, layout: Document | None = None) -> Plan:
@@ -119,8 +119,8 @@ class ProductTime:
         """Its time where large products run at `rate` FLOP/s, whatever their widths."""
         inputs = {P_listed: Fraction(rate), d_min: small, k_64: 1, k_8: 1}
         varied = self.evaluation
-        for symbol, value in inputs.items():
-            varied = varied.varied(symbol, value)
+        for symbol, given in inputs.items():
+            varied = varied.varied(symbol, given)
         return float(varied.value("time.product.forward", self.point))
 
     def rate(self, seconds: float, small: Number) -> float:
@@ -135,11 +135,6 @@ class ProductTime:
                 return 0.0
             rate *= falls / (seconds - rest)
         return rate
-
-    def uneven(self, seconds: float, rate: float, small: Number) -> float:
-        """What its widths slow it down, at least 1. The formulas believe no more of it than what
-        padding costs; a fact is written as it was measured."""
-        return max(1.0, seconds / self.seconds(rate, small))
 
 
 # -- a layer -----------------------------------------------------------------------------------
@@ -166,7 +161,7 @@ def attention(job: Attention, accelerator: Document) -> float:
         },
         {"attention": 1},
     )
-    return sum(_value(made, f"time.core.{way}[layer.attention]") for way in PASSES)
+    return sum(float(value(made, f"time.core.{way}[layer.attention]")) for way in PASSES)
 
 
 def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
@@ -186,7 +181,7 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
             {"memory": share, "elementwise": factor},
         )
         parts = [f"time.part.{way}[{part}]" for way in PASSES for part in ("layer", "head")]
-        return sum(_value(made, part) for part in parts)
+        return sum(float(value(made, part)) for part in parts)
 
     return passes(kernels.load("pytorch")["time"]["elementwise"]) - passes(0)
 
@@ -203,7 +198,7 @@ def tiny(job: Launches) -> Plan:
 
 def launches(job: Launches) -> float:
     """Launches of all layers, forward and backward."""
-    return job.layers * _value(tiny(job), "time.part.host[layer]")
+    return job.layers * float(value(tiny(job), "time.part.host[layer]"))
 
 
 # -- collectives -------------------------------------------------------------------------------
@@ -223,6 +218,6 @@ def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
         model["moe"] = {"experts": count, "top_k": 1}
         layout = {"expert": count, "data": count}
         made = plan(accelerator, model, training, efficiency, layout)
-        return _value(made, "network.experts[layer.moe]")
+        return float(value(made, "network.experts[layer.moe]"))
     made = plan(accelerator, model, training, efficiency, {"tensor": count})
-    return _value(made, "network.tensor") / (2 if job.kind == "all-gather" else 1)
+    return float(value(made, "network.tensor")) / (2 if job.kind == "all-gather" else 1)

@@ -70,12 +70,6 @@ class Found:
         own = {"multiprocessors": self.machine.multiprocessors, "clock": self.machine.clock}
         return {key: self.base.get(key) or value for key, value in own.items() if value}
 
-    def accelerator(self) -> dict[str, Any]:
-        """As a mapping that plans can hold."""
-        peaks = {f: {"value": r, "convention": "dense"} for f, r in self.peaks.items()}
-        memory = {"memory": self.machine.memory, "memory_bandwidth": self.bandwidth}
-        return {**memory, "peaks": peaks, **self.facts()}
-
     def times(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
         """Times of those benchmarks that run here."""
         found: dict[J, list[float]] = {}
@@ -196,7 +190,8 @@ def _products(found: Found, form: str, seconds: float) -> None:
 
 
 def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) -> None:
-    """The same product a little wider: by 8, and by 1."""
+    """The same product a little wider, by 8 and by 1: what its widths slow it down, at least 1. The
+    formulas believe no more of it than what padding costs; a fact is written as it was measured."""
     if even not in rated.rates:
         return
     rate = median(rated.rates[even])
@@ -208,7 +203,8 @@ def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) 
             return
         model = expected.ProductTime(job, found.facts())
         small = model.small_dimension if rated.small is None else rated.small
-        samples = [max(1.0, model.uneven(each, rate, small) / slowdown) for each in times]
+        usual = model.seconds(rate, small)
+        samples = [max(1.0, each / usual / slowdown) for each in times]
         slowdown = median(samples)
         found.efficiency[found.key(key, even.form)] = share(
             samples, f"{job} beside {even} in {even.form}"
@@ -225,7 +221,12 @@ def _attention(found: Found, form: str, seconds: float) -> None:
     others = [job("flash", 128, False), job("efficient", 128), job("math", 128)]
     vendor = [job("vendor", 64), job("vendor", 128)] if found.gpu else []
     times = found.times([*fused, *others, *vendor], seconds, f"attention in {form}")
-    accelerator = found.accelerator()
+    accelerator = {
+        "memory": found.machine.memory,
+        "memory_bandwidth": found.bandwidth,
+        "peaks": {f: {"value": r, "convention": "dense"} for f, r in found.peaks.items()},
+        **found.facts(),
+    }
     shares = {
         job: [expected.attention(job, accelerator) / each for each in seen]
         for job, seen in times.items()

@@ -16,6 +16,7 @@ from planner.base.display import as_json, format_value
 from planner.base.errors import Fault, PlanError
 from planner.connect.compare import Row, table
 from planner.connect.measure import need_torch, supported
+from planner.connect.measure.expected import value
 from planner.connect.measure.jobs import Product
 from planner.plans import hardware
 from planner.plans import plan as plans
@@ -101,7 +102,7 @@ def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
     def too_many(layers: int) -> bool:
         tried = _with_layers(one, layers)
         late = _takes(tried, room) * (steps + 1) > room.seconds
-        return late or bool(_value(tried, "memory.total") > room.memory * ROOM)
+        return late or bool(value(tried, "memory.total") > room.memory * ROOM)
 
     return _with_layers(one, 1 + bisect_left(range(2, most + 1), True, key=too_many))
 
@@ -110,7 +111,7 @@ def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
     """One layer fits, and is done before long."""
     smaller = "a smaller --set training.micro_batch, training.sequence_length or model"
     where = full.document.place(("model",))
-    needs, takes = _value(least, "memory.total"), _takes(least, room)
+    needs, takes = value(least, "memory.total"), _takes(least, room)
     if needs > room.memory * ROOM:
         has = format_value(room.memory, "bytes")
         fault = f"a step of one layer takes {format_value(needs, 'bytes')}, of which {has} are free"
@@ -138,24 +139,18 @@ def _one_device(full: Plan, device: str) -> Mapping[str, Any]:
         "cluster.devices_per_node": 1,
         "time.mfu": None,
     }
-    return {key: value for key, value in changes.items() if value is not None or full.get(key)}
+    return {key: to for key, to in changes.items() if to is not None or full.get(key)}
 
 
 def _with_layers(plan: Plan, layers: int) -> Plan:
     return plans.variant(plan, {"model.layers": layers})
 
 
-def _value(plan: Plan, identifier: str) -> Any:
-    from planner.results.result import evaluate
-
-    return evaluate(plan)[identifier].value
-
-
 def _takes(plan: Plan, room: Room) -> float:
     """Seconds of a step: predicted, or by its FLOPs at the rate of a product where that is more."""
     tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
-    flops = float(_value(plan, "compute.flops_per_token") * tokens)
-    return max(float(_value(plan, "time.step_seconds") or 0), flops / room.rate)
+    flops = float(value(plan, "compute.flops_per_token") * tokens)
+    return max(float(value(plan, "time.step_seconds") or 0), flops / room.rate)
 
 
 # The table ------------------------------------------------------------------------------------
@@ -187,8 +182,8 @@ def beside(full: Plan, small: Plan, found: Any) -> Beside:
     result = evaluate(small)
     # Published runs are held against whole plans: their interval is not one of a few layers.
     rows = tuple(
-        replace(Row.of(result[identifier], Fraction(value), how), interval=None)
-        for identifier, (value, how) in found.values.items()
+        replace(Row.of(result[identifier], Fraction(number), how), interval=None)
+        for identifier, (number, how) in found.values.items()
     )
     layers, of = small.get("model.layers"), full.get("model.layers")
     notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step"]
