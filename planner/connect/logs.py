@@ -6,6 +6,7 @@ JSON or JSON lines, or a table with a header (CSV).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -223,10 +224,9 @@ def _json(text: _Text) -> Log | None:
         return None
     place = text.place
     try:
-        try:
+        is_lines = False
+        with contextlib.suppress(json.JSONDecodeError):
             is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
-        except json.JSONDecodeError:
-            is_lines = False
         log = _rows(_objects(text), place, "JSON lines") if is_lines else None
         whole = _decoded(text.file.read()).lstrip("\ufeff")
         return log or _rows(((1, row) for row in _records(whole)), place, "JSON")

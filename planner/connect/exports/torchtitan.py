@@ -46,7 +46,12 @@ def stages(draft: Draft) -> dict[str, Any]:
     if model is not None and (given or layers % (size * chunks)):
         layout = draft.plan.data["parallelism"]
         held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
-        return {"parallelism.module_fqns_per_model_part": _modules(held)}
+        # The modules of each stage by name, as torchtitan's decoders call them.
+        left = iter(range(sum(held)))
+        modules = [[f"layers.{i}" for i in islice(left, count)] for count in held]
+        modules[0].insert(0, "tok_embeddings")
+        modules[-1] += ["norm", "output"]
+        return {"parallelism.module_fqns_per_model_part": modules}
     if not layers or layers % (size * chunks):
         return {}
     return {
@@ -54,12 +59,3 @@ def stages(draft: Draft) -> dict[str, Any]:
         "parallelism.pipeline_parallel_first_stage_less_layers": 0,
         "parallelism.pipeline_parallel_last_stage_less_layers": 0,
     }
-
-
-def _modules(stages: list[int]) -> list[list[str]]:
-    """The modules of each stage by name, as torchtitan's decoders call them."""
-    layers = iter(range(sum(stages)))
-    parts = [[f"layers.{i}" for i in islice(layers, count)] for count in stages]
-    parts[0].insert(0, "tok_embeddings")
-    parts[-1] += ["norm", "output"]
-    return parts

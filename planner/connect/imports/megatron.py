@@ -46,9 +46,6 @@ class Arguments(Config):
 
     ABSENT = "there is no argument {}"
 
-    def __init__(self, found: dict[str, Any], place: Place | None) -> None:
-        super().__init__({"model_type": "megatron", **found}, {}, {}, place)
-
     def name(self, key: str) -> str:
         return f"--{key}"
 
@@ -80,7 +77,7 @@ def read(text: str, place: Place | None = None) -> dict[str, Any]:
     """
     found = parse(text, place)
     _judge_unknown(found, place)
-    c = Arguments(found, place)
+    c = Arguments({"model_type": "megatron", **found}, {}, {}, place)
     latent = c.flag("multi-latent-attention")
     left_out = {"megatron_heads" if latent else "megatron_latent"}
     if "num-experts" not in found:

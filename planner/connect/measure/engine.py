@@ -97,7 +97,13 @@ class Engine:
         """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
         the device cannot run it."""
         try:
-            with self._context(job):
+            with contextlib.ExitStack() as stack:
+                if isinstance(job, Attention):
+                    stack.enter_context(training.attention_kernels(job.kernel))
+                elif isinstance(job, Product) and self.where.type == "cuda":
+                    matmul = torch.backends.cuda.matmul
+                    stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
+                    matmul.allow_tf32 = job.form == "tf32"
                 call: Call = getattr(self, f"_{type(job).__name__.lower()}")(job)
                 return self._timed(call, seconds)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
@@ -136,16 +142,6 @@ class Engine:
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000 / inner
-
-    def _context(self, job: Job) -> Any:
-        if isinstance(job, Attention):
-            return training.attention_kernels(job.kernel)
-        stack = contextlib.ExitStack()
-        if isinstance(job, Product) and self.where.type == "cuda":
-            before = torch.backends.cuda.matmul.allow_tf32
-            torch.backends.cuda.matmul.allow_tf32 = job.form == "tf32"
-            stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
-        return stack
 
     # -- benchmarks ---------------------------------------------------------------------------
 

@@ -113,7 +113,11 @@ def measure(
     for kind, run in (("attention", _attention), ("elementwise", _elementwise)):
         for form in both:
             run(found, form, seconds * PARTS[kind] / len(both))
-    _launches(found, seconds * PARTS["launches"])
+    job = Launches()
+    for times in found.times([job], seconds * PARTS["launches"], "launches").values():
+        count = expected.launches(job)
+        samples = [each / count for each in times]
+        found.efficiency["launch"] = share(samples, f"{job}, forward and backward", "s")
     if backend.processes > 1:
         _collectives(found, seconds * COLLECTIVES)
     return found
@@ -248,15 +252,6 @@ def _elementwise(found: Found, form: str, seconds: float) -> None:
         moved = expected.elementwise(job, found.bandwidth, found.efficiency["memory"].value)
         found.efficiency[found.key("elementwise", form)] = share(
             [each / moved for each in times], f"norms, sums, gelu and loss of {job} in {form}"
-        )
-
-
-def _launches(found: Found, seconds: float) -> None:
-    job = Launches()
-    for times in found.times([job], seconds, "launches").values():
-        count = expected.launches(job)
-        found.efficiency["launch"] = share(
-            [each / count for each in times], f"{job}, forward and backward", "s"
         )
 
 

@@ -60,37 +60,31 @@ def products(
     """The rate of large products in every sample, with what small widths cost divided out: of the
     calibrated width and some others, the one under which products of all sizes agree best."""
     calibrated = next(iter(expected.values())).small_dimension
-
-    def rates(width: float) -> dict[Product, float]:
-        small = calibrated * width
-        return {job: expected[job].rate(median(found), small) for job, found in times.items()}
-
-    tried = {width: rates(width) for width in WIDTHS}
+    typical = {job: median(found) for job, found in times.items()}
+    tried = {
+        width: {job: expected[job].rate(time, calibrated * width) for job, time in typical.items()}
+        for width in WIDTHS
+    }
 
     def disagreement(width: float) -> float:
         found = tried[width].values()
         return max(found) / min(found) - 1 if min(found) > 0 else float("inf")
 
-    best = min(WIDTHS, key=disagreement)
-    if disagreement(1.0) - disagreement(best) < max(BETTER, _noise(times)):
-        best = 1.0
-    typical = tried[best]
-    every = {
-        job: [typical[job] * median(found) / each for each in found]
+    # How uncertain the median time of one product is, typically, as a share of it.
+    ends = {job: spread(found) for job, found in times.items()}
+    noise = median(
+        (ends[job][1] - ends[job][0]) / typical[job] / math.sqrt(len(found))
         for job, found in times.items()
-        if typical[job] > 0
+    )
+    best = min(WIDTHS, key=disagreement)
+    if disagreement(1.0) - disagreement(best) < max(BETTER, noise):
+        best = 1.0
+    every = {
+        job: [tried[best][job] * typical[job] / each for each in found]
+        for job, found in times.items()
+        if tried[best][job] > 0
     }
     return Products(every, None if best == 1.0 else float(calibrated * best))
-
-
-def _noise(times: Mapping[Product, Sequence[float]]) -> float:
-    """How uncertain the median time of one product is, typically, as a share of it."""
-
-    def uncertain(found: Sequence[float]) -> float:
-        low, high = spread(found)
-        return (high - low) / median(found) / math.sqrt(len(found))
-
-    return median(map(uncertain, times.values()))
 
 
 def link(

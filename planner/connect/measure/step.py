@@ -7,7 +7,7 @@ implementation `pytorch`. Nothing of it is computed here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -167,9 +167,6 @@ class Beside:
     torch: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
 
     def __getitem__(self, identifier: str) -> Row:
         return next(row for row in self.rows if row.id == identifier)
