@@ -115,14 +115,11 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
             path = f"cluster.accelerator.link.{key}"
             draft.default(path, _value(defaults[name]), _found(defaults[name]))
-    rotary = draft.get("model.positions") == "rope"
-    for key, value, why in (
-        *((k, _value(defaults[k], "bytes/s"), _found(defaults[k])) for k in HOST),
-        ("dropout", int(draft.get("training.dropout") > 0), "training.dropout"),
-        ("element", BYTES[wanted], f"bytes of {wanted}"),
-        ("rope", int(rotary), "model.positions"),
-    ):
-        draft.default(f"time.{key}", value, why)
+    for key in HOST:
+        draft.default(f"time.{key}", _value(defaults[key], "bytes/s"), _found(defaults[key]))
+    draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
+    draft.default("time.element", BYTES[wanted], f"bytes of {wanted}")
+    draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 
 
 def _found(fact: Mapping[str, Any]) -> str:

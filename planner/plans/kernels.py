@@ -77,12 +77,9 @@ def complete(draft: Draft) -> None:
     for key, size in held.items():
         draft.default(f"training.bytes.{key}", size, why)
     sizes = training["bytes"]
-    for key, size, why in (
-        ("cache", recipe["activation"], "as an activation"),
-        ("dispatch", sizes["activation"], "as an activation"),
-        ("gather", sizes["compute"], "as the matmuls take it"),
-    ):
-        draft.default(f"training.bytes.{key}", size, why)
+    draft.default("training.bytes.cache", recipe["activation"], "as an activation")
+    draft.default("training.bytes.dispatch", sizes["activation"], "as an activation")
+    draft.default("training.bytes.gather", sizes["compute"], "as the matmuls take it")
     draft.default("parallelism.vocab_multiple", profile["vocabulary_multiple"], under)
     layout(draft)
     accelerator = draft.get("cluster.accelerator")
