@@ -26,10 +26,7 @@ class Plan:
 
     def __init__(self, plan: _document.Plan) -> None:
         self.plan = plan
-
-    @property
-    def name(self) -> str:
-        return self.plan.name
+        self.name = plan.name
 
     @cached_property
     def _result(self) -> Result:

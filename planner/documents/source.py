@@ -145,6 +145,8 @@ def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
 
 def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Resolver) -> Node:
     """`node` with the value at `steps` replaced, following names on the way."""
+    if not steps:
+        return value
     step, rest = steps[0], steps[1:]
     if isinstance(node.value, list):
         if not step.isdigit() or int(step) >= len(node.value):
@@ -152,8 +154,7 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
             allowed = f"0 to {last}" if last >= 0 else "the list is empty"
             raise PlanError(Fault(f"'{step}' is not an item of this list", value.place, allowed))
         items = list(node.value)
-        inner = _set(items[int(step)], rest, value, None, names) if rest else value
-        items[int(step)] = inner
+        items[int(step)] = _set(items[int(step)], rest, value, None, names)
         return replace(node, value=items)
     if node.value is not None and not isinstance(node.value, dict):
         raise PlanError(
@@ -162,13 +163,10 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
     entries = dict(node.value or {})
     if not rest and value.value is None and step in entries:
         del entries[step]
-    elif not rest:
-        old = entries.get(step)
-        entries[step] = replace(value, key_place=value.key_place if old is None else value.place)
     else:
         below = REFERENCES.get(kind or "", {}).get(step)
         inner = entries.get(step) or Node(None, value.place, value.origin, value.place)
-        if below:
+        if below and rest:
             inner = names.name(inner, below)
         entries[step] = _set(inner, rest, value, below, names)
     return replace(node, value=entries)
