@@ -33,7 +33,7 @@ MAX_JSON = 50_000_000
 
 _ROOT: ContextVar[str | None] = ContextVar("root", default=None)
 #: What a command has read of standard input and of the shell's pipes, which can be read once only.
-_ONCE: ContextVar[dict[str, bytes] | None] = ContextVar("once", default=None)
+_ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
 
 @contextlib.contextmanager
@@ -135,7 +135,10 @@ def opened(
             if name != "-":
                 file = stack.enter_context(os.fdopen(os.open(path, flags), "rb"))
             if piped:
-                file = BytesIO(_once(name, file, most + 1))
+                kept = _ONCE.get({})  # for when a command asks for it again
+                if name not in kept:
+                    kept[name] = file.read(most + 1)
+                file = BytesIO(kept[name])
             size = file.seek(0, os.SEEK_END) if piped else os.fstat(file.fileno()).st_size
             if size > most:
                 raise PlanError(
@@ -166,16 +169,6 @@ def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
         what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
         raise PlanError(Fault(what, place, allowed or "a regular file"))
     return piped
-
-
-def _once(name: str, file: IO[bytes], most: int) -> bytes:
-    """What can be read once only, also when a command asks for it again."""
-    known = _ONCE.get()
-    if known is None:
-        return file.read(most)
-    if name not in known:
-        known[name] = file.read(most)
-    return known[name]
 
 
 @dataclass(frozen=True)
