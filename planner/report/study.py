@@ -53,6 +53,20 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: 
     return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
 
 
+def _chart(
+    name: str,
+    title: str,
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    lines: Data | None = None,
+    bars: Data | None = None,
+) -> Data:
+    """A chart of lines or of bars, and the table that it draws."""
+    cells = table("", head, rows)
+    return Data(id=name, title=title, caption=caption, lines=lines, bars=bars, table=cells)
+
+
 class View:
     """Everything that the page says, numbers already as text."""
 
@@ -203,12 +217,11 @@ class View:
         found = [] if x is None else [self._against(x, *one) for one in summary.CHARTS.items()]
         return [one for one in (*found, self._front(), self._memory()) if one is not None]
 
-    def _chart(self, name: str, title: str, said: str, rows: Data, picture: Data | None) -> Data:
-        """A chart of lines, and the table that it draws."""
+    def _drawn(self) -> str:
+        """How many lines a chart draws, where that is not all."""
         count = math.prod(self.study.shape[dimension] for dimension in self.roles.lines)
-        if count > len(self.lines):
-            said += f" {len(self.lines)} of {count} lines are drawn."
-        return Data(id=name, title=title, caption=said, lines=picture, bars=None, table=rows)
+        drawn = len(self.lines)
+        return f" {drawn} of {count} lines are drawn." if count > drawn else ""
 
     def _against(self, x: int, name: str, question: str) -> Data | None:
         """The best of a question along dimension x."""
@@ -243,17 +256,16 @@ class View:
         head = (x_name, *(label or what for _, label in self.lines))
         title = f"{what} against {'devices' if x_name == DEVICES else x_name}"
         said = f"The {question} that fits for each value of {x_name}, over everything else."
-        return self._chart(name, title, said, table("", head, rows), picture)
+        return _chart(name, title, said + self._drawn(), head, rows, lines=picture)
 
     def _front(self) -> Data | None:
         """What no other plan beats in cost and in days."""
-        series = [
-            (label, self.found.front[summary.at(line)])
-            for line, label in self.lines
-            if summary.at(line) in self.found.front
-        ]
-        if not self.found.front:
+        front = self.found.front
+        if not front:
             return None
+        series = [
+            (text, front[at]) for line, text in self.lines if (at := summary.at(line)) in front
+        ]
         picture = chart.lines(
             [(label, [(days, cost) for cost, days, _ in points]) for label, points in series],
             ("days", "cost, USD"),
@@ -265,8 +277,8 @@ class View:
             for cost, days, point in points
         ]
         head = ("Line", "Days", "Cost", *(clean(axis.name) for axis in self.varying))
-        said = "What fits, and no other plan is both cheaper and sooner."
-        return self._chart("front", "Cost against days", said, table("", head, rows), picture)
+        said = f"What fits, and no other plan is both cheaper and sooner.{self._drawn()}"
+        return _chart("front", "Cost against days", said, head, rows, lines=picture)
 
     def _memory(self) -> Data | None:
         """The least and the most memory of each layout."""
@@ -274,16 +286,13 @@ class View:
         layouts = self.found.best.get(summary.LAYOUTS)
         if dimension is None or not layouts:
             return None
-        rows = [
-            (self.at(dimension, int(place)), ends["least"][0], -ends["most"][0])
-            for place, ends in sorted(
-                self.found.best[summary.LAYOUTS].items(), key=lambda i: int(i[0])
-            )
-        ]
-        cells = [
-            (label, self.value(MEMORY, low), self.value(MEMORY, high), *_fitting(low, high, limit))
-            for label, low, high in rows
-        ]
+        rows, cells = [], []
+        for place in sorted(layouts, key=int):
+            low, high = layouts[place]["least"][0], -layouts[place]["most"][0]
+            rows.append((self.at(dimension, int(place)), low, high))
+            cells.append([rows[-1][0], self.value(MEMORY, low), self.value(MEMORY, high)])
+            if limit:
+                cells[-1].append("all" if high <= limit else "none" if low > limit else "some")
         axes = self.study.dimensions[dimension]
         of_layout = any(key.startswith(LAYOUT) for key in keys(axes))
         said = "Least and most that a device needs, over everything else."
@@ -293,14 +302,8 @@ class View:
             said += f" The first {MOST_BARS} of {len(rows)} are shown."
         head = (self.dimension(dimension), "Least", "Most", *(["Fits"] if limit else []))
         bars = chart.bars(rows[:MOST_BARS], limit, lambda size: shown(size, "bytes"))
-        return Data(
-            id="memory",
-            title=f"Memory by {'layout' if of_layout else self.dimension(dimension)}",
-            caption=said,
-            lines=None,
-            bars=bars,
-            table=table("", head, cells),
-        )
+        title = f"Memory by {'layout' if of_layout else self.dimension(dimension)}"
+        return _chart("memory", title, said, head, cells, bars=bars)
 
     def _capacity(self) -> float | None:
         """The memory of a device, where all points have the same."""
@@ -373,13 +376,6 @@ def _cell(quantity: Quantity | None) -> str:
     if quantity.predicted is not None:
         text += f", predicted {with_interval(quantity.predicted)}"
     return text
-
-
-def _fitting(low: float, high: float, limit: float | None) -> list[str]:
-    """How many of what needs so much fits, where that can be said."""
-    if limit is None:
-        return []
-    return ["all" if high <= limit else "none" if low > limit else "some"]
 
 
 def _tick(quantity: str) -> chart.Words:

@@ -117,39 +117,29 @@ def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: i
 
 def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
     """In this process, or in several where there is enough to do."""
-    from concurrent.futures.process import BrokenProcessPool
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     workers = min(workers, len(numbers))
     if workers <= 1:
         yield from map(job.work, numbers)
         return
-    packed = pickle.dumps(job)
+    # A forked worker has everything loaded; where there is no fork it starts afresh.
+    way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context, packed = multiprocessing.get_context(way), pickle.dumps(job)
     for _ in range(1 + MOST_DEATHS):
-        try:
-            with _processes(workers) as pool:
+        with ProcessPoolExecutor(workers, context, _begin) as pool:
+            try:
                 for piece in _in_order(pool, packed, numbers, workers):
                     numbers = numbers[1:]
                     yield piece
-            return
-        except BrokenProcessPool:
-            continue
+                return
+            except BaseException as error:
+                pool.shutdown(wait=False, cancel_futures=True)
+                if not isinstance(error, BrokenProcessPool):
+                    raise
     what = "worker processes keep dying (killed, or out of memory)"
     allowed = "fewer --workers; what is done is kept, the same command goes on"
     raise PlanError(Fault(what, None, allowed))
-
-
-@contextlib.contextmanager
-def _processes(workers: int) -> Iterator[Executor]:
-    from concurrent.futures import ProcessPoolExecutor
-
-    # A forked worker has everything loaded; where there is no fork it starts afresh.
-    way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    with ProcessPoolExecutor(workers, multiprocessing.get_context(way), _begin) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _begin() -> None:
@@ -234,18 +224,21 @@ def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]
     """
     found: Future[Any] = Future()
 
-    def made() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:
-            found.set_exception(error)
-
-    threading.Thread(target=made, daemon=True).start()
+    threading.Thread(target=_settle, args=(found, call), daemon=True).start()
     try:
         return found.result(seconds)
     except TimeoutError:
         atexit.unregister(at_exit)
         raise
+
+
+def _settle(found: Future[Any], call: Callable[[], Any]) -> None:
+    """What a call gives, or fails with, becomes of a future, unless that was cancelled."""
+    if found.set_running_or_notify_cancel():
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
 
 
 class _Ray(Executor):
@@ -258,18 +251,8 @@ class _Ray(Executor):
         theirs: Future[Any] = task.remote(*args, **kwargs).future()
         # Ray sets a future whatever became of it, which fails where it was cancelled.
         found: Future[Any] = Future()
-        theirs.add_done_callback(partial(_passed_on, found))
+        theirs.add_done_callback(lambda done: _settle(found, done.result))
         return found
-
-
-def _passed_on(found: Future[Any], theirs: Future[Any]) -> None:
-    """What became of one future becomes of another, unless that was cancelled."""
-    if found.set_running_or_notify_cancel():
-        error = theirs.exception()
-        if error is None:
-            found.set_result(theirs.result())
-        else:
-            found.set_exception(error)
 
 
 CLUSTERS = {"dask": _dask, "ray": _ray}

@@ -53,7 +53,7 @@ def schema(study: Study, whole: Mapping[str, bool]) -> Any:
 def piece(table: Rows) -> bytes:
     """The kept rows as a Parquet file of one row group."""
     arrow = loaded()
-    wanted = schema(table.study, table.whole)
+    wanted = schema(table.study, {})
     arrays = [
         _array(table, column, field.type)
         for column, field in zip(columns(table.study), wanted, strict=True)
@@ -75,10 +75,7 @@ def _array(table: Rows, column: Column, type_: Any) -> Any:
     arrow = loaded()
     if column.coded is None:
         numbers = table.laid(table.values.numbers[column.name])
-        absent = np.isnan(numbers)
-        if type_ == arrow.int64():
-            numbers = np.where(absent, 0, numbers).astype(np.int64)
-        return arrow.array(numbers, mask=absent)
+        return arrow.array(numbers, mask=np.isnan(numbers))
     codes, distinct = column.coded(table)
     said: Any = {TEXT: str, NUMBER: float}.get(column.kind)
     values = [value if said is None or value is None else said(value) for value in distinct]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -115,33 +114,20 @@ def ends(
         of_kind: which of these each plan is of, as (dimension, …); -1 of none.
     """
 
-    @cache
-    def shares(reading: str) -> tuple[Array, Array]:
-        """How measured values compare with predicted ones, at the 5th and the 95th percentile, each
-        as (dimension, …)."""
-        several = [intervals.basis(reading, one) for one in settings]
-        known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
-        low, high = np.array([*known, NONE]).T
-        return low[of_kind], high[of_kind]
-
     def other(name: str) -> Array:
         """Another quantity, as (dimension, …), 0 where it is absent."""
         return np.nan_to_num(numbers[name])
 
     found = {}
     for name in _bounded(study):
-        value, (low, high) = numbers[name], shares(_reading(name))
+        several = (intervals.basis(name, one) for one in settings)
+        known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
+        # How measured values compare with predicted ones, each as (dimension, …).
+        low, high = np.array([*known, NONE]).T[:, of_kind]
+        value = numbers[name]
         with np.errstate(invalid="ignore", divide="ignore"):
             found[f"{name}.low"], found[f"{name}.high"] = (
                 np.where(np.isnan(value + low), np.nan, end)
                 for end in intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
             )
     return found
-
-
-def _reading(quantity: str) -> str:
-    """A quantity whose measured values tell about another: all that rest on the time of a step have
-    its shares."""
-    if quantity == intervals.HEADROOM:
-        return intervals.PROCESS
-    return quantity if intervals.scales_with(quantity) == "memory" else "time.step_seconds"

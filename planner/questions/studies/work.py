@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -35,32 +34,24 @@ class Pieces:
     shape: tuple[int, ...]
     most: int
 
-    @property
-    def _cut(self) -> tuple[int, int]:
-        """The dimension that is cut, and how many of its places make a piece."""
-        below = 1
-        for dimension in reversed(range(len(self.shape))):
-            if below * self.shape[dimension] > self.most:
-                return dimension, max(1, self.most // below)
-            below *= self.shape[dimension]
-        return 0, self.shape[0] if self.shape else 1
+    @cached_property
+    def cuts(self) -> tuple[range, ...]:
+        """Where along each dimension a piece begins, in steps of the places that it has."""
+        room, found = self.most, []
+        for length in reversed(self.shape):
+            found.append(range(0, length, max(1, min(length, room))))
+            room //= length
+        return tuple(reversed(found))
 
     def __len__(self) -> int:
-        if not self.shape:
-            return 1
-        dimension, step = self._cut
-        return math.prod(self.shape[:dimension]) * -(-self.shape[dimension] // step)
+        return math.prod(map(len, self.cuts))
 
     def ranges(self, number: int) -> tuple[range, ...]:
         """The places of a piece along each dimension."""
-        if not self.shape:
-            return ()
-        dimension, step = self._cut
-        number, part = divmod(number, -(-self.shape[dimension] // step))
-        slow = map(int, np.unravel_index(number, self.shape[:dimension]))
-        stretch = range(part * step, min((part + 1) * step, self.shape[dimension]))
-        alone = (range(place, place + 1) for place in slow)
-        return (*alone, stretch, *map(range, self.shape[dimension + 1 :]))
+        places = np.unravel_index(number, [len(cut) for cut in self.cuts])
+        begins = (cut[place] for cut, place in zip(self.cuts, places, strict=True))
+        several = zip(self.shape, self.cuts, begins, strict=True)
+        return tuple(range(at, min(at + cut.step, length)) for length, cut, at in several)
 
 
 @dataclass(frozen=True)
@@ -95,10 +86,6 @@ class Job:
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Values]:
         return evaluator.Evaluator(self.study).evaluate
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what a worker finds for itself."""
-        return {"study": self.study, "kind": self.kind, "version": self.version}
 
     def work(self, number: int) -> Piece:
         """The rows of a piece.
