@@ -153,7 +153,13 @@ class View:
             point: [_cell(result.get(quantity)) for quantity in BESIDE]
             for point, result in self.results.items()
         }
-        rows = [(q, *self._varied(p), *self._found(p), *numbers[p]) for q, p in self.highlights]
+        rows = []
+        for question, point in self.highlights:
+            layout = []
+            if self.study.searches:
+                found = self.study.searches_at(self.study.places(point))
+                layout = [(found and points.words(self.results[point].plan)) or "as given"]
+            rows.append((question, *self._varied(point), *layout, *numbers[point]))
         cells = "".join(cell for several in numbers.values() for cell in several)
         said = ["~ marks what is not exact."] if "~" in cells else []
         said += [f"In parentheses {BETWEEN}."] if "(" in cells else []
@@ -164,13 +170,6 @@ class View:
         head += ["layout"] if self.study.searches else []
         head += [f"{name}, {self._known(q)}".rstrip(", ") for q, name in BESIDE.items()]
         return table("The best for each question", head, rows, " ".join(said))
-
-    def _found(self, point: int) -> list[str]:
-        """The layout of a highlighted point, where some are found."""
-        if not self.study.searches:
-            return []
-        found = self.study.searches_at(self.study.places(point))
-        return [(found and points.words(self.results[point].plan)) or "as given"]
 
     def _varied(self, point: int) -> list[str]:
         """The values of a point along the axes that have several."""

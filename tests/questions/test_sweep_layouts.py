@@ -242,10 +242,10 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
     tried = []
 
     def step(given: plans.Draft) -> None:
-        size = given.get("training", "micro_batch")
+        size = given.get("training.micro_batch")
         tried.append(size)
         if size == 3:
-            given.fault(("training", "micro_batch"), f"{size} is odd")
+            given.fault("training.micro_batch", f"{size} is odd")
         given.data["training"]["gradient_accumulation"] = 12 // size
 
     drafts.run(step)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engine.arrays.table import Codes, Group, Table
+from planner.engine.arrays.table import Codes, Table
 from planner.plans.document import Draft, Model
 from planner.plans.plan import CHECKS, STEPS, copied
 
@@ -45,6 +45,10 @@ class Column:
     def at(self, row: int) -> Any:
         """The value of a row."""
         return self.values[self.of_row[row]]
+
+    def codes(self, rows: Array | slice = slice(None)) -> Codes:
+        """Some rows (rows,), by default all, as a column of a table."""
+        return Codes(self.of_row[rows], len(self.values))
 
 
 class Drafts:
@@ -115,7 +119,8 @@ class Drafts:
         """One step, once for each combination of what it reads."""
         told: set[str] = set()
         while True:
-            group, seen = self._group(told), set[str]()
+            table = Table(self.size, {key: self.columns[key].codes() for key in told})
+            group, seen = table.exact(table.all.mask), set[str]()
             drafts = [self._draft(row, seen) for row in group.first.tolist()]
             for draft in drafts:
                 step(draft)
@@ -126,13 +131,6 @@ class Drafts:
         self.assign(group.of_rows, [draft.data.changed() for draft in drafts])
         if any(draft.faults for draft in drafts):
             self._blame(group.of_rows, [tuple(draft.faults) for draft in drafts])
-
-    def _group(self, told: set[str]) -> Group:
-        columns = {
-            key: Codes(self.columns[key].of_row, len(self.columns[key].values)) for key in told
-        }
-        table = Table(self.size, columns)
-        return table.exact(table.mask(list(columns)))
 
     def _draft(self, row: int, seen: set[str]) -> Draft:
         """The draft of a row, which says what is read of it."""
@@ -148,12 +146,11 @@ class Drafts:
 
     def _blame(self, of_rows: Array, faults: Sequence[tuple[Any, ...]]) -> None:
         """Add to each row the faults whose place it has in ``of_rows``, (rows,)."""
-        before, after = self.faults, Column(of_rows)
-        pairs = before.of_row * len(faults) + of_rows
-        distinct, places = np.unique(pairs, return_inverse=True)
-        both = (divmod(int(pair), len(faults)) for pair in distinct)
-        codes = np.array([after.code(before.values[a] + faults[b]) for a, b in both])
-        after.of_row = codes[places.ravel()]
+        columns = {"before": self.faults.codes(), "added": Codes(of_rows, len(faults))}
+        group = (table := Table(self.size, columns)).exact(table.all.mask)
+        after = Column(group.of_rows)
+        both = (self.faults.at(row) + faults[of_rows[row]] for row in group.first)
+        after.of_row = np.array([after.code(several) for several in both])[group.of_rows]
         self.faults = after
 
 

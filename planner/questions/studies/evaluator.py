@@ -209,7 +209,7 @@ class _Plans:
         if not len(valid):
             return
         tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
-        table = Table(len(valid), {key: _codes(drafts.columns[key], valid) for key in tell})
+        table = Table(len(valid), {key: drafts.columns[key].codes(valid) for key in tell})
         group = table.exact(table.all.mask)
         self.of_kind[rows[valid]] = len(self.kinds) + group.of_rows
         for row in rows[valid][group.first].tolist():
@@ -225,10 +225,6 @@ class _Plans:
             kinds.setdefault(shape(kind) if len(self.kinds) > 1 else None, []).append(number)
         there = (np.flatnonzero(np.isin(self.of_kind, numbers)) for numbers in kinds.values())
         return [_Group(self, rows) for rows in there]
-
-
-def _codes(column: Column, rows: Array) -> Codes:
-    return Codes(column.of_row[rows], len(column.values))
 
 
 def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +246,7 @@ class _Group:
         self.plans, self.rows = plans, rows
         self.graphs: list[BatchGraph] = []  # made for these
         of_kind = plans.of_kind[rows]
-        columns = {key: _codes(column, rows) for key, column in plans.columns.items()}
+        columns = {key: column.codes(rows) for key, column in plans.columns.items()}
         self.table = Table(len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds))})
         self.axes, crossed = [], []  # of each of ``AXES`` the place of each plan
         for key in AXES:

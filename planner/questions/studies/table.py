@@ -54,7 +54,10 @@ def columns(study: Study) -> tuple[Column, ...]:
         for axis in axes:
             twice = axis.name in study.record and not axis.numeric
             name = f"{axis.name} (given)" if twice else axis.name
-            found.append(Column(name, _kind(axis), partial(_of_axis, dimension, axis)))
+            whole = all(isinstance(c.label, int) and abs(c.label) < 2**63 for c in axis.choices)
+            number = WHOLE if whole else NUMBER
+            kind = number if axis.numeric else TEXT
+            found.append(Column(name, kind, partial(_of_axis, dimension, axis)))
     if study.searches:
         found.append(Column(LAYOUT_FOUND, TEXT, partial(_of_words, LAYOUT_FOUND)))
     found += [
@@ -71,13 +74,6 @@ def columns(study: Study) -> tuple[Column, ...]:
         if name in may_have:
             found += [Column(f"{name}.{end}", NUMBER) for end in ("low", "high")]
     return (*found, Column(REASON, TEXT, partial(_of_words, REASON)))
-
-
-def _kind(axis: Axis) -> str:
-    if not axis.numeric:
-        return TEXT
-    whole = all(isinstance(c.label, int) and abs(c.label) < 2**63 for c in axis.choices)
-    return WHOLE if whole else NUMBER
 
 
 def _of_axis(dimension: int, axis: Axis, rows: Rows) -> tuple[Array, list[Any]]:
