@@ -263,9 +263,7 @@ def _verdict(answer: Spending) -> str:
 
 
 def _short(value: Number | None, digits: int = 3) -> str:
-    if value is None:
-        return "–"
-    return format_value(Fraction(value), "1", digits, short=True)
+    return "–" if value is None else format_value(Fraction(value), "1", digits, short=True)
 
 
 def to_json(answer: Spending) -> str:

@@ -97,7 +97,7 @@ def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
     """A valid plan on these devices, and its cost if every peak FLOP did useful work."""
     devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
     try:
-        base = any_layout(plan, offer.changes(devices), devices)
+        base = any_layout(plan, {**offer.keys, "cluster.devices": devices})
         cost = evaluated(variant(base, {"time.mfu": 1}), [GOAL.quantity])[GOAL.quantity]
     except PlanError as error:
         return error, inf

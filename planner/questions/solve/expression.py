@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import chain, islice
@@ -72,10 +72,11 @@ def closed_form(answer: Answer) -> ClosedForm:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A number, and what it is in symbols; None where that takes entries of an axis."""
+    """A number, by which two are equal, and what it is in symbols; None where that takes entries of
+    an axis."""
 
     value: Fraction
-    symbols: Expression | None
+    symbols: Expression | None = field(compare=False)
 
     def combine(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
         """The sum, the product or the quotient of two."""
@@ -116,7 +117,7 @@ class Ratio:
         self.above, self.below = above, below
 
     def __add__(self, other: Ratio) -> Ratio:
-        if _values(self.below) == _values(other.below):
+        if self.below == other.below:
             return Ratio(_sum(self.above, other.above), self.below)
         above = _sum(_product(self.above, other.below), _product(other.above, self.below))
         return Ratio(above, _product(self.below, other.below))
@@ -126,10 +127,6 @@ class Ratio:
 
     def __truediv__(self, other: Ratio) -> Ratio:
         return Ratio(_product(self.above, other.below), _product(self.below, other.above))
-
-
-def _values(terms: Terms) -> dict[int, Fraction]:
-    return {power: term.value for power, term in terms.items()}
 
 
 # the graph over them ------------------------------------------------------------------------

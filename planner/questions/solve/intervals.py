@@ -63,7 +63,6 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     try:
         if domain.rows and "layouts" in answer.extra:  # of which the layout divides only some
             domain = families.of_plan(plan)[1].domain
-        found = solve(plan, domain, limits, answer.direction)
+        return solve(plan, domain, limits, answer.direction).holds
     except PlanError:
         return None
-    return found.holds

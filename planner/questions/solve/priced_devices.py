@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
 from planner.base import resources, units
-from planner.base.display import plain_text
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import schema, source
 from planner.engine.evaluate import Number
@@ -40,13 +38,6 @@ class Offer:
     whose: str  # whose price it is
     source: str
 
-    def changes(self, devices: int) -> dict[str, Any]:
-        """The changes for so many devices."""
-        cluster = self.keys.get("cluster")
-        if cluster is not None:
-            return {"cluster": {**cluster, "devices": devices}}
-        return {**self.keys, "cluster.devices": devices}
-
 
 def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
     """Devices to choose from.
@@ -73,19 +64,15 @@ def _title(plan: Plan) -> str:
 def _own(plan: Plan, price: Price | None = None) -> Offer:
     """The plan's own devices, at its own price or another."""
     if price is None:
-        listed = _list_price(
-            plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or ""
-        )
+        listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
         amount, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
         price = Price(amount, whose, listed.source if listed and listed.amount == amount else "")
-    nodes, changes = plan.get("cluster.devices_per_node"), {"cluster.price": price.amount}
-    return Offer(_title(plan), changes, price.amount, nodes, price.whose, price.source)
+    return _offer(_title(plan), {}, plan.get("cluster.devices_per_node"), price)
 
 
-def _offer(name: str, cluster: Mapping[str, Any], nodes: int, price: Price) -> Offer:
-    """Devices of a cluster at a price, which may be its provider's."""
-    text = f"{plain_text(Fraction(price.amount))} USD/h"
-    keys = {"cluster": {**cluster, "price": text}}
+def _offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
+    """Devices that a plan has with some changes, at a price."""
+    keys = {**changes, "cluster.price": price.amount}
     return Offer(name, keys, price.amount, nodes, price.whose, price.source)
 
 
@@ -101,7 +88,7 @@ def _cluster(name: str, price: Price | None) -> Offer | None:
     data = _read("cluster", name)
     price = price or _list_price(data["accelerator"], data.get("provider") or "")
     title = str(data["accelerator"].get("name") or name)
-    return price and _offer(title, {"extends": name}, data["devices_per_node"], price)
+    return price and _offer(title, {"cluster": {"extends": name}}, data["devices_per_node"], price)
 
 
 def _read(kind: str, name: str) -> dict[str, Any]:
@@ -158,7 +145,7 @@ def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
         price = _list_price(data, None)
     if price is None:
         return None
-    cluster = {"accelerator": name, "devices_per_node": nodes}
+    cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
     if price.provider is not None:
         cluster["provider"] = price.provider
-    return _offer(title, cluster, nodes, price)
+    return _offer(title, {"cluster": cluster}, nodes, price)

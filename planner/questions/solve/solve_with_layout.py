@@ -168,13 +168,13 @@ class Layouts(AsItIs):
         return self._searches[key]
 
 
-def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan:
-    """Some valid plan with these changes, of ``devices`` devices where they change that.
+def any_layout(plan: Plan, changes: Changes) -> Plan:
+    """Some valid plan with these changes: with the plan's own layout, else a plain one.
 
     Raises:
         PlanError: none was found; what is wrong with the plan's own layout.
     """
-    devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
+    devices = changes.get("cluster.devices") or plan.get("cluster.devices")
     cleared = {key: None for key in NOT_KEPT if key not in OWN_CHOICE} | UNDIVIDED
     given = plan.document.data["training"].get("global_batch")
     if not given:
