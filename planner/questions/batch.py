@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import Codes, Table, numbered
@@ -320,7 +319,13 @@ class _Leaves:
     def __call__(self, content: Content) -> Any:
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
-            return self._of_plan(arguments[0])
+            (symbol,) = arguments
+            key = self.keys[symbol] or ""
+            if key in self.batch.further:
+                return Values(None, self.batch.further[key])
+            if key in self.numbers:
+                return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
+            return self._of_kind([kind.case.bindings[symbol] for kind in self.batch.kinds])
         found = self.batch.worth.get(content)  # the same in every table
         if found is None:
             found = self.batch.worth[content] = self._of_batch(operation, arguments)
@@ -342,14 +347,6 @@ class _Leaves:
         if (array == array[0]).all():
             array = array[:1]
         return Values("stages", array[None, :, :])
-
-    def _of_plan(self, symbol: Symbol) -> Any:
-        key = self.keys[symbol] or ""
-        if key in self.batch.further:
-            return Values(None, self.batch.further[key])
-        if key in self.numbers:
-            return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
-        return self._of_kind([kind.case.bindings[symbol] for kind in self.batch.kinds])
 
     def _of_kind(self, values: list[Any]) -> Any:
         if all(value == values[0] for value in values):

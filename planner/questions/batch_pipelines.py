@@ -42,8 +42,8 @@ class Pipelines:
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan, layers, known = self.kinds[kind].plan, self.kinds[kind].layers, self._known[kind]
-        cut, given = (plan.data["parallelism"].get(key) for key in ("cut", "stages"))
-        cut = chosen or cut
+        layout = plan.data["parallelism"]
+        cut, given = chosen or layout.get("cut"), layout.get("stages")
         costs = str(pipeline.weights(layers)) if cut == "compute" else ""
         key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
         if key not in known:

@@ -30,7 +30,7 @@ from planner.plans.plan import chosen_by, variant
 from planner.questions.batch import Batch
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, Chunk, Space, SpaceRows
+from planner.questions.search.layouts import CUT, REPLICAS, Chunk, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
@@ -45,7 +45,6 @@ PREDICTED = Limit(FITS, ">=", 0)
 OF_MEMORY = frozenset({FITS, SURE, MEMORY})
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
 MOST = 2_000_000
-REPLICAS = "parallelism.replicate"
 NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (REPLICAS, (1,)),
     ("parallelism.expert_tensor", (1,)),
