@@ -85,8 +85,7 @@ def listed(
     of that key do); where the list is absent, as the class makes it."""
     given = c.list_of(key, str)
     if given is None:
-        labels: Sequence[str] = worth(otherwise, c)
-        return labels
+        return list(worth(otherwise, c))
     known, layers = words or WORDS[key], depth(c)
     if len(given) < layers:
         raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
@@ -127,8 +126,7 @@ def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Se
     """The layers of a list of indices are special."""
     indices = c.list_of(key, int)
     if indices is None and otherwise is not None:
-        labels: Sequence[str] = worth(otherwise, c)
-        return labels
+        return list(worth(otherwise, c))
     return _where(c, frozenset(indices or ()).__contains__, are, others)
 
 
@@ -137,8 +135,7 @@ def marked(c: Config, key: str, are: str, others: str, otherwise: Said) -> Seque
     list is as the class makes it."""
     numbers = c.list_of(key, int)
     if not numbers:
-        labels: Sequence[str] = worth(otherwise, c)
-        return labels
+        return list(worth(otherwise, c))
     if len(numbers) < depth(c):
         raise c.fault(f"{c.name(key)} names {len(numbers)} of {depth(c)} layers")
     return _where(c, lambda i: numbers[i], are, others)

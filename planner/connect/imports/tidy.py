@@ -41,21 +41,15 @@ def windows_rule(labels: Sequence[str]) -> int | None:
     return step if fits and step > 1 else None
 
 
-def _period(sequence: Sequence[str]) -> int:
-    """The shortest start that repeats to the sequence (by the borders of all starts, so that a
-    hundred thousand layers take no longer than they should)."""
-    borders = [0] * len(sequence)
-    for i in range(1, len(sequence)):
-        border = borders[i - 1]
-        while border and sequence[i] != sequence[border]:
-            border = borders[border - 1]
-        borders[i] = border + 1 if sequence[i] == sequence[border] else 0
-    return len(sequence) - borders[-1]
-
-
 def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
-    runs = ((name, len(list(run))) for name, run in groupby(sequence[: _period(sequence)]))
+    kinds = list(dict.fromkeys(sequence))
+    # The shortest start that repeats: what follows it is a start too. A byte a layer and no copies,
+    # so that a hundred thousand layers take no longer than they should.
+    layers = bytes(map(kinds.index, sequence))
+    rest = memoryview(layers)
+    period = next(i for i in range(1, len(layers) + 1) if layers.startswith(rest[i:]))
+    runs = ((name, len(list(run))) for name, run in groupby(sequence[:period]))
     return [name if count == 1 else {"kind": name, "count": count} for name, count in runs]
 
 

@@ -21,15 +21,15 @@ from planner.plans.document import Block, Model
 Values = Mapping[str, Any]
 
 
-_gelu_tanh = partial(functional.gelu, approximate="tanh")
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
     "gelu_new": lambda x: (
         0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     ),
-    "gelu_tanh": _gelu_tanh,
-    "gelu_pytorch_tanh": _gelu_tanh,
-    "gelu_fast": _gelu_tanh,
+    **dict.fromkeys(
+        ("gelu_tanh", "gelu_pytorch_tanh", "gelu_fast"),
+        partial(functional.gelu, approximate="tanh"),
+    ),
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "silu": functional.silu,
     "relu": functional.relu,
@@ -63,13 +63,12 @@ class Attention(nn.Module):
             self.key = nn.Linear(hidden, keys, bias=values["key_bias"])
             self.value = nn.Linear(hidden, keys, bias=values["bias"])
         self.output = nn.Linear(queries, hidden, bias=values["output_bias"])
-        each = values["qk_norm"] == "head"
+        self.each = values["qk_norm"] == "head"
         self.norms = None
         if values["qk_norm"] != "none":
             kind = {"type": run["norm"], "weight": True, "bias": values["qk_norm_bias"]}
-            widths = (self.width, self.width) if each else (queries, keys)
+            widths = (self.width, self.width) if self.each else (queries, keys)
             self.norms = nn.ModuleList(norm(kind, width) for width in widths)
-        self.each = each
 
     def forward(self, x: Any, rotary: Any) -> Any:
         if self.fused:

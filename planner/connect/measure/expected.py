@@ -36,7 +36,7 @@ def plan(
     accelerator: Document,
     model: Document,
     training: Document,
-    efficiency: Document | None = None,
+    efficiency: Document,
     layout: Document | None = None,
 ) -> Plan:
     """A plan of one layer on one node."""
@@ -61,7 +61,7 @@ def plan(
             },
             "training": {"micro_batch": 1, "implementation": "pytorch", **training},
             "parallelism": layout,
-            "time": {"efficiency": efficiency or {}},
+            "time": {"efficiency": efficiency},
         }
     )
     return plans.planned(schema.validate(document, "plan"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -217,13 +218,10 @@ def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) 
 
 def _attention(found: Found, form: str, seconds: float) -> None:
     batch, heads, length = (4, 16, 4096) if found.gpu else (1, 8, 1024)
-
-    def job(kernel: str, width: int, causal: bool = True) -> Attention:
-        return Attention(form, kernel, batch, heads, width, length, causal)
-
-    fused = [job("flash", 64), job("flash", 128)]
-    others = [job("flash", 128, False), job("efficient", 128), job("math", 128)]
-    vendor = [job("vendor", 64), job("vendor", 128)] if found.gpu else []
+    job = partial(Attention, form, batch=batch, heads=heads, width=128, length=length)
+    fused = [job("flash", width=64), job("flash")]
+    others = [job("flash", causal=False), job("efficient"), job("math")]
+    vendor = [job("vendor", width=64), job("vendor")] if found.gpu else []
     times = found.times([*fused, *others, *vendor], seconds, f"attention in {form}")
     accelerator = {
         "memory": found.machine.memory,

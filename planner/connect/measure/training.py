@@ -46,10 +46,8 @@ def device(wanted: str | None) -> Any:
     Raises:
         PlanError: PyTorch sees no such device.
     """
-    mps = getattr(torch.backends, "mps", None)
-    is_there = {"cuda": torch.cuda, "mps": mps}
-    there = [kind for kind, api in is_there.items() if api is not None and api.is_available()]
-    there.append("cpu")
+    known = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    there = [*(kind for kind, api in known.items() if api.is_available()), "cpu"]
     if wanted is not None and wanted not in there:
         fault = f"--device {wanted}: PyTorch sees no such device here"
         raise PlanError(Fault(fault, None, "one of: " + ", ".join(there)))
@@ -178,15 +176,12 @@ class Trainer:
         def enter(index: int | None) -> Any:
             return lambda *_: here.__setitem__(0, index)
 
-        handles = []
-        for index, layer in enumerate(self.model.layers):
-            handles.append(layer.register_forward_pre_hook(enter(index)))
-            handles.append(layer.register_forward_hook(enter(None)))
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-        with self.compute(), hooks:
+        with self.compute() as stack, hooks:
+            for index, layer in enumerate(self.model.layers):
+                stack.enter_context(layer.register_forward_pre_hook(enter(index)))
+                stack.enter_context(layer.register_forward_hook(enter(None)))
             self.model(self.tokens, self.tokens)
-        for handle in handles:
-            handle.remove()
         layers = [size for index, size in sizes.items() if index is not None]
         return sizes.total(), max(layers, default=0)
 
