@@ -13,6 +13,7 @@ from planner.base.errors import Fault, PlanError
 from planner.questions.studies import run
 from planner.questions.studies.engines import chosen
 from planner.questions.studies.study import Study as Document
+from planner.questions.studies.summary import QUESTIONS, TASKS
 from planner.questions.studies.work import Job
 
 
@@ -97,8 +98,6 @@ class Comparison:
     @property
     def best(self) -> list[dict[str, Any]]:
         """For each task of the study and each question: the value, and the values of the axes."""
-        from planner.questions.studies.summary import QUESTIONS, TASKS
-
         found = []
         for best in self.outcome.summary.best[TASKS].values():
             for question, (score, point) in best.items():

@@ -183,9 +183,8 @@ class _Range:
             raise self.fault(": scale log goes with steps", "steps, or factor without scale")
         if ways == ["steps"]:
             return self._by_steps(scale == "log")
-        return self._by_step() if ways == ["step"] else self._by_factor()
-
-    def _by_step(self) -> Values:
+        if ways == ["factor"]:
+            return self._by_factor()
         step = self.number("step", self.unit)
         if step <= 0:
             raise self.fault(f".step is {plain_text(step)}", "above 0", "step")

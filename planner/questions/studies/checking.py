@@ -185,12 +185,10 @@ class _Watched(MutableMapping[str, Any]):
         """What was given another value, by dotted key."""
         found: dict[str, Any] = {}
         for key, value in self._own.items():
+            given = self._source.get(key, MISSING)
+            same = value is given or (type(value) is type(given) and bool(value == given))
             if isinstance(value, _Watched):
                 found |= value.changed()
-            elif not _same(value, self._source.get(key, MISSING)):
+            elif not same:
                 found[self._before + key] = value
         return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) and bool(one == other))

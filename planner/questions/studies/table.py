@@ -77,7 +77,8 @@ def columns(study: Study) -> tuple[Column, ...]:
 
 
 def _of_axis(dimension: int, axis: Axis, rows: Rows) -> tuple[Array, list[Any]]:
-    return rows.places(dimension), plain([choice.label for choice in axis.choices])
+    places = np.ix_(*rows.ranges)[dimension]  # of length 1 along other dimensions
+    return places, plain([choice.label for choice in axis.choices])
 
 
 def _of_words(name: str, rows: Rows) -> tuple[Array, list[Any]]:
@@ -135,12 +136,6 @@ class Rows:
     def numbers(self) -> Array:
         """The numbers of the points in the study, as (dimension, …) in full."""
         return np.asarray(np.ravel_multi_index(np.ix_(*self.ranges), self.study.shape))
-
-    def places(self, dimension: int) -> Array:
-        """The places of the study along a dimension, as (dimension, …) of length 1 along others."""
-        along = [1] * len(self.shape)
-        along[dimension] = -1
-        return np.array(self.ranges[dimension], dtype=np.int64).reshape(along)
 
     @cached_property
     def fits(self) -> Array:
