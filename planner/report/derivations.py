@@ -116,6 +116,7 @@ class Derivations:
         slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
         again = quantity.base in self._anchors and slug
         self._anchors.add(quantity.base)
+        alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
         return Data(
             kind="table",
             id=f"{quantity.base}.{slug}" if again else quantity.base,
@@ -131,7 +132,8 @@ class Derivations:
             rows=[],
             count=0,
             used={},
-            shown=next((s.id for s in SECTIONS if quantity.base in s.anchors), ""),
+            # Where its values stand alone, this leads there.
+            shown=next((section for section, t in alone if quantity.base in t.columns), ""),
         )
 
 

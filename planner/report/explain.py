@@ -33,18 +33,13 @@ def _tree(
         lines.append(f"{first}{quantity.id} = {brief(quantity)} (above)")
         return
     seen.add(quantity.id)
-    if quantity.absent is not None:
-        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}")
-        lines.append(f"{rest}  absent: {clean(quantity.absent)}")
-    else:
-        mark = "" if quantity.exact else f" ({quantity.kind})"
-        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
-        lines += [f"{rest}  {line}" for line in _formula(quantity)]
+    absent = quantity.absent is not None
+    mark = "" if absent or quantity.exact else f" ({quantity.kind})"
+    lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
+    said = [f"absent: {clean(quantity.absent)}"] if absent else _formula(quantity)
     if quantity.chosen is not None:
-        lines.append(f"{rest}  {clean(quantity.why, 2000)}")
-        lines.append(f"{rest}  source: {clean(quantity.source)}")
-    for line in _inputs(quantity):
-        lines.append(f"{rest}  {line}")
+        said += [clean(quantity.why, 2000), f"source: {clean(quantity.source)}"]
+    lines += [f"{rest}  {line}" for line in (*said, *_inputs(quantity))]
     if depth == 0:
         return
     deeper = None if depth is None else depth - 1

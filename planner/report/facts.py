@@ -76,12 +76,9 @@ def _memory(result: Result, state: str) -> list[str]:
         return [f"{needed} needed, {amount} more than the {whole} of a device{stage}"]
     if state == "open":
         return [f"{amount} of {whole} free beside the states; {result.verdict['reason']}"]
-    worst = result["memory.headroom_p95"].number
-    if state == "fits":
-        least = shown(worst, headroom.unit)
-        return [f"{amount} of {whole} free on the fullest device{stage}, {least} at worst"]
-    short = shown(-worst, headroom.unit)
-    return [f"{amount} of {whole} free on the fullest device{stage}, {short} too little at worst"]
+    worst = shown(abs(result["memory.headroom_p95"].number), headroom.unit)
+    short = "" if state == "fits" else " too little"
+    return [f"{amount} of {whole} free on the fullest device{stage}, {worst}{short} at worst"]
 
 
 def layout(result: Result) -> str:
@@ -107,9 +104,7 @@ def key_figures(result: Result) -> list[Data]:
         of = result.get(row.of) if row.of else None
         if of is not None:
             text += f" of {brief(of)}"
-        notes = []
-        if quantity.kind == "assumed":
-            notes.append("assumed")
+        notes = ["assumed"] if quantity.kind == "assumed" else []
         if quantity.predicted is not None:
             notes.append(f"predicted {with_interval(quantity.predicted)}")
         for words, identifier in row.beside if quantity.predicted is None else ():

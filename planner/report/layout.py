@@ -59,11 +59,6 @@ class Section(NamedTuple):
     first: tuple[str, ...] = ()  # rows that lead the table
     beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
 
-    @property
-    def anchors(self) -> set[str]:
-        """The quantities whose values stand here alone: their derivations lead here."""
-        return {base for table in self.beside if not table.one_unit for base in table.columns}
-
 
 SECTIONS = (
     Section(

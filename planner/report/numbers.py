@@ -76,12 +76,10 @@ def column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:
     """One unit for all values of a column, and their numbers in it."""
     numbers = [Fraction(value) for value in values]
     largest = max((abs(number) for number in numbers), default=Fraction(0))
-    if unit in SCALES:
-        name, size = next((step for step in SCALES[unit] if largest >= step[1]), (unit, 1))
-        return name, [_few(number / size) for number in numbers]
-    if all(number.denominator == 1 for number in numbers):
+    if unit not in SCALES and all(number.denominator == 1 for number in numbers):
         return unit, [exact_text(number) for number in numbers]
-    return unit, [_few(number) for number in numbers]
+    name, size = next((step for step in SCALES.get(unit, ()) if largest >= step[1]), (unit, 1))
+    return name, [_few(number / size) for number in numbers]
 
 
 def _few(number: Fraction) -> str:

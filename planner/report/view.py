@@ -16,7 +16,7 @@ from planner.base.errors import PlanError
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans import error_bands as bands
-from planner.questions.sensitivity import Neighbour, neighbours
+from planner.questions.sensitivity import neighbours
 from planner.report import facts, layout, pictures
 from planner.report.alternatives import alternatives, said
 from planner.report.derivations import Derivations, place
@@ -46,19 +46,23 @@ class View:
         self._places: dict[str, int] = {}
         self._plain = [q for q in result.quantities.values() if not q.entries]
         self.advice = facts.advised(result)
+        #: What has a formula but not all facts that it needs, which stands in its section; and what
+        #: this plan has no use for.
+        lacking = [i for i in result.absent if "[" not in i]
+        self._missing = [i for i in lacking if result[i].chosen is not None]
+        self.absent = [i for i in lacking if result[i].chosen is None]
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
         self.version, self.fingerprint = __version__, result.fingerprint()
+        #: What a tenth more of an input does to the days of training.
+        self.sensitivities = facts.moved(result)
+        self._neighbours = neighbours(result)
+        #: This plan and the plans one step away, and how far this one goes.
+        self.alternatives = alternatives(result, self._neighbours)
+        self.derivations = Derivations(result)
+        #: Derivations by the prefix of their ids.
+        self.prefixes = by_prefix(self.derivations.items)
 
     # -- what decides, alternatives -----------------------------------------------------------
-
-    @cached_property
-    def sensitivities(self) -> list[Data]:
-        """What a tenth more of an input does to the days of training."""
-        return facts.moved(self.result)
-
-    @cached_property
-    def _neighbours(self) -> list[Neighbour]:
-        return neighbours(self.result)
 
     @cached_property
     def cliffs(self) -> list[Data]:
@@ -71,11 +75,6 @@ class View:
             for neighbour, headroom in left
             if headroom is not None and headroom.number < 0
         ]
-
-    @cached_property
-    def alternatives(self) -> Data | None:
-        """This plan and the plans one step away, and how far this one goes."""
-        return alternatives(self.result, self._neighbours)
 
     @cached_property
     def layouts(self) -> Any:
@@ -92,10 +91,6 @@ class View:
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
-
-    @cached_property
-    def derivations(self) -> Derivations:
-        return Derivations(self.result)
 
     def heading(self, identifier: str) -> str:
         """The heading that a link to a quantity leads to, where only headings are anchors."""
@@ -413,16 +408,6 @@ class View:
         ]
 
     @cached_property
-    def _missing(self) -> list[str]:
-        """What has a formula but not all facts that it needs."""
-        return [i for i in self.result.absent if "[" not in i and self.result[i].chosen is not None]
-
-    @cached_property
-    def absent(self) -> list[str]:
-        """What this plan has no use for; what lacks a fact stands in its section."""
-        return [i for i in self.result.absent if "[" not in i and i not in self._missing]
-
-    @cached_property
     def command(self) -> str:
         """What makes this report again."""
         plan = self.result.document or "PLAN.yaml"
@@ -435,16 +420,9 @@ class View:
             words += ["--set", f"{key}={clean(text)}"]
         return shlex.join(words)
 
-    @cached_property
-    def prefixes(self) -> list[tuple[str, str, list[Data]]]:
-        """Derivations by the prefix of their ids."""
-        return by_prefix(self.derivations.items)
 
-
-@lru_cache(maxsize=1)
-def view_of(result: Result) -> View:
-    """The view of a result; the formats of one report share it."""
-    return View(result)
+#: The view of a result; the formats of one report share it.
+view_of = lru_cache(maxsize=1)(View)
 
 
 def joined(entries: dict[str, Input]) -> list[Input]:
