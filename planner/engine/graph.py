@@ -158,8 +158,7 @@ class Graph:
 
     def both(self, conditions: Iterable[int]) -> int:
         """All of some conditions."""
-        places = sorted(set(conditions))
-        return places[0] if len(places) == 1 else self.node("and", *places)
+        return self._joined("and", tuple(sorted(set(conditions))), 1)
 
     def select(self, cases: Sequence[tuple[int, int]]) -> int:
         """The value whose condition is true."""

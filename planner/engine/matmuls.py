@@ -38,7 +38,35 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
             kernel = KERNEL.get(component.name, (component.name,))
             products.setdefault((component.parent, kernel), []).append(component)
     for (block, _), members in products.items():
-        yield _product(block, members)
+        first = members[0]
+        split = first.settings["split"]
+        columns, depth = _widths(
+            tuple(member.bindings[notation.n_out] for member in members),
+            first.bindings[notation.n_in],
+            split,
+            first.name == EXPERT_DOWN,
+        )
+        name = ", ".join(member.name.replace("_", " ") for member in members)
+        yield Entry(
+            "product",
+            "+".join(member.name for member in members),
+            name,
+            block,
+            bindings={
+                notation.N_x: columns,
+                notation.K_x: depth,
+                notation.applied: first.bindings[notation.applied],
+            },
+            settings={
+                "split": split,
+                # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
+                "wide": split == "vocabulary" or first.settings["group"] == "router",
+                "frozen": first.settings["frozen"],
+                "bias": any(member.settings["bias"] for member in members),
+                "adapted": any(member.settings["adapted"] for member in members),
+                "hidden matrix": first.settings["hidden matrix"],
+            },
+        )
 
 
 @lru_cache(maxsize=256)
@@ -56,35 +84,3 @@ def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tup
     elif split == "experts":
         wide = wide / notation.t_e
     return wide, depth
-
-
-def _product(block: Entry, members: list[Entry]) -> Entry:
-    first = members[0]
-    split = first.settings["split"]
-    columns, depth = _widths(
-        tuple(member.bindings[notation.n_out] for member in members),
-        first.bindings[notation.n_in],
-        split,
-        first.name == EXPERT_DOWN,
-    )
-    name = ", ".join(member.name.replace("_", " ") for member in members)
-    return Entry(
-        "product",
-        name.replace(", ", "+").replace(" ", "_"),
-        name,
-        block,
-        bindings={
-            notation.N_x: columns,
-            notation.K_x: depth,
-            notation.applied: first.bindings[notation.applied],
-        },
-        settings={
-            "split": split,
-            # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
-            "wide": split == "vocabulary" or first.settings["group"] == "router",
-            "frozen": bool(first.settings.get("frozen")),
-            "bias": any(member.settings.get("bias") for member in members),
-            "adapted": any(member.settings.get("adapted") for member in members),
-            "hidden matrix": bool(first.settings.get("hidden matrix")),
-        },
-    )

@@ -158,8 +158,6 @@ class ArrayGraph(Graph):
         if list(bys) == list(bodies):
             return self.extreme("max", bodies)
         pairs = dict.fromkeys(zip(bys, bodies, strict=True))
-        if len(pairs) == 1:
-            return bodies[0]
         return self.node("pick", *(place for pair in pairs for place in pair))
 
 

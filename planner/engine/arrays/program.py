@@ -51,13 +51,14 @@ class Program:
         self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf, further: int = 0
     ) -> None:
         self.table, self._further = table, further
-        self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = []
-        self.slots = 0
+        #: Functions with their operands; what each gives is the slot of its place.
+        self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self._gathered: dict[int, int] = {}
         self._graph, self._leaf = graph, leaf
         self._narrow = table.size * WIDE if table.size > 4096 else math.inf
         with np.errstate(all="ignore"):
-            self._roots = self._evaluated(frozenset(roots))
+            states = self._evaluated(frozenset(roots))
+        self._roots = {root: self._operand(state) for root, state in states.items()}
         self._frees = self._last_uses()
 
     # -- what few columns decide --------------------------------------------------------------
@@ -127,10 +128,8 @@ class Program:
     # -- what is left to do for each chunk ----------------------------------------------------
 
     def _step(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> int:
-        slot = self.slots
-        self.slots += 1
-        self.steps.append((function, operands, slot))
-        return slot
+        self.steps.append((function, operands))
+        return len(self.steps) - 1
 
     def _operand(self, state: State) -> Any:
         """A slot as ``(slot,)``, or what is the same for all rows."""
@@ -145,47 +144,39 @@ class Program:
 
     def _last_uses(self) -> list[tuple[int, ...]]:
         """After each step, the slots that nothing needs any more."""
-        kept = {state.slot for state in self._roots.values()}
         last: dict[int, int] = {}
-        for place, (_, operands, slot) in enumerate(self.steps):
-            last[slot] = place
-            for operand in operands:
-                if type(operand) is tuple:
-                    last[operand[0]] = place
+        for place, (_, operands) in enumerate(self.steps):
+            last[place] = place
+            last |= {operand[0]: place for operand in operands if type(operand) is tuple}
+        roots = {operand for operand in self._roots.values() if type(operand) is tuple}
         frees: list[list[int]] = [[] for _ in self.steps]
         for slot, place in last.items():
-            if slot not in kept:
+            if (slot,) not in roots:
                 frees[place].append(slot)
         return [tuple(found) for found in frees]
 
     def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
         """The roots for some rows, in their order, as (zero, recompute, rows, …): then the further
         axes, of length 1 where a root does not vary along one."""
-        slots: list[Any] = [None] * self.slots
+        slots: list[Any] = []
         places: dict[Group, Array] = {}
         with np.errstate(all="ignore"):
-            for (function, operands, slot), frees in zip(self.steps, self._frees, strict=True):
+            for (function, operands), frees in zip(self.steps, self._frees, strict=True):
                 if function is _take:
                     array, group = operands
                     found = places.get(group)
                     if found is None:
                         found = places[group] = group.of_rows[rows]
-                    slots[slot] = array.take(found, axis=2)
+                    value = array.take(found, axis=2)
                 else:
-                    slots[slot] = function(
-                        *[slots[o[0]] if type(o) is tuple else o for o in operands]
-                    )
+                    value = function(*[slots[o[0]] if type(o) is tuple else o for o in operands])
+                slots.append(value)
                 for free in frees:
                     slots[free] = None
         size = len(range(*rows.indices(self.table.size)))
         found_roots = {}
-        for root, state in self._roots.items():
-            if state.slot is not None:
-                value = slots[state.slot]
-            elif state.group is not None:
-                value = state.array.take(state.group.of_rows[rows], axis=2)
-            else:
-                value = _rowless(state)
+        for root, operand in self._roots.items():
+            value = slots[operand[0]] if type(operand) is tuple else operand
             array = np.asarray(value, dtype=np.float64)
             beside = array.shape[3:] or (1,) * self._further
             found_roots[root] = np.broadcast_to(array, (*axes, size, *beside))
