@@ -81,12 +81,10 @@ def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
     Of the plan's kind: dense, or with experts. Only names that carry a size are looked at, since
     every other model would have to be read and counted.
     """
-    named = []
-    for name in source.preset_names("model"):
-        match = NAMED.search(name)
-        if match:
-            each = units.parse(match[2] + match[3].upper(), "parameters")
-            named.append((each * int(match[1] or 1), name))
+    named = [
+        (units.parse(match[2] + match[3].upper(), "parameters") * int(match[1] or 1), match.string)
+        for match in filter(None, map(NAMED.search, source.preset_names("model")))
+    ]
     sparse, found = bool(plan.get("model.moe")), list[tuple[str, int]]()
     for nominal, name in sorted(named, reverse=True):
         if nominal > size * (1 + LOOSE):
