@@ -147,14 +147,10 @@ def text(findings: Sequence[Finding]) -> str:
         lines.append(f"{finding.path}: {said[finding.kind]}{cause}")
         lines += [f"  {detail}" for detail in finding.details]
     drifted = sum(finding.drift for finding in findings)
-    if not findings:
-        lines.append("no reports found")
-    else:
-        missing = sum(finding.kind == "missing" for finding in findings)
-        count = len(findings) - missing
-        lines.append(f"{count} reports, {drifted - missing or 'none'} drifted")
-        if missing:
-            lines[-1] += f"; {missing} plans without a report"
+    missing = sum(finding.kind == "missing" for finding in findings)
+    verdict = f"{len(findings) - missing} reports, {drifted - missing or 'none'} drifted"
+    verdict += f"; {missing} plans without a report" if missing else ""
+    lines.append(verdict if findings else "no reports found")
     return "".join(one_line(line) + "\n" for line in lines)
 
 

@@ -230,8 +230,8 @@ def markdown(found: Diff) -> str:
 
     title = sentence(found)
     moved = found.of("quantity")
-    key = [row for row in moved if row.id in KEY_FIGURES]
-    key.sort(key=lambda row: KEY_FIGURES.index(row.id))
+    by_id = {row.id: row for row in moved}
+    key = [by_id[identifier] for identifier in KEY_FIGURES if identifier in by_id]
     lines = [
         MARKER,
         f"**{escaped(title[:1].upper() + title[1:])}**",
