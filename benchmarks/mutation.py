@@ -82,6 +82,8 @@ TESTS = (
                 "narrowed",
                 "automatic",
                 "published_layouts",
+                "ranking",
+                "sweep_layouts",
             ),
             *("plain_layouts", "launchers", "sensitivity"),
             *("solve", "solve_by_enumeration", "closed_forms", "goals", "answers"),

@@ -154,7 +154,7 @@ def batch_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
         if graph.serves(asked):
             return graph
     made = _made(asked)
-    known[:] = [made, *known[: MOST_KEPT - 1]]
+    known[:] = [made, *known][:MOST_KEPT]
     return made
 
 

@@ -1,0 +1,94 @@
+"""What a search says in words, and by which shares it ranks, by arithmetic done here."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.questions import loading
+from planner.questions.constraints import Limit
+from planner.questions.search import engine, ranking
+from planner.questions.search.bounded_search import BoundedSearch
+from planner.questions.search.layouts import COMMON, starts
+
+STEP = "time.step_seconds"
+PLAN: dict[str, Any] = {
+    "name": "small",
+    "model": "gpt2-medium",
+    "cluster": {"accelerator": "a100-sxm-40gb", "devices": 16, "devices_per_node": 8},
+    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+    "parallelism": {},
+}
+
+
+@cache
+def found() -> engine.Found:
+    return engine.search(loading.load(PLAN), 10, choices=True)
+
+
+def test_the_best_of_all_has_the_best_value_of_each_choice() -> None:
+    keys = dict(ranking.columns(found()))
+    rows = ranking.costs(found())
+    assert len(rows) > 6
+    best = found().best[0]
+    for heading, value, others in rows:
+        assert value == ranking._word(best.get(keys[heading])), heading
+        behind = [float(share) for share in re.findall(r": \+([\d.]+) %", others)]
+        assert behind == sorted(behind)
+
+
+@pytest.mark.parametrize(("room", "said"), [(-1, "does not fit into memory"), (0, ""), (1, "")])
+def test_a_plan_that_fills_the_device_exactly_fits(room: int, said: str) -> None:
+    own = SimpleNamespace(values={engine.FITS: room})
+    asked = SimpleNamespace(own=own, margin=Limit(engine.FITS, ">=", 0))
+    assert said in ranking._own_fits(asked) and bool(said) is bool(ranking._own_fits(asked))  # type: ignore[arg-type]
+
+
+def test_an_open_layout_says_how_much_faster_the_fastest_is() -> None:
+    plan = loading.load({**PLAN, "parallelism": "auto"})
+    of_all = engine.search(plan, 1, vary={"training.schedule": COMMON})
+    assert of_all.plain is not None
+    behind = 100 * (of_all.plain.values[STEP] / of_all.best[0].values[STEP] - 1)
+    (why,) = {why for why in plan.derived.values() if "parallelism: auto" in why}
+    share = re.search(r"\(([\d.]+) % faster\)", why)
+    assert (float(share[1]) if share else 0) == pytest.approx(float(behind), rel=0.05, abs=1e-9)
+
+
+def test_a_search_starts_from_all_degrees_whose_product_divides_the_devices() -> None:
+    dense, sparse = list(starts(4)), list(starts(4, experts=2))
+    assert len({tuple(each.items()) for each in dense}) == len(dense)
+    outer = [[each[key] for key in dense[0] if "expert" not in key] for each in dense]
+    assert all(4 % prod(degrees) == 0 for degrees in outer)
+    assert max(map(prod, outer)) == 4 and prod(outer[0]) == 1
+    assert sum(key == "parallelism.expert" for key in sparse[0]) == 1
+    assert {each["parallelism.expert"] for each in sparse} == {1, 2}
+    assert len(sparse) == 2 * len(dense)
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(9.0, 0.1), (2.0, 0.25), (5.0, 0.25)])
+def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
+    seconds: float, share: float
+) -> None:
+    """A quarter of the memory is free, and of 10 s what a step does not take."""
+    values = {
+        engine.FITS: np.array([20.0]),
+        engine.MEMORY: np.array([60.0]),
+        STEP: np.array([seconds]),
+    }
+    asked = SimpleNamespace(limits=(Limit(STEP, "<=", 10),))
+    chunk = SimpleNamespace(values=values)
+    (left,) = BoundedSearch._share(asked, chunk, np.array([0]))  # type: ignore[arg-type]
+    assert left == pytest.approx(share)
+
+
+def test_a_search_is_narrowed_where_there_are_more_layouts_than_it_may_take() -> None:
+    size = found().size
+    assert not engine.search(loading.load(PLAN), 1, most=size).narrowed
+    narrower = engine.search(loading.load(PLAN), 1, most=size - 1)
+    assert narrower.narrowed and narrower.size < size == narrower.every
