@@ -142,18 +142,16 @@ class Program:
             found = self._gathered[id(state.array)] = self._step(_take, (state.array, state.group))
         return (found,)
 
-    def _last_uses(self) -> list[tuple[int, ...]]:
+    def _last_uses(self) -> list[set[int]]:
         """After each step, the slots that nothing needs any more."""
-        last: dict[int, int] = {}
-        for place, (_, operands) in enumerate(self.steps):
-            last[place] = place
-            last |= {operand[0]: place for operand in operands if type(operand) is tuple}
-        roots = {operand for operand in self._roots.values() if type(operand) is tuple}
-        frees: list[list[int]] = [[] for _ in self.steps]
-        for slot, place in last.items():
-            if (slot,) not in roots:
-                frees[place].append(slot)
-        return [tuple(found) for found in frees]
+        needed = {operand[0] for operand in self._roots.values() if type(operand) is tuple}
+        frees: list[set[int]] = []
+        for place in range(len(self.steps) - 1, -1, -1):
+            _, operands = self.steps[place]
+            used = {place, *(operand[0] for operand in operands if type(operand) is tuple)}
+            frees.append(used - needed)
+            needed |= used
+        return frees[::-1]
 
     def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
         """The roots for some rows, in their order, as (zero, recompute, rows, …): then the further

@@ -71,10 +71,7 @@ class Table:
 
     def mask(self, names: Sequence[str]) -> int:
         """A set of columns as one number."""
-        found = 0
-        for name in names:
-            found |= self.bits[name]
-        return found
+        return sum({self.bits[name] for name in names})
 
     def group(self, mask: int) -> Group:
         """The group of the columns of a mask, or a little larger one that tells more apart."""
