@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 Value = int | Fraction
@@ -170,43 +170,26 @@ def expression(value: Any) -> Expression:
     return value.symbol if isinstance(value, Operand) else number(value)
 
 
-def operation(op: str, values: tuple[Any, ...], data: Any = None) -> Expression:
+def operation(op: str, *values: Any, data: Any = None) -> Expression:
+    """One of ``OPERATIONS`` on expressions, quantities or numbers."""
     return _known(op, tuple(map(expression, values)), data)
 
 
-def add(*terms: Any) -> Expression:
-    """The sum of some terms."""
-    return operation("add", terms)
-
-
-def product(*factors: Any) -> Expression:
-    """The product of some factors."""
-    return operation("mul", factors)
-
-
-def power(base: Any, exponent: Any) -> Expression:
-    return operation("pow", (base, exponent))
+add, product, power = (partial(operation, op) for op in ("add", "mul", "pow"))
+exp, tanh = partial(operation, "exp"), partial(operation, "tanh")
+log = partial(operation, "log")  # the natural logarithm
+#: Each whole number that is next above or below; the largest and the smallest of some values.
+ceil, floor = partial(operation, "ceil"), partial(operation, "floor")
+maximum, minimum = partial(operation, "max"), partial(operation, "min")
 
 
 def rational(numerator: int, denominator: int) -> Expression:
+    """An exact fraction."""
     return number(Fraction(numerator, denominator))
 
 
-def exp(value: Any) -> Expression:
-    """e to a power."""
-    return operation("exp", (value,))
-
-
-def tanh(value: Any) -> Expression:
-    return operation("tanh", (value,))
-
-
-def log(value: Any) -> Expression:
-    """The natural logarithm."""
-    return operation("log", (value,))
-
-
 def sqrt(value: Any) -> Expression:
+    """The root of a value, as a power."""
     return power(value, Fraction(1, 2))
 
 

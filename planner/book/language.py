@@ -8,7 +8,11 @@ from typing import Any as Any
 
 from planner.book.expressions import Expression as Expression
 from planner.book.expressions import Operand as Operand
+from planner.book.expressions import ceil as ceil
 from planner.book.expressions import exp as exp
+from planner.book.expressions import floor as floor
+from planner.book.expressions import maximum as maximum
+from planner.book.expressions import minimum as minimum
 from planner.book.expressions import rational as rational
 from planner.book.expressions import sqrt as sqrt
 from planner.book.expressions import tanh as tanh

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.book import notation as n
-from planner.book.expressions import Expression, number
+from planner.book.expressions import Expression, ceil, number
 from planner.book.formulas import layout
-from planner.book.reductions import ceil
 from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Block

@@ -17,9 +17,18 @@ import sympy
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import files, resources
 from planner.book.canonical import canonical
-from planner.book.expressions import Expression, Symbol, exp, number, rational, sqrt
+from planner.book.expressions import (
+    Expression,
+    Symbol,
+    ceil,
+    exp,
+    maximum,
+    number,
+    rational,
+    sqrt,
+)
 from planner.book.quantity import BOOK
-from planner.book.reductions import Sum, ceil, maximum
+from planner.book.reductions import Sum
 from planner.book.symbolic import from_sympy, to_sympy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,8 @@ import pytest
 import planner
 import planner.book.formulas  # the whole book, for its names
 from planner.book.canonical import canonical
-from planner.book.expressions import Symbol, number, rational
+from planner.book.expressions import Symbol, ceil, maximum, number, rational
 from planner.book.quantity import BOOK, Book, Notation
-from planner.book.reductions import ceil, maximum
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
 from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
