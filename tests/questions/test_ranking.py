@@ -92,3 +92,19 @@ def test_a_search_is_narrowed_where_there_are_more_layouts_than_it_may_take() ->
     assert not engine.search(loading.load(PLAN), 1, most=size).narrowed
     narrower = engine.search(loading.load(PLAN), 1, most=size - 1)
     assert narrower.narrowed and narrower.size < size == narrower.every
+
+
+def test_where_the_plainest_is_the_fastest_none_is_faster() -> None:
+    """One device has one layout but for the micro-batch."""
+    one = {**PLAN, "cluster": {"extends": "hgx-a100", "devices": 1, "devices_per_node": 1}}
+    training = {**PLAN["training"], "global_batch": 1}
+    plan = loading.load({**one, "training": training, "parallelism": "auto"})
+    (why,) = {why for why in plan.derived.values() if "parallelism: auto" in why}
+    assert "the plainest" in why and "faster" not in why
+
+
+def test_a_further_key_that_is_varied_has_its_name_for_a_heading() -> None:
+    varied = SimpleNamespace(varied=("training.global_batch", "parallelism.tensor"))
+    *layout, further = ranking.columns(varied)  # type: ignore[arg-type]
+    assert further == ("global batch", "training.global_batch")
+    assert ("tensor", "parallelism.tensor") in layout
