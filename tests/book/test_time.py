@@ -53,7 +53,14 @@ def test_one_device_has_gradients_for_every_parameter_once(model: str) -> None:
     assert e.value("time.parameters") == e.value("parameters.total")  # tied or not
 
 
-@pytest.mark.parametrize(("base", "size"), [("bf16", None), ("int8", 1), ("nf4", Fraction(9, 16))])
+#: QLoRA, section 3: quantized again, scales take 8/64 + 32/(64 · 256) = 0.127 bits, not 32/64 = 0.5.
+DOUBLE = (4 + Fraction(8, 64) + Fraction(32, 64 * 256)) / 8
+
+
+@pytest.mark.parametrize(
+    ("base", "size"),
+    [("bf16", None), ("int8", 1), ("nf4", Fraction(9, 16)), ("nf4-double", DOUBLE)],
+)
 @pytest.mark.parametrize(("recompute", "passes"), [("none", 2), ("full", 3)])
 def test_packed_weights_are_unpacked_for_each_product(
     base: str, size: Fraction | None, recompute: str, passes: int
