@@ -53,7 +53,7 @@ def test_one_device_has_gradients_for_every_parameter_once(model: str) -> None:
     assert e.value("time.parameters") == e.value("parameters.total")  # tied or not
 
 
-#: QLoRA, section 3: quantized again, scales take 8/64 + 32/(64 · 256) = 0.127 bits, not 32/64 = 0.5.
+#: QLoRA, section 3: scales quantized again take 8/64 + 32/(64 · 256) = 0.127 bits, not 0.5.
 DOUBLE = (4 + Fraction(8, 64) + Fraction(32, 64 * 256)) / 8
 
 
