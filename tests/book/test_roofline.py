@@ -64,6 +64,17 @@ def test_scores_that_are_kept_are_moved_four_times(
     assert first(e, "roofline.core.intensity", "block", block="attention") == flops / moved
 
 
+@pytest.mark.parametrize("attention", ["flash", "eager"])
+def test_tensor_parallel_ranks_have_a_part_of_the_heads(attention: str) -> None:
+    alone = llama(training__attention=attention)
+    shared = llama(training__attention=attention, parallelism={"tensor": 4})
+    names = ("roofline.core.flops", "roofline.core.intensity")
+    one, four = (
+        [first(e, name, "block", block="attention") for name in names] for e in (alone, shared)
+    )
+    assert four == [one[0] / 4, one[1]]
+
+
 def test_the_intensity_of_a_model_is_its_work_over_its_traffic() -> None:
     """32 layers and the head; the ridge of an H100 is 989.5 TFLOP/s over 3.35 TB/s."""
     e = llama(training__attention="eager")
