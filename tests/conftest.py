@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 settings.register_profile("long", max_examples=30 * settings.default.max_examples, deadline=None)
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
+# As the program sets it for itself: a seventh of the tests' time would go into collections.
+gc.set_threshold(600_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
