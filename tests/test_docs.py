@@ -52,7 +52,7 @@ PREPARING = (
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
 # A page for contributors shows declarations as they stand in the book.
-SNIPPET = re.compile(r"\w+ = Quantity\(")
+SNIPPET = re.compile(r"\w+ = \w+\(")
 
 
 @dataclass(frozen=True)

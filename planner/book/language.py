@@ -27,3 +27,9 @@ from planner.book.sources import *
 in_bytes = partial(Quantity, unit="bytes")
 estimate = partial(Quantity, exact=False)
 seconds = partial(estimate, unit="s")
+# And with an axis.
+bytes_of_part = partial(in_bytes, per="part")
+bytes_of_stage = partial(in_bytes, per="stage")
+bytes_of_component = partial(in_bytes, per="component")
+seconds_of_block = partial(seconds, per="block")
+seconds_of_part = partial(seconds, per="part")

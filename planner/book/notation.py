@@ -7,9 +7,7 @@ Formulas and the inventory import all of it: a list of letters above each would 
 """
 
 from functools import partial
-from typing import Any
 
-from planner.book.expressions import Symbol
 from planner.book.quantity import symbol
 
 per_block = partial(symbol, per="block")
@@ -17,15 +15,18 @@ bytes_of = partial(symbol, unit="bytes")
 bytes_per_second = partial(symbol, unit="bytes/s", letter=r"\beta")
 hop_time = partial(symbol, unit="s", letter=r"\alpha")
 assumed = partial(symbol, kind="assumed")
+measured = partial(symbol, kind="measured")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
-
-
-def efficiency(name: str, meaning: str, key: str, **more: Any) -> Symbol:
-    """Declare a share that runs sustain, or another fact of ``time.efficiency``: assumed, where no
-    run was ever held against it."""
-    letter = {"e": r"\eta", "k": r"\kappa", "x": r"\chi"}.get(name[0], "")
-    return symbol(name, meaning, f"time.efficiency.{key}", letter=letter, kind="assumed", **more)
+of_accelerator = partial(symbol, under="cluster.accelerator.")
+printed = partial(formula_input, under="cluster.accelerator.")
+of_network = partial(formula_input, under="cluster.network.")
+#: Shares that runs sustain, and other facts of ``time.efficiency``: assumed, where no run was ever
+#: held against them. A share is η; what something takes over its best is κ; a power is χ.
+efficiency = partial(assumed, under="time.efficiency.")
+sustained = partial(efficiency, letter=r"\eta")
+excess = partial(efficiency, letter=r"\kappa")
+exponent = partial(efficiency, letter=r"\chi")
 
 
 # Sequence and batch
@@ -130,8 +131,8 @@ r = symbol("r", "replicas of hybrid sharding", "parallelism.replicate")
 g_V = symbol(
     "g_V", "the padded vocabulary per tensor rank is a multiple of it", "parallelism.vocab_multiple"
 )
-part_on_stage = partial(symbol, per=("stage", "part"))
-component_on_stage = partial(symbol, per=("stage", "component"))
+part_on_stage = partial(symbol, per="stage part")
+component_on_stage = partial(symbol, per="stage component")
 layers_on_stage = part_on_stage("L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}")
 in_flight = part_on_stage(
     "A_ks", "layers of a part on a stage times micro-batches alive", latex=r"A_{k\sigma}"
@@ -226,10 +227,10 @@ C_conv = symbol(
 )
 
 # Hardware, prices and what a plan assumes about speed
-P_listed = symbol(
+P_listed = of_accelerator(
     "P_listed",
     "peak rate of the training precision, as the datasheet prints it",
-    "cluster.accelerator.peak.value",
+    "peak.value",
     latex="R_sheet",
     unit="FLOP/s",
 )
@@ -246,13 +247,7 @@ reserved_price = hourly(
     "cluster.reserved_price",
     latex=r"\pi_res",
 )
-power = formula_input(
-    "power",
-    "largest sustained power of one device",
-    "cluster.accelerator.power",
-    latex="P_dev",
-    unit="W",
-)
+power = printed("power", "largest sustained power of one device", "power", latex="P_dev", unit="W")
 host_power = formula_input(
     "host_power",
     "power per device outside the accelerators",
@@ -279,11 +274,9 @@ P_16 = symbol(
     latex=r"R_{16,\mathrm{sheet}}",
     unit="FLOP/s",
 )
-W = formula_input(
-    "W", "bandwidth of the device's memory", "cluster.accelerator.memory_bandwidth", unit="bytes/s"
-)
-n_sm = symbol("n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex="n_SM")
-f_clk = symbol("f_clk", "clock", "cluster.accelerator.clock", unit="1/s")
+W = printed("W", "bandwidth of the device's memory", "memory_bandwidth", unit="bytes/s")
+n_sm = of_accelerator("n_sm", "multiprocessors", "multiprocessors", latex="n_SM")
+f_clk = of_accelerator("f_clk", "clock", "clock", unit="1/s")
 B_link = bytes_per_second(
     "B_link",
     "bandwidth of the link inside a node, as the datasheet prints it",
@@ -296,11 +289,12 @@ a_sw = hop_time(
     "time of a collective of no size that the link's switches carry out",
     "cluster.accelerator.link.switch_latency",
 )
-B_net = bytes_per_second(
+B_net = of_network(
     "B_net",
     "bandwidth of the network, per device and direction",
-    "cluster.network.bandwidth",
-    only_formulas=True,
+    "bandwidth",
+    letter=r"\beta",
+    unit="bytes/s",
 )
 B_sus = bytes_per_second(
     "B_sus",
@@ -308,12 +302,8 @@ B_sus = bytes_per_second(
     "cluster.network.sustained",
     kind="measured",
 )
-a_net = hop_time(
-    "a_net", "time of one hop between nodes", "cluster.network.latency", only_formulas=True
-)
-o_net = formula_input(
-    "o_net", "oversubscription of the network", "cluster.network.oversubscription", latex=r"\omega"
-)
+a_net = of_network("a_net", "time of one hop between nodes", "latency", letter=r"\alpha", unit="s")
+o_net = of_network("o_net", "oversubscription of the network", "oversubscription", latex=r"\omega")
 B_host = bytes_per_second(
     "B_host", "rate between a device and its host's memory, one direction", "time.host_link"
 )
@@ -325,19 +315,19 @@ B_dram = bytes_per_second(
 )
 
 # Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
-e_mm = efficiency(
+e_mm = sustained(
     "e_mm",
     "share of the peak that large products sustain, in the training precision",
     "matmul",
     latex=r"\eta",
 )
-e_16 = efficiency("e_16", "share of the peak that large 16-bit products sustain", "matmul_16")
-e_att = efficiency("e_att", "share of the kernel's rate that fused attention sustains", "attention")
-e_mem = efficiency("e_mem", "share of the memory's bandwidth that kernels sustain", "memory")
-e_link = efficiency("e_link", "share of the link that collectives sustain", "link")
-e_net = efficiency("e_net", "share of the network that collectives sustain", "network")
-e_a2a = efficiency("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
-e_disp = efficiency(
+e_16 = sustained("e_16", "share of the peak that large 16-bit products sustain", "matmul_16")
+e_att = sustained("e_att", "share of the kernel's rate that fused attention sustains", "attention")
+e_mem = sustained("e_mem", "share of the memory's bandwidth that kernels sustain", "memory")
+e_link = sustained("e_link", "share of the link that collectives sustain", "link")
+e_net = sustained("e_net", "share of the network that collectives sustain", "network")
+e_a2a = sustained("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
+e_disp = sustained(
     "e_disp", "share of network card and sustained link that DeepEP's kernels reach", "dispatch"
 )
 hidden_t = efficiency(
@@ -352,14 +342,14 @@ d_min = efficiency(
     "small_dimension",
     latex=r"d_{1/2}",
 )
-k_64 = efficiency("k_64", "slowdown of products whose widths are no multiple of 64", "alignment")
-k_8 = efficiency(
+k_64 = excess("k_64", "slowdown of products whose widths are no multiple of 64", "alignment")
+k_8 = excess(
     "k_8",
     "slowdown of products whose widths are no multiple of 8",
     "alignment_8",
     latex=r"\kappa_{8}",
 )
-k_ew = efficiency(
+k_ew = excess(
     "k_ew",
     "memory traffic of the implementation's elementwise kernels, relative to fused ones",
     "elementwise",
@@ -367,15 +357,15 @@ k_ew = efficiency(
 n_la = efficiency("n_la", "kernels that the host launches for one layer and pass", "launches")
 t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
 # What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
-k_128 = efficiency(
+k_128 = excess(
     "k_128", "what tiles of 128 x 128 cost, over larger ones, for the same work", "small_tile"
 )
-x_head = efficiency(
+x_head = exponent(
     "x_head",
     "power with which the rate of fused attention falls where heads are smaller than 128",
     "head_exponent",
 )
-e_back = efficiency(
+e_back = sustained(
     "e_back", "rate of fused attention backward, relative to forward", "attention_backward"
 )
 n_blk = efficiency("n_blk", "queries and keys of one block of fused attention", "attention_block")
@@ -400,7 +390,7 @@ n_ring = efficiency(
     "kernels that the host launches for a block of keys and values of another rank",
     "ring_launches",
 )
-x_busy = efficiency("x_busy", "power that rounds the longer of device and host", "host_exponent")
+x_busy = exponent("x_busy", "power that rounds the longer of device and host", "host_exponent")
 f_back = efficiency(
     "f_back",
     "share of a micro-batch's time that its backward pass takes",
@@ -422,7 +412,6 @@ N_x = symbol("N_x", "columns of a product on one device", per="product")
 K_x = symbol("K_x", "depth of a product on one device", per="product")
 
 # The run around the step
-measured = partial(symbol, kind="measured")
 n_fail = measured("n_fail", "interruptions that were counted", "cluster.failures.count")
 n_seen = measured("n_seen", "devices on which they were counted", "cluster.failures.devices")
 t_seen = measured(
@@ -445,12 +434,8 @@ x_slow = assumed(
 )
 
 # Power by use
-idle_power = symbol(
-    "idle_power",
-    "power of one idle device",
-    "cluster.accelerator.idle_power",
-    latex="P_idle",
-    unit="W",
+idle_power = of_accelerator(
+    "idle_power", "power of one idle device", "idle_power", latex="P_idle", unit="W"
 )
 e_own = symbol(
     "e_own",

@@ -53,12 +53,16 @@ class Notation:
     latex: str
     rank: int
     key: str | None = None
-    unit: str = "1"
     per: tuple[str, ...] = ()
+    unit: str = "1"
     cited: bool = False
     kind: str = "exact"
     neutral: int | None = None
     only_formulas: bool = False
+
+
+#: What may be said of a quantity besides.
+FACTS = frozenset(("share", "short", "attribution", "scales_with", "reading", "beyond"))
 
 
 class Quantity(Operand):
@@ -68,8 +72,9 @@ class Quantity(Operand):
     formulas carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be checked.
     ``within`` is the range of its values, which the engine refuses to leave: from 0 up, unless it
     is a ``SHARE`` or ``SIGNED``. ``symbol`` is typed (``t_step``, see ``spelled``) or LaTeX;
-    ``source`` names paper, table and equation. Further keywords are settings under which alone it
-    has a value; its formulas may state any of source, title, exact and coefficient anew.
+    ``per`` names its axes. Further keywords are ``source``, which names paper, table and equation,
+    ``exact``, and settings under which alone it has a value; its formulas may state any of source,
+    title, exact and coefficient anew.
 
     What else is said of a quantity stands here too: ``share``, it prints as a percentage;
     ``short``, its title in a table, where the title is too long; ``attribution``, the work or the
@@ -79,6 +84,9 @@ class Quantity(Operand):
     what it means that it is too small or too large for any number.
     """
 
+    share = False
+    short = attribution = scales_with = reading = beyond = ""
+
     def __init__(
         self,
         identifier: str,
@@ -86,36 +94,19 @@ class Quantity(Operand):
         title: str,
         *,
         unit: str = "1",
-        source: str = "",
-        exact: bool = True,
-        per: str | tuple[str, ...] = (),
-        coefficient: str = "1",
+        per: str = "",
         within: Range = COUNTED,
-        share: bool = False,
-        short: str = "",
-        attribution: str = "",
-        scales_with: str = "",
-        reading: str = "",
-        beyond: str = "",
         book: Book | None = None,
-        **settings: Any,
+        **said: Any,
     ) -> None:
-        self.id = identifier
+        self.id, self.typed, self.title = identifier, symbol, title
         self.symbol = Symbol(identifier)
-        self.typed = symbol
-        self.unit = unit
-        self.title = title
-        self.per = _axes(per)
-        self.within = within
-        self.share = share
-        self.short = short
-        self.attribution = attribution
-        self.scales_with = scales_with
-        self.reading = reading
-        self.beyond = beyond
+        self.unit, self.within, self.per = unit, within, tuple(per.split())
         self.formulas: list[Formula] = []
-        own = {"title": title, "source": source, "exact": exact, "coefficient": coefficient}
-        self.shared = {**own, **settings}  # what a formula says where it states nothing anew
+        for fact in FACTS & said.keys():
+            setattr(self, fact, said.pop(fact))
+        #: What a formula says where it states nothing anew.
+        self.shared = {"title": title, "source": "", "exact": True, "coefficient": "1", **said}
         (BOOK if book is None else book).add(self)
 
     @property
@@ -226,47 +217,43 @@ class Book:
         for quantity in self.quantities.values():
             yield from quantity.formulas
 
-    def note(self, entry: Notation) -> Symbol:
-        if entry.symbol in self.notation:
-            raise TypeError(f"symbol {entry.symbol} is declared twice")
-        self.notation[entry.symbol] = entry
-        return entry.symbol
-
 
 BOOK = Book()
 
 
-def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (per,) if isinstance(per, str) else per
-
-
 def spelled(symbol: str) -> str:
     """The LaTeX of a symbol as it is typed: the letters of an index are words, and upright
-    (``t_step``, ``M_act``), with what varies behind it; any other symbol is LaTeX already."""
-    found = re.fullmatch(r"(\\?[A-Za-z]+)_([A-Za-z0-9,]{2,}?)((?:,[a-z]|,\\[a-z\\]+)?)('*)", symbol)
-    if found is None:
-        return symbol
-    base, index, varies, primes = found.groups()
-    if not index.isdigit():
-        index = ",".join(rf"\mathrm{{{word}}}" for word in index.split(","))
-    return f"{base}_{{{index}{varies}}}{primes}"
+    (``t_step``, ``M_act^{k}``), with what varies behind it; all else is LaTeX already."""
+
+    def upright(found: re.Match[str]) -> str:
+        start, index, varies = found.groups()
+        if not index.isdigit():
+            index = ",".join(rf"\mathrm{{{word}}}" for word in index.split(","))
+        return f"{start}{{{index}{varies}}}"
+
+    return re.sub(r"([_^])([A-Za-z0-9,]{2,}?)((?:,[a-z]|,\\[a-z\\]+)?)(?=['_^]|$)", upright, symbol)
 
 
 def symbol(
     name: str,
     meaning: str,
-    key: str | None = None,
+    key: str = "",
     *,
+    under: str = "",
     letter: str = "",
     latex: str = "",
-    per: str | tuple[str, ...] = (),
+    per: str = "",
     **more: Any,
 ) -> Symbol:
-    """Declare an input symbol of the notation table. Where no LaTeX is given it is the letter (the
-    name's, where none is given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
+    """Declare an input symbol of the notation table; its key is ``key``, ``under`` a part of the
+    document that several share. Where no LaTeX is given it is the letter (the name's, where none is
+    given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
+    made = Symbol(name, positive=True)
+    if made in BOOK.notation:
+        raise TypeError(f"symbol {name} is declared twice")
     first, underscore, index = name.partition("_")
     latex = spelled(latex or (letter or first) + underscore + index)
-    made = Symbol(name, positive=True)
-    return BOOK.note(
-        Notation(made, meaning, latex, len(BOOK.notation), key, per=_axes(per), **more)
+    BOOK.notation[made] = Notation(
+        made, meaning, latex, len(BOOK.notation), under + key or None, tuple(per.split()), **more
     )
+    return made

@@ -160,7 +160,7 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
     symbols = {}
     for rank, (letter, value) in enumerate({"a": 3, "b": 5, "c": 1000000}.items()):
         symbols[letter] = Symbol(letter, positive=True)
-        book.note(Notation(symbols[letter], letter, letter, rank))
+        book.notation[symbols[letter]] = Notation(symbols[letter], letter, letter, rank)
         symbols[letter + "_value"] = value
     case = Case({symbols[k]: symbols[k + "_value"] for k in "abc"}, {}, {})
     return Typesetter(Evaluation(case, book)), symbols

@@ -322,14 +322,11 @@ COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
 counted = partial(flops, source=COUNTER)
 counted_of_shape = partial(counted, shape=True)
 
-convolution = Quantity(
+convolution = of_component(
     "compute.convolution",
     "C_conv,c",
     "forward FLOPs of one depthwise convolution, per token",
-    unit="FLOP",
     source=COUNTER,
-    per="component",
-    coefficient="FLOP",
     type="conv",
 ).equals(
     2 * n_in * n_out * (s + n_in - 1) / s,
@@ -374,7 +371,7 @@ scores_again.where(
 
 convolutions_again = counted(
     "compute.convolution_again_flops_per_token",
-    r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
+    "C_conv^ckpt",
     "FLOPs of convolutions that activation checkpointing runs again, per token",
 )
 convolutions_again.where(recompute=("none", "selective")).equals(0, "None runs again.")
@@ -384,13 +381,13 @@ convolutions_again.where(recompute="full", shape=True).equals(
 
 counter_forward = counted_of_shape(
     "compute.counter_forward_flops",
-    r"C_{\mathrm{fwd}}^{\mathrm{count}}",
+    "C_fwd^count",
     "forward pass of one micro-batch as PyTorch's counter counts it",
 ).equals(b * s * (forward + convolutions), "All tokens of the micro-batch.")
 
 counter_backward = counted_of_shape(
     "compute.counter_backward_flops",
-    r"C_{\mathrm{bwd}}^{\mathrm{count}}",
+    "C_bwd^count",
     "backward pass of one micro-batch as PyTorch's counter counts it",
 ).equals(
     b * s * (backward + convolutions_backward + scores_again + again + convolutions_again),

@@ -5,19 +5,19 @@ from planner.book.language import *
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
-kwh = partial(estimate, unit="kWh", scales_with="time", source=PATTERSON)
+of_run = partial(estimate, unit="kWh", scales_with="time", source=PATTERSON)
 
-devices = kwh("energy.devices", "E_dev", "energy of the accelerators").equals(
+devices = of_run("energy.devices", "E_dev", "energy of the accelerators").equals(
     device_hours * power / 1000,
     "Every device hour at the rated power: an upper bound; 1000 turns W into kW.",
 )
 
-hosts = kwh("energy.hosts", "E_host", "energy of the nodes outside their accelerators").equals(
+hosts = of_run("energy.hosts", "E_host", "energy of the nodes outside their accelerators").equals(
     device_hours * host_power / 1000,
     "Processors, memory, fans and network cards, per device; 1000 turns W into kW.",
 )
 
-computers = kwh("energy.computers", "E_IT", "energy of the computers")
+computers = of_run("energy.computers", "E_IT", "energy of the computers")
 computers.where(hosts_given=True).equals(
     devices + hosts, "Accelerators, and what surrounds them in a node."
 )
@@ -25,7 +25,7 @@ computers.where(hosts_given=False, title="energy of the accelerators alone").equ
     devices, "The cluster states no power for its hosts (cluster.host_power); they are not in it."
 )
 
-total = kwh("energy.total", "E_run", "energy that the site draws")
+total = of_run("energy.total", "E_run", "energy that the site draws")
 total.where(pue_given=True).equals(
     computers * pue,
     "What the site draws for each kWh of its computers, cooling and conversion included.",
@@ -35,13 +35,11 @@ total.where(pue_given=False, title="energy of the computers, cooling left out").
     "The cluster states no power usage effectiveness (cluster.pue); cooling is not in it.",
 )
 
-carbon = estimate(
+carbon = of_run(
     "energy.carbon",
     r"m_{\mathrm{C}\mathrm{O}_\mathrm{2}\mathrm{e}}",
     "emissions of the energy drawn",
     unit="kgCO2e",
-    scales_with="time",
-    source=PATTERSON,
 ).equals(
     total * carbon_intensity,
     "Energy times the intensity of the grid; making the hardware is not in it.",

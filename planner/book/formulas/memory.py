@@ -25,7 +25,7 @@ gradients_live = in_bytes(
     "gradients on one device of a stage in a phase",
     attribution="gradients",
     source="PyTorch (gradients are set to none after each step)",
-    per=("stage", "phase"),
+    per="stage phase",
 )
 gradients_live.where(
     gradients="persistent",
@@ -73,7 +73,7 @@ live = in_bytes(
     r"M_{\sigma\varphi}",
     "live tensors on one device of a stage in a phase",
     source="sum of what is alive",
-    per=("stage", "phase"),
+    per="stage phase",
 )
 live.where(mode="train").equals(
     states.weights_stage + states.optimizer_stage + gradients_live + kept.live + buffer.live,

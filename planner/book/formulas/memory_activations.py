@@ -3,9 +3,6 @@
 from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.language import *
 
-of_part = partial(in_bytes, per="part")
-of_stage = partial(in_bytes, per="stage")
-
 tensor = in_bytes(
     "memory.tensor",
     "M_j",
@@ -30,10 +27,8 @@ input_ranks.where(
     source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
 ).equals(t, "Divided over the tensor-parallel ranks and gathered again before use.")
 
-layer = of_part(
-    "memory.activations.part",
-    r"M_{\mathrm{act}}^{k}",
-    "activations that one layer keeps of one micro-batch",
+layer = bytes_of_part(
+    "memory.activations.part", "M_act^{k}", "activations that one layer keeps of one micro-batch"
 )
 layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4").equals(
     Sum(tensor, "tensor", moment="kept"),
@@ -51,14 +46,14 @@ layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
 
 largest_layer = in_bytes(
     "memory.activations.layer",
-    r"M_{\mathrm{act}}^{\ell}",
+    r"M_act^{\ell}",
     "activations that one layer keeps of one micro-batch on one device",
     source="the layer kind that keeps most",
 ).equals(Max(layer, "part", layers=True), "The largest over the layer kinds.")
 
-again = of_part(
+again = bytes_of_part(
     "memory.activations.again",
-    r"M_{\mathrm{re}}^{k}",
+    "M_re^{k}",
     "activations of one layer while it is computed again",
     source=f"{KORTHIKANTI}, section 5",
 )
@@ -72,9 +67,9 @@ again.where(recompute="selective", layers=True).equals(
 again.where(recompute="none", layers=True).equals(0, "Nothing is computed again.")
 again.where(layers=False).equals(0, "Embedding and head are not computed again.")
 
-whole = of_part(
+whole = bytes_of_part(
     "memory.activations.whole",
-    r"M_{\mathrm{act}}^{k,0}",
+    "M_act^{k,0}",
     "activations that one layer would keep without recomputation",
     source=PROFILE,
 ).equals(Sum(tensor, "tensor", moment="kept"), "Everything that the profile lists.")
@@ -87,9 +82,9 @@ stays = Quantity(
     within=SHARE,
 ).equals(1 - f_off, "The rest lies in the host's memory until the backward pass.")
 
-layers = of_stage(
+layers = bytes_of_stage(
     "memory.activations.layers",
-    r"M_{\mathrm{act},\sigma}^{L}",
+    r"M_act,\sigma^{L}",
     "activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
 ).equals(
@@ -103,7 +98,7 @@ layers = of_stage(
     "layers that are not recomputed keep everything.",
 )
 
-stage = of_stage(
+stage = bytes_of_stage(
     "memory.activations.stage",
     r"M_act,\sigma",
     "activations that one device of a stage keeps, of all micro-batches in flight",
@@ -119,7 +114,7 @@ live = in_bytes(
     r"M_act,\sigma\varphi",
     "activations on one device of a stage in a phase",
     attribution="activations",
-    per=("stage", "phase"),
+    per="stage phase",
 )
 _embedding = Sum(in_flight * whole, "part", part="embedding")
 live.where(phase="loss", source="end of the forward pass").equals(

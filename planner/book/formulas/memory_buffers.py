@@ -6,8 +6,8 @@ from planner.book.language import *
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 
-of_stage = partial(in_bytes, per="stage")
-of_phase = partial(in_bytes, per=("stage", "phase"))
+of_stage = partial(bytes_of_stage, source=PROFILE)
+of_phase = partial(in_bytes, per="stage phase", source=FSDP)
 
 # -- tensors of a moment -------------------------------------------------------------------------
 
@@ -15,17 +15,13 @@ loss = of_stage(
     "memory.buffers.loss",
     r"M_loss,\sigma",
     "temporary tensors of the loss and of the head's backward pass",
-    source=PROFILE,
 ).equals(
     total_on_stage(Sum(tensor, "tensor", moment="loss"), part="head"),
     "Only the stage with the head has them.",
 )
 
 layer = of_stage(
-    "memory.buffers.layer",
-    r"M_bwd,\sigma",
-    "temporary tensors of the backward pass of one block",
-    source=PROFILE,
+    "memory.buffers.layer", r"M_bwd,\sigma", "temporary tensors of the backward pass of one block"
 ).equals(
     largest_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False),
     "The block with most: of a layer of any kind, or the embedding.",
@@ -33,12 +29,8 @@ layer = of_stage(
 
 # -- weights gathered and gradients reduced ------------------------------------------------------
 
-gathered_part = in_bytes(
-    "memory.buffers.gathered_part",
-    r"G_k",
-    "weights of one layer, gathered",
-    source=FSDP,
-    per="part",
+gathered_part = bytes_of_part(
+    "memory.buffers.gathered_part", r"G_k", "weights of one layer, gathered", source=FSDP
 ).equals(
     k_c * Sum(device_parameters, "component", shared=False),
     "The whole weights in the format that the matmuls take.",
@@ -48,7 +40,6 @@ gathered = of_phase(
     "memory.buffers.gathered",
     r"M_gat,\sigma\varphi",
     "weights in the compute format on one device of a stage",
-    source=FSDP,
 )
 _root = total_on_stage(gathered_part, layers=False)
 _layer = largest_on_stage(gathered_part, layers=True)
@@ -88,10 +79,7 @@ gathered.where(
 gathered.where(phase="step", source="the optimizer works on shards").equals(0, "No copy.")
 
 reduced = of_phase(
-    "memory.buffers.reduced",
-    r"M_red,\sigma\varphi",
-    "whole gradients on their way to their shards",
-    source=FSDP,
+    "memory.buffers.reduced", r"M_red,\sigma\varphi", "whole gradients on their way to their shards"
 )
 _of_head = total_on_stage(k_c * Sum(device_parameters, "component"), part="head")
 _of_matrix = largest_on_stage(k_c * Max(device_parameters, "component"), layers=True)
@@ -209,10 +197,7 @@ quantized.where(
 ).equals(0, "Casts of gathered weights do not outlive their product.")
 
 constant = of_stage(
-    "memory.buffers.constant",
-    r"M_con,\sigma",
-    "buffers that are there for the whole run",
-    source=PROFILE,
+    "memory.buffers.constant", r"M_con,\sigma", "buffers that are there for the whole run"
 ).equals(
     dummies + quantized + buckets + live_parameters + workspace + M_oth,
     "Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the "

@@ -9,11 +9,7 @@ POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 held = b * micro_batches
 
 block = in_bytes(
-    "memory.cache.block",
-    r"M_{kv}^{j}",
-    "cache of one block on one device",
-    per="block",
-    coefficient="1",
+    "memory.cache.block", r"M_{kv}^{j}", "cache of one block on one device", per="block"
 )
 block.where(block="attention", latent=False, windowed=False, source=POPE).equals(
     k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
@@ -57,13 +53,12 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
 )
 
-cache_stage = in_bytes(
+cache_stage = bytes_of_stage(
     "memory.cache.stage",
     r"M_{kv,\sigma}",
     "cache on one device of a stage",
     short="cache",
     source=POPE,
-    per="stage",
 ).equals(
     total_on_stage(Sum(block, "block", remembers=True)),
     "Each block that remembers, as often as the stage holds its layer.",

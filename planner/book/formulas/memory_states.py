@@ -10,14 +10,11 @@ from planner.book.language import *
 
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 
-of_component = partial(in_bytes, per="component")
-parameters = partial(Quantity, unit="parameters", per="component")
+of_zero = partial(bytes_of_component, source=ZERO)
+parameters = partial(Quantity, unit="parameters", source=MEGATRON, per="component")
 
 device_parameters = parameters(
-    "parameters.device",
-    r"N_{c}^{\mathrm{dev}}",
-    "parameters of one component on one tensor and expert rank",
-    source=MEGATRON,
+    "parameters.device", "N_{c}^dev", "parameters of one component on one tensor and expert rank"
 )
 device_parameters.where(split="none").equals(component, "Every rank holds all of it.")
 device_parameters.where(split="column").equals(
@@ -89,7 +86,7 @@ biases.where(bias=True, split="experts").equals(
 
 trained = parameters(
     "parameters.trained",
-    r"N_{c}^{\mathrm{tr}}",
+    "N_{c}^tr",
     "parameters of one component that get gradients, on one tensor and expert rank",
 )
 trained.where(lora=False, source="all weights are trained").equals(
@@ -129,7 +126,7 @@ frozen_bytes.where(lora_base="nf4-double", source=QLORA).equals(
     "Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those.",
 )
 
-frozen = of_component(
+frozen = bytes_of_component(
     "memory.weights.frozen",
     r"M_{f,c}",
     "frozen weights of one component, before they are divided",
@@ -143,8 +140,8 @@ frozen.where(lora=True, hidden_matrix=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
 
-weights_component = of_component(
-    "memory.weights.component", r"M_{w,c}", "weights of one component on one device", source=ZERO
+weights_component = of_zero(
+    "memory.weights.component", r"M_{w,c}", "weights of one component on one device"
 )
 weights_component.where(zero=(0, 1, 2)).equals(
     k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
@@ -154,11 +151,8 @@ weights_component.where(zero=3).equals(
     "As without ZeRO, divided over the devices that share the weight.",
 )
 
-gradients_component = of_component(
-    "memory.gradients.component",
-    r"M_{g,c}",
-    "gradients of one component on one device",
-    source=ZERO,
+gradients_component = of_zero(
+    "memory.gradients.component", r"M_{g,c}", "gradients of one component on one device"
 )
 gradients_component.where(zero=(0, 1)).equals(k_g * trained, "k_g bytes for each parameter.")
 gradients_component.where(zero=(2, 3)).equals(
@@ -187,7 +181,7 @@ per_parameter.where(
 
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
-each = of_component(
+each = bytes_of_component(
     "memory.optimizer.each", r"k_{o,c}", "optimizer states of one parameter of a component"
 )
 each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
@@ -226,18 +220,17 @@ per_parameter.where(
     "keep a moment more.",
 )
 
-states = of_component(
+states = bytes_of_component(
     "memory.optimizer.states",
     r"K_{o,c}",
     "optimizer states of one component, before they are divided",
     source="the optimizer's states of each parameter",
 ).equals(each * trained, "Those of each parameter that is trained.")
 
-optimizer_component = of_component(
+optimizer_component = of_zero(
     "memory.optimizer.component",
     r"M_{o,c}",
     "master weights and optimizer states of one component on one device",
-    source=ZERO,
 )
 optimizer_component.where(offload_optimizer=True, source=REN).equals(
     0, "They lie in the host's memory."
@@ -251,7 +244,7 @@ optimizer_component.where(zero=(1, 2, 3), offload_optimizer=False).equals(
     "As without ZeRO, divided over the devices that share the weight.",
 )
 
-steps = of_component(
+steps = bytes_of_component(
     "memory.optimizer.steps",
     r"M_{t,c}",
     "step counters of one component",

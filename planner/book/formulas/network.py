@@ -29,18 +29,15 @@ link.where(link_convention="per-direction", source="datasheet; it prints one dir
     e_link * B_link, "The printed figure, of which collectives sustain a share."
 )
 
-fabric = Quantity(
-    "network.fabric",
-    r"\beta_f",
-    "bandwidth of collectives between nodes, per device and direction",
-    unit="bytes/s",
+fabric = rate(
+    "network.fabric", r"\beta_f", "bandwidth of collectives between nodes, per device and direction"
 )
-fabric.where(measured=False, source="cluster document", exact=False).equals(
+fabric.where(measured=False, source="cluster document").equals(
     e_net * B_net,
     "The network card of a device, of which collectives sustain a share. A ring that follows the "
     "topology leaves a switch with one flow, so oversubscription above does not slow it.",
 )
-fabric.where(measured=True, source="cluster document: a collective benchmark").equals(
+fabric.where(measured=True, source="cluster document: a collective benchmark", exact=True).equals(
     minimum(B_sus, B_net),
     "What collectives reached there, no more than the network card of a device.",
 )
@@ -210,7 +207,7 @@ passed.where(split="experts", shards="nodes").equals(
 
 # -- expert parallelism ------------------------------------------------------------------------
 
-experts = of_block(
+experts = seconds_of_block(
     "network.experts",
     "t_a2a",
     "one exchange of tokens between experts, the mean of there and back",
@@ -303,7 +300,7 @@ experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP).equals(
     "device, by kernels that nearly fill a device's network card and its link.",
 )
 
-experts_gather = of_block(
+experts_gather = seconds_of_block(
     "network.experts.gather",
     "t_ge",
     "gathering rows among the devices that share an expert, the mean of there and back",
@@ -330,7 +327,7 @@ experts_gather.where(block="moe", expert_tensor="nodes").equals(
 
 #: Bytes of a rank's keys and values; a tensor-parallel rank has one head at least.
 _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
-context = of_block(
+context = seconds_of_block(
     "network.context",
     "t_kv",
     "one hop of a rank's keys and values round its context-parallel group",

@@ -57,7 +57,7 @@ total.where(shape=False, source="the plan (model.parameters)").equals(
 
 component_active = counted(
     "parameters.component_active",
-    r"N_c^{\mathrm{act}}",
+    "N_c^act",
     "parameters of one component that a token uses",
     per="component",
 ).equals(

@@ -13,7 +13,7 @@ FLASH = f"{DAO}, section 3"
 FUSED = ("flash", "efficient")
 
 of_product = partial(Quantity, source=ROOFLINE, per="product", coefficient="FLOP")
-of_core = partial(Quantity, source=FLASH, per="block", coefficient="FLOP")
+of_core = partial(Quantity, unit="FLOP", source=FLASH, per="block", coefficient="FLOP")
 intensity_of = partial(Quantity, unit="FLOP/bytes", source=ROOFLINE)
 
 product_flops = of_product(
@@ -32,10 +32,7 @@ product_intensity = of_product(
 )
 
 core_flops = of_core(
-    "roofline.core.flops",
-    "F_core",
-    "FLOPs of an attention core on one device, forward",
-    unit="FLOP",
+    "roofline.core.flops", "F_core", "FLOPs of an attention core on one device, forward"
 )
 core_flops.where(training_attention=FUSED).equals(
     2 * tokens * keys * a * (d_h + d_v) / t,

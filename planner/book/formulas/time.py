@@ -9,29 +9,19 @@ PALM = f"{CHOWDHERY}, appendix B"
 
 by_time = partial(Quantity, scales_with="time", source="definition")
 by_rate = partial(Quantity, scales_with="rate", source=PALM)
+token_rate = partial(Quantity, unit="tokens/s", scales_with="rate", source="definition")
 
-tokens_per_second = Quantity(
-    "time.tokens_per_second",
-    "r_tok",
-    "tokens per second, all devices",
-    unit="tokens/s",
-    scales_with="rate",
-)
+tokens_per_second = token_rate("time.tokens_per_second", "r_tok", "tokens per second, all devices")
 tokens_per_second.where(assumed=True, source=PALM).equals(
     n * peak * mfu_assumed / per_token,
     "All devices at the assumed share of their dense peak, over the model FLOPs of a token.",
 )
-tokens_per_second.where(assumed=False, source="definition", exact=False).equals(
+tokens_per_second.where(assumed=False, exact=False).equals(
     B * s / step, "B sequences of s tokens in the predicted time of a step."
 )
 
-tokens_per_second_per_device = Quantity(
-    "time.tokens_per_second_per_device",
-    "r_dev",
-    "tokens per second and device",
-    unit="tokens/s",
-    scales_with="rate",
-    source="definition",
+tokens_per_second_per_device = token_rate(
+    "time.tokens_per_second_per_device", "r_dev", "tokens per second and device"
 ).equals(tokens_per_second / n, "The rate of the run divided by its devices.")
 
 step.where(assumed=True, title="time of one optimizer step", source="definition").equals(

@@ -15,14 +15,13 @@ KERNELS = (
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 
-of_core = partial(seconds, per="block")
-of_block = partial(estimate, per="block")
+of_core = partial(seconds_of_block, attribution="attention")
+of_scores = partial(seconds_of_block, source=KERNELS, coefficient="bytes")
+of_context = partial(seconds_of_block, attribution="context-parallel exchange")
+of_block = partial(estimate, per="block", source=FLASH)
 
 keys = of_block(
-    "time.core.keys",
-    r"\bar s",
-    "keys that a fused kernel meets for a query, on average",
-    source=FLASH,
+    "time.core.keys", r"\bar s", "keys that a fused kernel meets for a query, on average"
 )
 keys.where(sees="all").equals(s, "All of them.")
 keys.where(sees="past").equals(
@@ -60,11 +59,7 @@ rate.where(time_attention="unknown", source="no published calibration").equals(
 )
 
 forward = of_core(
-    "time.core.forward",
-    "t_core",
-    "forward pass of an attention core",
-    attribution="attention",
-    coefficient="FLOP",
+    "time.core.forward", "t_core", "forward pass of an attention core", coefficient="FLOP"
 )
 forward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     2 * tokens * keys * a * (d_h + d_v) / (t * rate),
@@ -72,9 +67,7 @@ forward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     "tensor-parallel ranks.",
 )
 
-backward = of_core(
-    "time.core.backward", "t_core'", "backward pass of an attention core", attribution="attention"
-)
+backward = of_core("time.core.backward", "t_core'", "backward pass of an attention core")
 backward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     forward * rational(5, 2) / e_back,
     "Five products instead of two, at a share of the forward rate.",
@@ -101,23 +94,15 @@ def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
     return kernel(widths, (m, n, k), heads, waste, e_16 * peak_16, half)
 
 
-scores = of_core(
-    "time.core.scores",
-    "t_sc",
-    "softmax and dropout of unfused scores, forward",
-    source=KERNELS,
-    coefficient="bytes",
+scores = of_scores(
+    "time.core.scores", "t_sc", "softmax and dropout of unfused scores, forward"
 ).equals(
     b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem),
     "Softmax and dropout each read and write every score, dropout a mask of a byte too.",
 )
 
-scores_backward = of_core(
-    "time.core.scores_backward",
-    "t_sc'",
-    "softmax and dropout of unfused scores, backward",
-    source=KERNELS,
-    coefficient="bytes",
+scores_backward = of_scores(
+    "time.core.scores_backward", "t_sc'", "softmax and dropout of unfused scores, backward"
 ).equals(
     b * a * s * s / (c * t) * (3 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem),
     "Softmax reads its output and its gradient and writes another; dropout reads and writes a "
@@ -161,19 +146,15 @@ backward.where(training_attention="eager", tiles=False, coefficient="FLOP", sour
 
 RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
 
-context_forward = of_core(
-    "time.core.context",
-    "t_cp",
-    "keys and values of other context-parallel ranks, forward",
-    attribution="context-parallel exchange",
+context_forward = of_context(
+    "time.core.context", "t_cp", "keys and values of other context-parallel ranks, forward"
 )
 context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
-context_backward = of_core(
+context_backward = of_context(
     "time.core.context_backward",
     "t_cp'",
     "keys and values of other context-parallel ranks, backward",
-    attribution="context-parallel exchange",
 )
 context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 

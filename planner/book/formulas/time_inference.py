@@ -15,8 +15,8 @@ POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 serving = partial(estimate, mode="inference", assumed=False)
 answer_time = partial(serving, unit="s", scales_with="time", source=POPE)
 rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coefficient="tokens")
-decoding = partial(estimate, source=POPE)
-of_stage = partial(estimate, per="stage")
+decoding = partial(in_bytes, exact=False, source=POPE)
+of_stage = partial(estimate, source=POPE, per="stage")
 
 prefill = answer_time("time.prefill_seconds", "t_pre", "time to the first token").equals(
     Sum(L_k * forward, "part", head=False) + (p - 1) * send,
@@ -52,7 +52,6 @@ read = decoding(
     "time.decode.component",
     r"D_c",
     "weights of one component that a step of decoding reads, on one device",
-    unit="bytes",
     per="component",
 )
 read.where(table=True).equals(0, "Of a table only the rows of a few tokens are looked up.")
@@ -70,7 +69,6 @@ cached = decoding(
     "time.decode.cache",
     r"D_{kv}^{j}",
     "cache that decoding one token of a micro-batch reads of one block",
-    unit="bytes",
     per="block",
 )
 cached.where(block=STATES).equals(
@@ -98,18 +96,13 @@ stage_bytes = of_stage(
     r"D_\sigma",
     "weights and cache that a step of decoding reads on a stage",
     unit="bytes",
-    source=POPE,
 ).equals(
     total_on_stage(Sum(read, "component")) + total_on_stage(Sum(cached, "block", remembers=True)),
     "Weights once for the whole batch; the cache of each sequence.",
 )
 
 stage_flops = of_stage(
-    "time.decode.flops",
-    r"C_\sigma",
-    "products of a step of decoding on a stage",
-    unit="FLOP",
-    source=POPE,
+    "time.decode.flops", r"C_\sigma", "products of a step of decoding on a stage", unit="FLOP"
 ).equals(
     b * total_on_stage(Sum(component_flops, "component", type="linear")) / t,
     "Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each "

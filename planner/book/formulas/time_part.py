@@ -11,8 +11,7 @@ from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, hops, passed, tensor
 from planner.book.language import *
 
-of_block = partial(seconds, per="block")
-of_part = partial(seconds, per="part")
+of_kernels = partial(seconds_of_part, source="sum of its kernels")
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
@@ -72,7 +71,7 @@ traffic.where(block="head", training_loss=("full", "vocab-parallel")).equals(
     "(12 bytes).",
 )
 
-elementwise = of_block(
+elementwise = seconds_of_block(
     "time.elementwise",
     "t_ew",
     "elementwise kernels of a block, forward",
@@ -101,7 +100,9 @@ exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
-exchange = of_block("time.exchange", "t_ex", "exchanges of a block with other devices in one pass")
+exchange = seconds_of_block(
+    "time.exchange", "t_ex", "exchanges of a block with other devices in one pass"
+)
 exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
     exchanges * tensor, "The products wait for the exchange."
 )
@@ -119,7 +120,7 @@ exchange.where(block="moe", schedule=IN_TURN, source=LEPIKHIN).equals(
     "Tokens go to their experts, and to all devices that share one, and come back.",
 )
 
-gathered = of_block(
+gathered = seconds_of_block(
     "time.exchange.again",
     "t_ag",
     "gathering the inputs of a block again for its backward pass",
@@ -139,12 +140,7 @@ gathered.where(inputs_again=True, sequence=True).equals(
 
 # -- its passes -----------------------------------------------------------------------------------
 
-forward = of_part(
-    "time.part.forward",
-    r"t_F",
-    "forward pass of a layer on the device",
-    source="sum of its kernels",
-).equals(
+forward = of_kernels("time.part.forward", r"t_F", "forward pass of a layer on the device").equals(
     Sum(product.forward, "product")
     + Sum(core.forward + core.context_forward, "block", block="attention")
     + Sum(elementwise, "block")
@@ -152,11 +148,8 @@ forward = of_part(
     "Products, attention, elementwise kernels and exchanges, one after another.",
 )
 
-backward = of_part(
-    "time.part.backward",
-    r"t_B",
-    "backward pass of a layer on the device",
-    source="sum of its kernels",
+backward = of_kernels(
+    "time.part.backward", r"t_B", "backward pass of a layer on the device"
 ).equals(
     Sum(product.backward + product.casts, "product")
     + Sum(core.backward + core.context_backward, "block", block="attention")
@@ -168,7 +161,9 @@ backward = of_part(
 
 # -- what is computed again --------------------------------------------------------------------
 
-again = of_block("time.block.again", "t_re", "what the backward pass computes again of a block")
+again = seconds_of_block(
+    "time.block.again", "t_re", "what the backward pass computes again of a block"
+)
 again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CORE).equals(
     core.forward + core.context_forward,
     "The attention core, with the keys and values of other ranks: what backward needs of it was "
@@ -201,7 +196,7 @@ again.where(block=ELSE, source=MODULES).equals(0, "Nothing of it can be chosen."
 
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
-repeated = of_part(
+repeated = seconds_of_part(
     "time.part.repeated",
     r"t_R",
     "what the backward pass of a layer computes again",
@@ -237,7 +232,7 @@ launches = estimate(
     "further block of keys and values (send, receive, attention, and the sum of its outputs).",
 )
 
-host = of_part(
+host = seconds_of_part(
     "time.part.host",
     r"t_H",
     "host time of a layer: launches of its kernels",
@@ -254,7 +249,7 @@ host.where(layers=True, recompute="full").equals(
     4 * launches * t_la, "Launches twice forward and twice backward."
 )
 
-gathers = of_part(
+gathers = seconds_of_part(
     "time.part.gathers",
     r"t_G",
     "gathering a layer's weights and scattering its gradients",
@@ -278,7 +273,7 @@ gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after
 
 # -- host memory -------------------------------------------------------------------------------
 
-offload = of_part(
+offload = seconds_of_part(
     "time.part.offload",
     "t_off",
     "activations of a layer on their way to the host and back",
@@ -289,7 +284,7 @@ offload.where(offload=False).equals(0, "They stay on the device.")
 
 # -- a layer -----------------------------------------------------------------------------------
 
-device = of_part(
+device = seconds_of_part(
     "time.part.device",
     r"t_D",
     "device time of a layer: forward, backward and what is computed again",
@@ -301,7 +296,7 @@ _least = minimum(device, host)
 #: The length of two sides at a right angle, were the power 2; with a higher one the corner is
 #: sharper.
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
-busy = of_part("time.part.busy", "t_busy", "device or host at work on a layer")
+busy = seconds_of_part("time.part.busy", "t_busy", "device or host at work on a layer")
 busy.where(schedule=IN_TURN, source=CALIBRATED).equals(
     _rounded,
     "The device waits for the host where kernels are short: the longer of the two, rounded where "
@@ -324,7 +319,7 @@ offload.where(offload=True).equals(
     "and host is at work: what takes longer than the pass shows.",
 )
 
-part = of_part(
+part = seconds_of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
 ).equals(
     busy + gathers - minimum(hidden_t * gathers, busy) + offload,
