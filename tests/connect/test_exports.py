@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fuzz import seeds
 from planner.base.errors import PlanError
 from planner.connect import exports
 from planner.connect.exports import FORMATS, config
+from planner.connect.exports.rules import CONDITIONS
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -333,12 +334,18 @@ def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
     assert latent is not None
     blocks = [block for part in latent.parts for block in part.blocks]
     known |= {f"layer.{block.kind}.{key}" for block in blocks for key in block.values}
-    rows = yaml.safe_load((Path(exports.__file__).parent / f"{to}.yaml").read_text("utf-8"))["rows"]
-    rows += [row for group in rows if "rows" in group for row in group["rows"]]
+    said = yaml.safe_load((Path(exports.__file__).parent / f"{to}.yaml").read_text("utf-8"))
+
+    def below(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            yield row
+            yield from below(row.get("rows", []))
+
+    rows = list(below(said["rows"]))
     options = [about for row in rows for about in row.values() if isinstance(about, dict)]
-    named = {key for row in rows for key in row if "." in key}
-    conditions = ("given", "unless", "several")
-    named |= {each[key] for each in rows + options for key in conditions if key in each}
+    named = {key for row in rows if "rule" not in row for key in row if "." in key}
+    for about in (each[key] for each in rows + options for key in CONDITIONS if key in each):
+        named |= {about} if isinstance(about, str) else set(about)
     assert named and named <= known
 
 

@@ -11,17 +11,6 @@ from planner.plans import pipeline
 Options = dict[str, Any]
 
 
-def heads(draft: Draft) -> Options:
-    """Of attention that is not latent."""
-    count, groups, width, value_width = (
-        draft.get(f"layer.attention.{key}")
-        for key in ("heads", "kv_heads", "head_dim", "value_head_dim")
-    )
-    if value_width != width:
-        draft.cannot("model.attention.value_head_dim", "value heads are as wide as the others")
-    return {"group-query-attention": True, "num-query-groups": groups} if groups != count else {}
-
-
 def window(draft: Draft) -> Options:
     """Of our window of so many tokens one is the token itself."""
     width = draft.get("model.attention.window")
@@ -65,16 +54,6 @@ def norm_bias(draft: Draft) -> None:
     norm, bias = draft.get("model.norm"), draft.get("model.norm_bias")
     if None not in (norm, bias) and bias != (norm == "layernorm"):
         draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
-
-
-def router_groups(draft: Draft) -> Options:
-    """Groups that a router chooses first, where it does not choose all of them."""
-    groups, chosen = (
-        draft.get(f"layer.moe.{key}") for key in ("router_groups", "router_group_top_k")
-    )
-    if groups is None or chosen >= groups:
-        return {}
-    return {"moe-router-num-groups": groups, "moe-router-group-topk": chosen}
 
 
 def layers_with_experts(draft: Draft) -> Options:

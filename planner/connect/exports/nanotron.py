@@ -9,13 +9,6 @@ from planner.connect.exports.table import Draft, with_experts
 MODEL = "model.model_config"
 
 
-def cut(draft: Draft) -> None:
-    division, stages = draft.get("parallelism.cut"), draft.get("parallelism.stages")
-    if draft.get("parallelism.pipeline") > 1 and (stages or division != "compute"):
-        key = "parallelism.stages" if stages else "parallelism.cut"
-        draft.cannot(key, "layers are cut by their matmul weights")
-
-
 def architecture(draft: Draft) -> dict[str, Any]:
     """Llama's shape; Qwen2's where there are experts or a window."""
     other = draft.plan.get("model.moe") or draft.get("model.attention.window")

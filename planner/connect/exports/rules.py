@@ -9,7 +9,8 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
 A row may stand under a condition, by itself or with others below ``rows``: that a key is ``given``
-and not 0, ``unless`` it is, or that there are ``several``. Other rows name a ``rule`` with its
+and not 0, ``unless`` it is, that there are ``several`` or a ``single`` one, that of two keys the
+values ``differ``, or that of the first is ``less``. Other rows name a ``rule`` with its
 arguments, a ``section`` that is stated elsewhere, or what the framework ``hears`` of: keys that
 follow from others, change nothing in a launch configuration, or are said by a rule; as a mapping,
 by the key that they stand under.
@@ -17,6 +18,7 @@ by the key that they stand under.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import getmembers, isfunction
 from math import prod
@@ -55,12 +57,20 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
         for name, rule in getmembers(module, isfunction)
     },
 }
-#: Under which value of a key a row or a group of rows is heard.
-CONDITIONS: Mapping[str, Callable[[Any], object]] = {
+#: Under which values of a key, or of several, a row or a group of rows is heard.
+CONDITIONS: Mapping[str, Callable[..., object]] = {
     "given": bool,
-    "unless": lambda value: not value,
+    "unless": operator.not_,
     "several": lambda value: value > 1,
+    "single": lambda value: value == 1,
+    "differ": operator.ne,
+    "less": operator.lt,
 }
+
+
+def _holds(draft: Draft, name: str, about: str | Sequence[str]) -> object:
+    keys = [about] if isinstance(about, str) else about
+    return CONDITIONS[name](*map(draft.get, keys))
 
 
 def follow(draft: Draft, rows: Iterable[Row]) -> None:
@@ -70,7 +80,7 @@ def follow(draft: Draft, rows: Iterable[Row]) -> None:
         if "." in key:
             _say(draft, key, {"to": about} if isinstance(about, str) else about)
         elif key in CONDITIONS:
-            if CONDITIONS[key](draft.get(about)):
+            if _holds(draft, key, about):
                 follow(draft, row["rows"])
         elif key == "rule":
             options = {name: value for name, value in row.items() if name != key}
@@ -90,9 +100,8 @@ def _say(draft: Draft, key: str, row: Row) -> None:
     """One key of the plan; where its row stands under a condition, it counts as heard all the
     same."""
     value, to, words = draft.get(key), row.get("to"), row.get("words")
-    for name, holds in CONDITIONS.items():
-        if name in row and not holds(draft.get(row[name])):
-            return
+    if not all(_holds(draft, name, row[name]) for name in CONDITIONS if name in row):
+        return
     if value is None:
         return
     said, why = {to: value} if to else {}, row.get("near") if to else _why(row)
