@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -87,9 +87,6 @@ class Comparison:
     notes: tuple[str, ...]
     result: Result
     warm_up: int | None = None
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as a result holds it under ``comparison``."""
@@ -195,12 +192,17 @@ def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
 
 # Tables ---------------------------------------------------------------------------------------
 
-HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
+
+def _header(planned: str = "planned") -> tuple[str, ...]:
+    return "quantity", planned, "measured", f"{planned}/measured", "measured as"
 
 
-def table(head: Iterable[str], rows: Iterable[Row], notes: Iterable[str], header: Any) -> str:
+def table(
+    head: Iterable[str], rows: Iterable[Row], notes: Iterable[str], planned: str = "planned"
+) -> str:
     """Rows for a terminal, below lines that say what of."""
-    lines = [*head, "", *columns([header, *(row.cells() for row in rows)], right=(1, 2, 3))]
+    cells = [_header(planned), *(row.cells() for row in rows)]
+    lines = [*head, "", *columns(cells, right=(1, 2, 3))]
     remarks = [f"- {note}" for note in notes]
     lines += ["", *remarks] if remarks else []
     return "".join(one_line(line) + "\n" for line in lines)
@@ -209,7 +211,7 @@ def table(head: Iterable[str], rows: Iterable[Row], notes: Iterable[str], header
 def text(comparison: Comparison) -> str:
     """A table for a terminal."""
     head = (comparison.plan, f"{comparison.log} ({comparison.format})")
-    return table(head, comparison, comparison.notes, HEADER)
+    return table(head, comparison.rows, comparison.notes)
 
 
 def markdown(comparison: Comparison) -> str:
@@ -219,10 +221,10 @@ def markdown(comparison: Comparison) -> str:
         "",
         f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
         "",
-        "| " + " | ".join(HEADER) + " |",
+        "| " + " | ".join(_header()) + " |",
         "| --- | --: | --: | --: | --- |",
     ]
-    lines += ["| " + " | ".join(row.cells()) + " |" for row in comparison]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in comparison.rows]
     if comparison.notes:
         lines += ["", *(f"- {one_line(note)}" for note in comparison.notes)]
     return "\n".join(lines) + "\n"

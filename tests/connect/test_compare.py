@@ -32,7 +32,7 @@ def gpt2(*changes: str) -> Plan:
 
 
 def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare.Row]:
-    return {row.id: row for row in compare.compare(plan, log, warm_up)}
+    return {row.id: row for row in compare.compare(plan, log, warm_up).rows}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_another_batch_than_planned_is_said() -> None:
 
 
 def test_a_ratio_is_planned_over_measured() -> None:
-    for row in compare.compare(gpt3(), LOGS / "megatron.log"):
+    for row in compare.compare(gpt3(), LOGS / "megatron.log").rows:
         if row.planned is not None:
             assert row.ratio == Fraction(row.planned) / row.measured
 
@@ -131,10 +131,10 @@ def test_a_ratio_is_planned_over_measured() -> None:
 def test_tables_hold_every_row() -> None:
     found = compare.compare(gpt3(), LOGS / "megatron.log")
     tree = json.loads(compare.data(found))
-    assert [row["id"] for row in tree["quantities"]] == [row.id for row in found]
+    assert [row["id"] for row in tree["quantities"]] == [row.id for row in found.rows]
     body = [line for line in compare.markdown(found).splitlines() if line.startswith("| ")][2:]
     assert len(body) == len(found.rows)
-    for row in found:
+    for row in found.rows:
         assert row.title in compare.text(found)
 
 

@@ -216,9 +216,10 @@ def test_what_small_widths_cost_is_divided_out() -> None:
     models = {job: expected.ProductTime(job, facts) for job in jobs}
     small = models[jobs[0]].small_dimension / 2
     times = {job: [models[job].seconds(5e14, small)] * 3 for job in jobs}
-    found = rates.products(times, models)
-    assert found.small == small
-    assert found.every == pytest.approx([5e14] * 12)
+    sustained, width = rates.products(times, models)
+    assert width == small
+    assert all(each == pytest.approx([5e14] * 3) for each in sustained.values())
+    assert len(sustained) == 4
 
 
 def test_a_format_or_kernel_that_does_not_run_is_left_out() -> None:

@@ -201,18 +201,15 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, layers, head and loss.
-
-    ``run`` holds hidden, vocab, max_sequence, positions, norm, norm_placement, parallel,
-    attention, recompute and dropout.
-    """
+    """Embedding, layers, head and loss; ``run`` holds the keys of the plan's model and, over these,
+    of its training."""
 
     def __init__(self, model: Model, run: Values) -> None:
         super().__init__()
         parts = {part.name: part.blocks for part in model.parts}
         blocks = [block for part in model.parts for block in part.blocks]
         hidden, vocabulary = run["hidden"], run["vocab"]
-        self.run = dict(run)
+        self.run = run
         self.tables: list[int] = []  # where the rotary tables of the last pass lie
         self.embedding = nn.Embedding(vocabulary, hidden)
         learned = run["positions"] == "learned"

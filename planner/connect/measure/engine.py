@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
-from planner.connect.measure import collectives, training
+from planner.connect.measure import collectives, expected, training
 from planner.connect.measure.jobs import (
     Attention,
     Collective,
@@ -208,9 +208,7 @@ class Engine:
         return call
 
     def _launches(self, job: Launches) -> Call:
-        from planner.connect.measure.expected import tiny
-
-        plan = tiny(job)
+        plan = expected.tiny(job)
         layers = training.decoder(plan, self.where).layers
         length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")
         x = self._random(1, length, hidden, grad=True)

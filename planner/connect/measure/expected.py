@@ -10,10 +10,12 @@ from typing import Any
 from planner.book.notation import P_listed, d_min, k_8, k_64
 from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
 from planner.documents import schema, source
+from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.plans import kernels
 from planner.plans import plan as plans
 from planner.plans.document import Plan
+from planner.results.result import evaluate
 
 #: A rate at which nothing takes time beside what is looked at.
 ENDLESS = 10**24
@@ -69,8 +71,6 @@ def plan(
 
 def value(made: Plan, identifier: str) -> Any:
     """The value of one quantity of a plan."""
-    from planner.results.result import evaluate
-
     return evaluate(made)[identifier].value
 
 
@@ -83,11 +83,14 @@ def dense(peak: Document) -> float:
 def direction(link: Document) -> float:
     """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
     facts = device(ENDLESS, ENDLESS, {"link": link})
-    return float(value(_small(facts, {"link": 1}, {"tensor": 2}), "network.link"))
+    made = _small(facts, {"link": 1}, {"tensor": 2}, attention={"heads": 2})
+    return float(value(made, "network.link"))
 
 
-def _small(facts: Document, efficiency: Document, layout: Document | None = None) -> Plan:
-    model = {"hidden": 8, "attention": {"heads": 2}}
+def _small(
+    facts: Document, efficiency: Document, layout: Document | None = None, **model: Any
+) -> Plan:
+    model = {"hidden": 8, "attention": {"heads": 1}, **model}
     return plan(facts, model, {"sequence_length": 8, "precision": "fp32"}, efficiency, layout)
 
 
@@ -101,8 +104,6 @@ class ProductTime:
     """
 
     def __init__(self, job: Product, more: Document) -> None:
-        from planner.engine import instance as case
-
         made = plan(
             device(1, ENDLESS, more),
             {"hidden": job.depth, "attention": {"heads": 1}, "mlp": {"intermediate": job.columns}},
@@ -111,7 +112,7 @@ class ProductTime:
         )
         self.flops = job.flops
         self.small_dimension = made.get("time.efficiency.small_dimension")
-        self.evaluation = Evaluation(case.build(made))
+        self.evaluation = Evaluation(instance.build(made))
         entries: Any = self.evaluation.case.axes["product"]
         self.point = {"product": next(entry for entry in entries if entry.name == "up")}
 
@@ -188,12 +189,7 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
 
 def tiny(job: Launches) -> Plan:
     """The plan of layers that take no time but to be launched."""
-    return plan(
-        device(ENDLESS, ENDLESS),
-        {"layers": job.layers, "hidden": 8, "attention": {"heads": 1}},
-        {"sequence_length": 8, "precision": "fp32"},
-        {"launch": 1},
-    )
+    return _small(device(ENDLESS, ENDLESS), {"launch": 1}, layers=job.layers)
 
 
 def launches(job: Launches) -> float:

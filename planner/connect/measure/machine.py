@@ -50,8 +50,6 @@ class Found:
     bandwidth: float = 0.0
     efficiency: dict[str, Share] = field(default_factory=dict)
     link: tuple[float, float] | None = None  # bytes/s in one direction, seconds of a hop
-    link_name: str = ""
-    measured: set[str] = field(default_factory=set)  # peaks that no datasheet gives
     base: Mapping[str, Any] = field(default_factory=dict)  # the accelerator that is extended
 
     @property
@@ -175,31 +173,30 @@ def _products(found: Found, form: str, seconds: float) -> None:
     times = found.times(jobs, seconds / 2, f"products in {form}")
     if not times:
         return
-    rated = rates.products(times, {job: expected.ProductTime(job, found.facts()) for job in times})
-    if not rated.every:
+    models = {job: expected.ProductTime(job, found.facts()) for job in times}
+    rated, small = rates.products(times, models)
+    every = [rate for samples in rated.values() for rate in samples]
+    if not every:
         return
-    if form not in found.peaks:
-        found.peaks[form] = max(rated.every)
-        found.measured.add(form)
+    peak = found.peaks.setdefault(form, max(every))
     sustained = share(
-        [rate / found.peaks[form] for rate in rated.every],
+        [rate / peak for rate in every],
         f"{len(times)} products in {form}",
-        remarks=_remarks(rated.rates, 1e12, "TFLOP/s"),
+        remarks=_remarks(rated, 1e12, "TFLOP/s"),
     )
     found.efficiency[found.key("matmul", form)] = sustained
     if form not in MAIN:
         return
-    if rated.small is not None:
-        found.efficiency[found.key("small_dimension", form)] = Share(rated.small, sustained.rows)
-    _uneven(found, Product(form, n // 2, n // 2, n // 2), rated, seconds / 20)
+    if small is not None:
+        found.efficiency[found.key("small_dimension", form)] = Share(small, sustained.rows)
+    half = jobs[-1]
+    if half in rated:
+        _uneven(found, half, median(rated[half]), small, seconds / 20)
 
 
-def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) -> None:
+def _uneven(found: Found, even: Product, rate: float, small: float | None, seconds: float) -> None:
     """The same product a little wider, by 8 and by 1: what its widths slow it down, at least 1. The
     formulas believe no more of it than what padding costs; a fact is written as it was measured."""
-    if even not in rated.rates:
-        return
-    rate = median(rated.rates[even])
     slowdown = 1.0
     for key, more in (("alignment", 8), ("alignment_8", 1)):
         job = replace(even, columns=even.columns + more)
@@ -207,8 +204,7 @@ def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) 
         if not times:
             return
         model = expected.ProductTime(job, found.facts())
-        small = model.small_dimension if rated.small is None else rated.small
-        usual = model.seconds(rate, small)
+        usual = model.seconds(rate, model.small_dimension if small is None else small)
         samples = [max(1.0, each / usual / slowdown) for each in times]
         slowdown = median(samples)
         found.efficiency[found.key(key, even.form)] = share(
@@ -269,7 +265,6 @@ def _collectives(found: Found, seconds: float) -> None:
     given = found.base.get("link")
     peak = max(bandwidths) if given is None else expected.direction(given)
     found.link = peak, latency
-    found.link_name = "NCCL" if found.gpu else f"gloo, {count} processes of one host"
     speeds = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}
     found.efficiency["link"] = share(
         [rate / peak for rate in bandwidths],

@@ -42,23 +42,12 @@ def spread(samples: Sequence[float]) -> tuple[float, float]:
     return cuts[0], cuts[-1]
 
 
-@dataclass(frozen=True)
-class Products:
-    """Products of one format: the rate that each sample stands for, by product."""
-
-    rates: Mapping[Product, Sequence[float]]
-    small: float | None  # the width that makes sizes agree, where it is not the calibrated one
-
-    @property
-    def every(self) -> list[float]:
-        return [rate for rates in self.rates.values() for rate in rates]
-
-
 def products(
     times: Mapping[Product, Sequence[float]], expected: Mapping[Product, ProductTime]
-) -> Products:
+) -> tuple[dict[Product, list[float]], float | None]:
     """The rate of large products in every sample, with what small widths cost divided out: of the
-    calibrated width and some others, the one under which products of all sizes agree best."""
+    calibrated width and some others, the one under which products of all sizes agree best, which
+    comes second where it is not the calibrated one."""
     calibrated = next(iter(expected.values())).small_dimension
     typical = {job: median(found) for job, found in times.items()}
     tried = {
@@ -79,12 +68,12 @@ def products(
     best = min(WIDTHS, key=disagreement)
     if disagreement(1.0) - disagreement(best) < max(BETTER, noise):
         best = 1.0
-    every = {
+    sustained = {
         job: [tried[best][job] * typical[job] / each for each in found]
         for job, found in times.items()
         if tried[best][job] > 0
     }
-    return Products(every, None if best == 1.0 else float(calibrated * best))
+    return sustained, None if best == 1.0 else float(calibrated * best)
 
 
 def link(

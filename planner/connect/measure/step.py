@@ -7,7 +7,7 @@ implementation `pytorch`. Nothing of it is computed here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -21,6 +21,7 @@ from planner.connect.measure.jobs import Product
 from planner.plans import hardware
 from planner.plans import plan as plans
 from planner.plans.document import Plan
+from planner.results.result import evaluate
 
 #: Steps that are timed, after one that is not.
 STEPS = 5
@@ -71,11 +72,13 @@ def step(
     layers, precision = small.get("model.layers"), small.get("training.precision")
     tell(f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, {precision}, on {where}")
     try:
-        found = training.run(small, where, steps, tell)
+        found, remarks = training.run(small, where, steps, tell)
     except torch.OutOfMemoryError as error:
         fault = f"memory runs out: {str(error).splitlines()[0]}"
         raise PlanError(Fault(fault, None, "fewer --layers")) from None
-    return beside(full, small, found)
+    rows, notes = _beside(full, small, found, remarks)
+    name = training.device_name(where)
+    return Beside(small, name, str(torch.__version__), rows, notes)
 
 
 @dataclass(frozen=True)
@@ -155,8 +158,6 @@ def _takes(plan: Plan, room: Room) -> float:
 
 # The table ------------------------------------------------------------------------------------
 
-HEADER = ("quantity", "predicted", "measured", "predicted/measured", "measured as")
-
 
 @dataclass(frozen=True)
 class Beside:
@@ -168,34 +169,30 @@ class Beside:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
-    def __getitem__(self, identifier: str) -> Row:
-        return next(row for row in self.rows if row.id == identifier)
 
-
-def beside(full: Plan, small: Plan, found: Any) -> Beside:
-    """The rows of what was measured beside the scaled-down plan's quantities."""
-    from planner.results.result import evaluate
-
+def _beside(
+    full: Plan, small: Plan, found: Mapping[str, Any], remarks: Sequence[str]
+) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """What was measured beside the scaled-down plan's quantities, and notes on it."""
     result = evaluate(small)
     # Published runs are held against whole plans: their interval is not one of a few layers.
     rows = tuple(
         replace(Row.of(result[identifier], Fraction(number), how), interval=None)
-        for identifier, (number, how) in found.values.items()
+        for identifier, (number, how) in found.items()
     )
     layers, of = small.get("model.layers"), full.get("model.layers")
-    notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step"]
-    notes += found.notes
+    notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step", *remarks]
     reasons = {result[row.id].absent for row in rows if row.planned is None}
     notes += [f"not predicted: {reason}" for reason in sorted(filter(None, reasons))]
     accelerator = small.get("cluster.accelerator.name") or "the plan's accelerator"
     notes.append(f"predicted for {accelerator}")
-    return Beside(small, found.device, found.torch, rows, tuple(notes))
+    return rows, tuple(notes)
 
 
 def text(found: Beside) -> str:
     """A table for a terminal."""
     head = (found.plan.name, f"{found.device}, PyTorch {found.torch}")
-    return table(head, found.rows, found.notes, HEADER)
+    return table(head, found.rows, found.notes, "predicted")
 
 
 def data(found: Beside) -> str:

@@ -7,7 +7,6 @@ import os
 import platform
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
@@ -30,14 +29,8 @@ KERNELS = {
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16-pure": torch.bfloat16}
 
 
-@dataclass
-class Found:
-    """What was measured: quantity -> value and how; exact where it was counted."""
-
-    device: str
-    torch: str
-    values: dict[str, tuple[Fraction | int, str]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+#: What was measured: quantity -> value and how; exact where it was counted.
+Measured = dict[str, tuple[Fraction | int, str]]
 
 
 def device(wanted: str | None) -> Any:
@@ -113,15 +106,11 @@ def attention_kernels(*names: str) -> Any:
 def decoder(plan: Plan, where: Any) -> Any:
     """The plan's model with random weights on a device."""
     assert plan.model is not None
-    model, training = plan.get("model"), plan.get("training")
-    keys = ("hidden", "vocab", "max_sequence", "positions", "norm", "norm_placement", "parallel")
-    run = {key: model.get(key) for key in keys}
-    run |= {key: training[key] for key in ("attention", "recompute")}
-    run["dropout"] = float(training["dropout"])
-    pure = DTYPES[training["precision"]] if training["precision"] == "bf16-pure" else None
+    run = {**plan.get("model"), **plan.get("training")}
+    run["dropout"] = float(run["dropout"])
+    pure = DTYPES[run["precision"]] if run["precision"] == "bf16-pure" else None
     torch.manual_seed(0)
-    made = Decoder(plan.model, run)
-    return made.to(device=where, dtype=pure).train()
+    return Decoder(plan.model, run).to(device=where, dtype=pure).train()
 
 
 class Trainer:
@@ -207,10 +196,11 @@ def _cast(tensor: Any) -> bool:
     return isinstance(getattr(function, "variable", None), nn.Parameter)
 
 
-def run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
-    """Train some steps; what they take and hold."""
+def run(plan: Plan, where: Any, steps: int, tell: Any) -> tuple[Measured, list[str]]:
+    """Train some steps: what they take and hold, and remarks."""
     assert plan.model is not None
-    found = Found(device_name(where), str(torch.__version__))
+    found: Measured = {}
+    notes: list[str] = []
     trainer = Trainer(plan, where)
     trainer.step()
     synchronize(where)
@@ -226,27 +216,27 @@ def run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
     typical = Fraction(median(times))
     tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
     how = f"median of {len(times)}, {min(times):.3g} to {max(times):.3g} s"
-    found.values["time.step_seconds"] = typical, how
-    found.values["time.tokens_per_second"] = tokens / typical, "from the step time"
+    found["time.step_seconds"] = typical, how
+    found["time.tokens_per_second"] = tokens / typical, "from the step time"
     weights = sum(weight.numel() for weight in trainer.model.parameters())
-    found.values["parameters.total"] = weights, "counted"
+    found["parameters.total"] = weights, "counted"
     if where.type == "cuda":
         peak = torch.cuda.max_memory_allocated(where)
-        found.values["memory.total"] = peak, "max_memory_allocated"
-        found.values["memory.reserved"] = torch.cuda.max_memory_reserved(where), "max_reserved"
+        found["memory.total"] = peak, "max_memory_allocated"
+        found["memory.reserved"] = torch.cuda.max_memory_reserved(where), "max_reserved"
     if plan.get("training.recompute") == "none":
         every, layer = trainer.kept()
-        found.values["memory.activations.layer"] = layer, "kept for backward, by hooks"
-        found.values["memory.activations.stage[0]"] = every, "kept for backward, by hooks"
+        found["memory.activations.layer"] = layer, "kept for backward, by hooks"
+        found["memory.activations.stage[0]"] = every, "kept for backward, by hooks"
         kinds = {block.kind for part in plan.model.parts for block in part.blocks}
         if where.type == "cpu" and plan.get("model.norm") == "rmsnorm":
-            found.notes.append("on a CPU PyTorch takes RMSNorm apart, which keeps more")
+            notes.append("on a CPU PyTorch takes RMSNorm apart, which keeps more")
         if "moe" in kinds:
-            found.notes.append("experts run one after another, which keeps and takes more")
+            notes.append("experts run one after another, which keeps and takes more")
     if where.type == "cpu":
         peak = trainer.live()
         if peak is None:
-            found.notes.append("memory of the process is not measured on a CPU")
+            notes.append("memory of the process is not measured on a CPU")
         else:
-            found.values["memory.total"] = peak, "live tensors, by PyTorch's tracker"
-    return found
+            found["memory.total"] = peak, "live tensors, by PyTorch's tracker"
+    return found, notes

@@ -48,9 +48,9 @@ def _lines(found: Found, name: str | None) -> Iterator[str]:
         keys = ["memory", "memory_bandwidth", *keys]
         for key, value in found.facts().items():
             yield f"{key}: {_scaled(value, 'Hz') if key == 'clock' else value}"
-    peaks = [form for form in machine.formats if form in found.measured]
+    peaks = [form for form in found.peaks if form not in found.base.get("peaks", ())]
     if peaks:
-        keys = [*keys, "peaks"]
+        keys.append("peaks")
         yield "peaks:"
         for form in peaks:
             rate = _scaled(found.peaks[form], "FLOP/s")
@@ -58,8 +58,9 @@ def _lines(found: Found, name: str | None) -> Iterator[str]:
     if found.link is not None:
         yield "link:"
         if found.base.get("link") is None:
-            keys = [*keys, "link"]
-            yield f"  name: {_quoted(found.link_name)}"
+            keys.append("link")
+            host = f"gloo, {found.backend.processes} processes of one host"
+            yield f"  name: {_quoted('NCCL' if found.gpu else host)}"
             yield f"  bandwidth: {_scaled(found.link[0], 'B/s')}"
             yield "  convention: per-direction"
             if not found.gpu:
