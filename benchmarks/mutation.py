@@ -13,9 +13,9 @@ two again. A sample does not move when another line of the code does.
 
 All changes are tried by forks of one process that has read the tests and imported the program: a
 fork puts the changed functions in the place of the old ones (and the file on disk, for tests that
-start the program), so that nothing of one change reaches the next. A changed module of the book is
-run again for its formulas. What else a module computes when it is imported stays as it was: a
-change that is seen there alone survives.
+start the program), so that nothing of one change reaches the next. After a change of a module of
+formulas all of them are declared anew. What else a module computes when it is imported stays as it
+was: a change that is seen there alone survives.
 
 Golden pages, and everything else that compares with what the program once printed, do not run,
 so they cannot notice anything. A run that does not end counts as noticed: it has ``PATIENCE``
@@ -278,8 +278,12 @@ def _declared(quantity, place):
     if not PLACES:
         canonical = type(formula).expression
         expression = canonical.func
-        canonical.func = lambda self: (__reached__.add(PLACES.get(self, "")), expression(self))[1]
-    PLACES[formula] = place
+        def noted(self):
+            __reached__.update(PLACES.get(self, ()))
+            return expression(self)
+        canonical.func = noted
+    PLACES[formula] = {place, *__reached__}  # and what of other functions wrote it
+    __reached__.clear()
     return quantity
 PLACES = {}
 builtins.__declared__ = _declared
@@ -440,27 +444,24 @@ def exchange(file: Path, text: str) -> None:
             each.cache_clear()
     gc.freeze()
     if file.is_relative_to(ROOT / FORMULAS):
-        exchange_formulas(compile(text, str(file), "exec"))
+        exchange_formulas()
     forget()
 
 
-def exchange_formulas(code: CodeType) -> None:
-    """The formulas that another text of their module declares."""
+def exchange_formulas() -> None:
+    """The formulas that the book's modules declare now: a function of one may write another's."""
     from planner.book.quantity import BOOK
 
-    before = dict(BOOK.quantities)
-    counts = {name: len(quantity.formulas) for name, quantity in before.items()}
-    BOOK.add = lambda quantity: BOOK.quantities.update({quantity.id: quantity})  # type: ignore
-    exec(code, {"__name__": "changed", "__file__": code.co_filename})
-    for name, quantity in before.items():
-        made = BOOK.quantities[name].formulas
-        if made is quantity.formulas:  # of another module: declared once more behind its own
-            made = made[counts[name] :]
-            del quantity.formulas[counts[name] :]
-        for new in made:
-            (old,) = (each for each in quantity.formulas if each.when == new.when)
+    book, package = sys.modules["planner.book"], FORMULAS.replace("/", ".")
+    before, BOOK.quantities = BOOK.quantities, {}
+    loaded = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith(package)}
+    import_module(package)
+    for identifier, quantity in before.items():
+        made = BOOK.quantities[identifier].formulas
+        for old, new in zip(quantity.formulas, made, strict=True):
             object.__setattr__(old, "written", new.written)
-    BOOK.quantities = before
+    sys.modules.update(loaded)
+    book.formulas, BOOK.quantities = loaded[package], before  # type: ignore[attr-defined]
 
 
 def forget() -> None:
