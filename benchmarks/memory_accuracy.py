@@ -95,7 +95,7 @@ def largest_tensors(evaluation: Evaluation) -> list[str]:
     sizes = []
     for entry in evaluation.case.axes["tensor"]:
         point = widen({"tensor": entry})
-        alive = evaluation.case.crossed[notation.in_flight, stage, point["part"]]
+        alive = evaluation.case.pair_values[notation.in_flight, stage, point["part"]]
         bytes_ = evaluation.value("memory.tensor", {"tensor": entry})
         kept = entry.settings["moment"] == "kept"
         sizes.append((float(bytes_) * (alive if kept else min(1, alive)), entry.path))

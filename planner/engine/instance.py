@@ -28,7 +28,7 @@ from planner.plans import pipeline
 from planner.plans.document import Model, Part, Plan
 
 #: Values of pairs of entries.
-Crossed = dict[tuple[Symbol, Entry, Entry], Any]
+PairValues = dict[tuple[Symbol, Entry, Entry], Any]
 #: What a provider's price list may give.
 PRICES = ("cluster.price", "cluster.reserved_price")
 
@@ -52,7 +52,7 @@ def build(plan: Plan) -> Case:
     lawful = settings["training.mode"] == "train" and not settings["lora"]
     axes["law"] = scaling_laws.axis() if lawful else ()
     axes["convention"] = flop_conventions.axis(settings)
-    crossed: Crossed = {}
+    pair_values: PairValues = {}
     if plan.model is None:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
@@ -62,8 +62,8 @@ def build(plan: Plan) -> Case:
         chosen = tensors.choices(settings)
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
         axes["product"] = matmuls.axis(axes["component"])
-        axes["stage"], crossed = _stage_axis(plan, axes["part"], axes["component"])
-    return Case(bindings, settings, axes, crossed, kinds)
+        axes["stage"], pair_values = _stage_axis(plan, axes["part"], axes["component"])
+    return Case(bindings, settings, axes, pair_values, kinds)
 
 
 #: What a default is that says how it was found, by how its reason begins.
@@ -156,7 +156,7 @@ def kept_tensors(
 
 def _stage_axis(
     plan: Plan, parts: tuple[Entry, ...], components: tuple[Entry, ...]
-) -> tuple[tuple[Entry, ...], Crossed]:
+) -> tuple[tuple[Entry, ...], PairValues]:
     """Distinct pipeline stages, with what each holds and keeps of each part and component."""
     assert plan.model is not None
     stages = pipeline.stages(
@@ -167,15 +167,15 @@ def _stage_axis(
         plan.get("model.vocab"),
     )
     entries: list[Entry] = []
-    crossed: Crossed = {}
+    pair_values: PairValues = {}
     most = recomputed_at_most(plan, plan.settings["training.recompute"])
     count = plan.settings["parallelism.pipeline"]
     for stage in stages:
         entry = _stage_entry(stage.name, stage.index, stage.last, count)
         entries.append(entry)
-        crossed.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
-        crossed.update(components_on_stage(stage.holds, entry, components))
-    return tuple(entries), crossed
+        pair_values.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
+        pair_values.update(components_on_stage(stage.holds, entry, components))
+    return tuple(entries), pair_values
 
 
 def recomputed_at_most(plan: Plan, recompute: str) -> int:
@@ -191,27 +191,27 @@ def parts_on_stage(
     entry: Entry,
     parts: tuple[Entry, ...],
     most: int,
-) -> Crossed:
+) -> PairValues:
     """What a stage holds, keeps and computes again of each part, by the layers that it ``holds``
     and those ``living``, whose activations are kept (``Stage``)."""
-    crossed: Crossed = {}
+    pair_values: PairValues = {}
     for part in parts:
         held, alive = holds.get(part.name, 0), living.get(part.name, 0)
         again = min(held, most) if part.settings["layers"] else 0
-        crossed[notation.layers_on_stage, entry, part] = held
-        crossed[notation.in_flight, entry, part] = alive
-        crossed[notation.recomputed_in_flight, entry, part] = (
+        pair_values[notation.layers_on_stage, entry, part] = held
+        pair_values[notation.in_flight, entry, part] = alive
+        pair_values[notation.recomputed_in_flight, entry, part] = (
             Fraction(alive * again, held) if held else 0
         )
-    return crossed
+    return pair_values
 
 
 def components_on_stage(
     holds: Mapping[str, int], entry: Entry, components: tuple[Entry, ...]
-) -> Crossed:
+) -> PairValues:
     """How often a stage holds a component: as often as its layer; a tied matrix not twice. And
     which matrices are the first of their shape there: layer kinds share many."""
-    crossed: Crossed = {}
+    pair_values: PairValues = {}
     embedding, seen = holds.get(pipeline.FIRST, 0) > 0, set()
     for component in components:
         block = component.parent
@@ -219,11 +219,11 @@ def components_on_stage(
         held = holds.get(block.parent.name, 0)
         shape = (block.settings["block"], component.name, *block.bindings.values())
         there = component.settings["shared"] and embedding
-        crossed[notation.copies_on_stage, entry, component] = 0 if there else held
-        crossed[notation.first_on_stage, entry, component] = int(held > 0 and shape not in seen)
+        pair_values[notation.copies_on_stage, entry, component] = 0 if there else held
+        pair_values[notation.first_on_stage, entry, component] = int(held > 0 and shape not in seen)
         if held:
             seen.add(shape)
-    return crossed
+    return pair_values
 
 
 @recent(4)

@@ -74,7 +74,7 @@ class Case:
     bindings: Mapping[Symbol, Any]
     settings: Mapping[str, Any]
     axes: Mapping[str, tuple[Entry, ...] | Absent]
-    crossed: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
+    pair_values: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
     kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
 
 
@@ -130,7 +130,9 @@ class Lowering:
         assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
-        others |= {symbol for symbol, _, _ in like.case.crossed.keys() ^ self.case.crossed.keys()}
+        others |= {
+            symbol for symbol, _, _ in like.case.pair_values.keys() ^ self.case.pair_values.keys()
+        }
         for key, rests in like.rests.items():
             identifier, entries = key
             if not rests.isdisjoint(others) or any(entry.axis in axes for entry in entries):
@@ -256,7 +258,7 @@ class Lowering:
     # -- symbols --------------------------------------------------------------------------------
 
     def scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
-        """Where a symbol is bound: in one entry, in two crossed ones, or in the plan."""
+        """Where a symbol is bound: in one entry, in a pair of them, or in the plan."""
         if symbol not in self._of_entries:
             return ()
         for entry in point.values():
@@ -265,7 +267,7 @@ class Lowering:
         note = self.book.notation.get(symbol)
         if note is not None and len(note.per) == 2:
             first, second = (point[axis] for axis in note.per)
-            if (symbol, first, second) in self.case.crossed:
+            if (symbol, first, second) in self.case.pair_values:
                 return first, second
         return ()
 
@@ -274,7 +276,7 @@ class Lowering:
         """The symbols that some entry binds, or a pair of entries."""
         axes = (axis for axis in self.case.axes.values() if not isinstance(axis, Absent))
         alone = {symbol for axis in axes for entry in axis for symbol in entry.bindings}
-        return frozenset(alone.union(symbol for symbol, _, _ in self.case.crossed))
+        return frozenset(alone.union(symbol for symbol, _, _ in self.case.pair_values))
 
     def bound(self, symbol: Symbol, point: Point) -> Any:
         """What a symbol is bound to here: a number, a name, an expression or an Absent."""
@@ -366,12 +368,12 @@ def form(value: Any) -> Any:
 
 
 def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
-    """What a case binds a symbol to in an entry, in two crossed ones, or in the plan."""
+    """What a case binds a symbol to in an entry, in a pair of them, or in the plan."""
     if not scope:
         return case.bindings.get(symbol)
     if len(scope) == 1:
         return scope[0].bindings.get(symbol)
-    return case.crossed.get((symbol, *scope))  # type: ignore[arg-type]
+    return case.pair_values.get((symbol, *scope))  # type: ignore[arg-type]
 
 
 def widen(point: Point) -> Point:

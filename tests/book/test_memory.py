@@ -84,7 +84,7 @@ def test_ranks_together_hold_the_whole_and_what_is_stated_to_be_replicated(model
         stages = int(last or first) - int(first) + 1
         for component in ev.case.axes["component"]:
             point = widen({"stage": stage, "component": component})
-            here = ev.case.crossed[ev_symbol("copies_on_stage"), stage, component] * stages
+            here = ev.case.pair_values[ev_symbol("copies_on_stage"), stage, component] * stages
             device = Fraction(ev.value("parameters.device", {"component": component}))
             whole = Fraction(ev.value("parameters.component", {"component": component}))
             held += here * device * ranks_of(component, layout)
@@ -126,7 +126,7 @@ def test_every_layer_lies_on_exactly_one_stage(model, layout, schedule):
         first, _, last = stage.name.partition("-")
         for part in ev.case.axes["part"]:
             if part.settings["layers"]:
-                held = ev.case.crossed[ev_symbol("layers_on_stage"), stage, part]
+                held = ev.case.pair_values[ev_symbol("layers_on_stage"), stage, part]
                 layers += held * (int(last or first) - int(first) + 1)
     assert layers == model["layers"]
 
@@ -211,7 +211,7 @@ def alive(layers=12, **changes):
     ev = evaluated(plan_document(model={"layers": layers}, layout=layout, **changes))
     first = ev.case.axes["stage"][0]
     part = next(p for p in ev.case.axes["part"] if p.settings["layers"])
-    return ev.case.crossed[ev_symbol("in_flight"), first, part]
+    return ev.case.pair_values[ev_symbol("in_flight"), first, part]
 
 
 def test_micro_batches_in_flight_on_the_first_stage():
@@ -233,8 +233,8 @@ def test_dualpipe_holds_two_stages_and_one_micro_batch_more():
     ev = evaluated(plan_document(model={"layers": 12}, layout={"pipeline": 4}, schedule="dualpipe"))
     first = ev.case.axes["stage"][0]
     part = next(p for p in ev.case.axes["part"] if p.settings["layers"])
-    assert ev.case.crossed[ev_symbol("layers_on_stage"), first, part] == 2 * 3
-    assert ev.case.crossed[ev_symbol("in_flight"), first, part] == 3 * (4 + 1)
+    assert ev.case.pair_values[ev_symbol("layers_on_stage"), first, part] == 2 * 3
+    assert ev.case.pair_values[ev_symbol("in_flight"), first, part] == 3 * (4 + 1)
 
 
 # -- Korthikanti et al. 2022 ----------------------------------------------------------------------

@@ -233,7 +233,7 @@ def bound(plan: Plan) -> dict[str, Any]:
         "bindings": {s: v for s, v in built.bindings.items() if not isinstance(v, Exception)},
         "settings": {n: v for n, v in built.settings.items() if n in asked or "." not in n},
         "entries": repr(entries),
-        "crossed": list(built.crossed.values()),
+        "crossed": list(built.pair_values.values()),
     }
 
 

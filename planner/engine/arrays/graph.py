@@ -178,7 +178,8 @@ def compiled(
     """The graph of some quantities of a case.
 
     Args:
-        case: settings may be ``Varying``; numbers of the document and crossed symbols are inputs.
+        case: settings may be ``Varying``; numbers of the document and of pairs of entries are
+            inputs.
         quantities: ids that hold for the whole plan.
         conditional: entries that are there in some of the plans only, each with a key; it is the
             key of the node ``present`` that says in which.
