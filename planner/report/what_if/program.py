@@ -81,7 +81,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
     given = {**LIBRARY, **{read: f"FACTS.{read.__name__}" for read in facts}}
     if result.plan.model is None:
         given[model.lower] = "(()=>null)"
-    rules = Program(given, ASKED)
+    rules = Program(given, ASKED, ROWS)
     used = (plan.complete, instance.build, Evaluation, intervals.around, unborne)
     complete, build, evaluation, around, warning = map(rules.reference, used)
     offered = controls.accelerators() if controls.accelerator_of(result.plan) else {}

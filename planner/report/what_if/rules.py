@@ -151,10 +151,17 @@ class Program:
     Args:
         given: objects of this program, with the JavaScript that stands in their place.
         asked: names of methods that JavaScript written by hand calls.
+        made: classes of which JavaScript makes all objects, without their constructors.
     """
 
-    def __init__(self, given: Mapping[Any, str], asked: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        given: Mapping[Any, str],
+        asked: Collection[str] = (),
+        made: Collection[type] = (),
+    ) -> None:
         self.named = {"__init__", *asked}  # what something names of classes
+        self._made = made
         self._names = {id(_unwrapped(key)): text for key, text in given.items()}
         self._kept: list[Any] = list(given)  # so that no id is used again
         self._lines: list[str] = []
@@ -170,6 +177,7 @@ class Program:
             for label, (cls, _) in self._classes.items()
             for name in _members(cls)
             if name in self.named and name not in bodies[label]
+            if name != "__init__" or cls not in self._made
         ]:
             for label, cls, name in missing:
                 bodies[label][name] = self._member(cls, name)
