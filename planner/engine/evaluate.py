@@ -184,8 +184,8 @@ class Evaluation(Lowering):
         """The same graph over the numbers of another case; what rests on none that differs is
         kept. None where other formulas hold in it, or it has other entries. Entries whose numbers
         differ are not in the graph, so no quantity that is new to it can be asked for."""
-        others = set(moved(self.case, case, self.asked, self._alike))
-        if not all(map(others.isdisjoint, self.rests.values())):
+        others = moved(self.case, case, self.asked, self._alike)
+        if any(other in rests for other in others for rests in self.rests.values()):
             return None
         other = copy.copy(self)
         other.case, other.exact, other.values, other._traces = case, exact, [], {}

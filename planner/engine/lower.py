@@ -347,7 +347,7 @@ def moved(
     ``alike``, and symbols that are numbers in one case and not in the other. Which numbers they are
     does not matter."""
     yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
-    for axis in {**one.axes, **other.axes}:
+    for axis in reversed({**one.axes, **other.axes}):  # stages first: few, and often others
         some, others = one.axes.get(axis), other.axes.get(axis)
         if isinstance(some, tuple) and isinstance(others, tuple):
             if some != others and not (alike and alike(some, others)):
