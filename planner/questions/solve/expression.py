@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
@@ -22,7 +23,7 @@ import sympy
 
 from planner.base.errors import PlanError
 from planner.book.expressions import Expression, Symbol, in_order, number
-from planner.book.quantity import BOOK
+from planner.book.quantity import BOOK, Notation, Quantity
 from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
@@ -30,11 +31,13 @@ from planner.engine.graph import LEAVES
 from planner.engine.run import operands
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
-from planner.typeset import LATEX, TEXT, Box, Typesetter, parse, with_subscript
+from planner.typeset import LATEX, TEXT, Typesetter, parse, with_subscript
 
 #: Plans that show how what the document gives follows from the unknown.
 POINTS = 4
 MOST_DEGREE = 2
+#: In print, symbols that are not in the book stand behind those that are.
+LAST = 10**6
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,11 @@ class _Solver:
         self.nodes, self.values = self.evaluation.graph.nodes, self.evaluation.values
         key = self.domain.key
         note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
-        #: How the unknown prints, and symbols that are not in the book.
         self.unknown = TEXT.write(parse(note.latex if note else "x"))
-        self.names: dict[Symbol, Box] = {}
+        #: The book with the names of parts of its quantities, and what these come to.
+        self.book = copy(BOOK)
+        self.book.notation = {**BOOK.notation}
         self.numbers: dict[Symbol, Any] = {}
-        self.meanings: dict[Symbol, str] = {}
         self.forms = self._inputs()
         graph = self.evaluation.graph
         moved = graph.dependents(self.forms)
@@ -233,56 +236,47 @@ class _Solver:
     def _symbols(self, place: int) -> Expression | None:
         """A node that does not hang on the unknown; None where it takes entries of an axis."""
         operation, arguments = self.nodes[place]
-        if operation in ("quantity", "input"):
-            name, *scope = arguments
-            if operation == "quantity":
-                identifier, scope = self.nodes[arguments[1]][1][0]
-                name = BOOK.quantities[identifier].symbol
-            return None if scope else name
+        if operation == "quantity":
+            identifier, entries = self.nodes[arguments[1]][1][0]
+            return None if entries else BOOK.quantities[identifier].symbol
+        if operation == "input":
+            return None if arguments[1:] else arguments[0]
         if operation in LEAVES:
             return number(Fraction(self.values[place]))
         if operation == "pick":
             return self._symbols(self._choice(operation, arguments))
-        inner = [self._symbols(argument) for argument in arguments]
-        known = [each for each in inner if each is not None]
-        if len(known) < len(inner):
+        known = [each for each in map(self._symbols, arguments) if each is not None]
+        if len(known) < len(arguments):
             return None
-        if operation == "div":
-            return known[0] / known[1]
-        return in_order(operation, tuple(known))
+        return known[0] / known[1] if operation == "div" else in_order(operation, tuple(known))
 
     def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
         """A quantity by its name, or by its coefficients; these have names where they take entries
         of an axis."""
         quantity, polynomial = BOOK.quantities[identifier], form.below is ONE
-        if entries:
-            above = {power: replace(term, symbols=None) for power, term in form.above.items()}
+        if entries or (polynomial and form.above.keys() <= {0}):
+            name = None if entries else quantity.symbol
+            above = {power: replace(term, symbols=name) for power, term in form.above.items()}
             return Ratio(above, form.below)
-        if polynomial and form.above.keys() <= {0}:
-            return Ratio(
-                {p: replace(term, symbols=quantity.symbol) for p, term in form.above.items()}
-            )
         spelled = all(term.symbols for term in (*form.above.values(), *form.below.values()))
         if spelled or not polynomial or not form.above.keys() <= {0, 1, 2}:
             return form
         formula = quantity.choose(self.case.settings.get)
-        title, name, x = (formula or quantity).title, parse(quantity.latex), self.unknown
+        title, x = (formula or quantity).title, self.unknown
         words = (f"the part without {x}", f"per {x}", f"per {x} squared")
         return Ratio(
             {
-                power: self._name(
-                    f"{identifier} {power}",
-                    with_subscript(name, str(power)),
-                    term.value,
-                    f"{title}: {words[power]}",
-                )
+                power: self._name(quantity, str(power), term.value, f"{title}: {words[power]}")
                 for power, term in sorted(form.above.items())
             }
         )
 
-    def _name(self, label: str, name: Box, value: Any, meaning: str) -> Coefficient:
-        symbol = Symbol(label, positive=True)
-        self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
+    def _name(self, quantity: Quantity, index: str, value: Any, meaning: str) -> Coefficient:
+        """A symbol that is not in the book: that of a quantity with a further index."""
+        symbol = Symbol(f"{quantity.id} {index}", positive=True)
+        latex = LATEX.write(with_subscript(parse(quantity.latex), index))
+        self.book.notation[symbol] = Notation(symbol, meaning, latex, LAST)
+        self.numbers[symbol] = value
         return Coefficient(Fraction(value), symbol)
 
     # -- solving --------------------------------------------------------------------------------
@@ -293,8 +287,13 @@ class _Solver:
         Raises:
             NoForm: of a higher degree, or the root lies elsewhere.
         """
-        form, quantity = self.forms.get(self.result), self.limit.quantity
-        zero = form and _sum(form.above, _product(self._less_the_limit(), form.below))
+        form, quantity = self.forms.get(self.result, Ratio({})), self.limit.quantity
+        zero = form.above
+        if zero and self.limit.value:
+            bound, index = self.limit.value, "max" if self.limit.relation == "<=" else "min"
+            first = BOOK.quantities[quantity]
+            limit = self._name(first, index, bound, f"{first.title}: the limit")
+            zero = _sum(zero, _product({0: -limit}, form.below))
         if not zero:
             raise NoForm(f"{quantity} does not change here")
         least, degree = min(zero), max(zero) - min(zero)
@@ -310,22 +309,12 @@ class _Solver:
                 return self._print(degree, root.value, root.symbols)
         raise NoForm("roundings or another branch of the formula decide")
 
-    def _less_the_limit(self) -> Terms:
-        """The limit: nothing where it is zero, else a symbol."""
-        limit = self.limit
-        if not limit.value:
-            return {}
-        first = BOOK.quantities[limit.quantity]
-        name = with_subscript(parse(first.latex), "max" if limit.relation == "<=" else "min")
-        label, meaning = f"{limit.quantity} limit", f"{first.title}: the limit"
-        return {0: -self._name(label, name, limit.value, meaning)}
-
     def _print(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
         tree = from_sympy(to_sympy(root))
         bindings = {**self.case.bindings, **self.numbers}
-        setter = _Setter(Evaluation(replace(self.case, bindings=bindings)))
-        setter.names = self.names
+        setter = Typesetter(Evaluation(replace(self.case, bindings=bindings), self.book))
         symbolic = setter.symbolic(tree, {})
+        named = [self.book.notation[symbol] for symbol in self.numbers if symbol in tree.symbols]
         return ClosedForm(
             self.unknown,
             degree,
@@ -333,21 +322,8 @@ class _Solver:
             LATEX.write(symbolic),
             TEXT.write(setter.numeric(tree, {})),
             value,
-            tuple(
-                (TEXT.write(self.names[s]), t)
-                for s, t in self.meanings.items()
-                if s in tree.symbols
-            ),
+            tuple((TEXT.write(parse(note.latex)), note.meaning) for note in named),
         )
-
-
-class _Setter(Typesetter):
-    """Sets symbols that are not in the book, too."""
-
-    names: Mapping[Symbol, Box]
-
-    def name(self, symbol: Symbol) -> Box:
-        return self.names.get(symbol) or super().name(symbol)
 
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
