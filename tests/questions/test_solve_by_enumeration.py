@@ -78,13 +78,8 @@ def test_the_last_value_that_holds_is_that_of_an_enumeration(
     limit = Limit(BYTES, relation, rising(edge))
     over = domain(start, 3000)
     functions = Functions({BYTES: rising}, lambda index: index % step != 0)
-    found = solve(
-        None,  # type: ignore[arg-type]
-        over,
-        (limit,),
-        direction=direction,
-        search=Probes(None, over, (limit,), (), functions),  # type: ignore[arg-type]
-    )
+    search = Probes(None, over, (limit,), (), functions)  # type: ignore[arg-type]
+    found = solve(search, direction)
     valid = range(step, 3001, step)
     holds = [index for index in valid if limit.holds(rising(index))]
     if not holds:
@@ -110,7 +105,7 @@ def test_what_holds_again_twice_as_far_on_is_found(direction: int) -> None:
         return int((index - 1000) * direction > 0 and not low <= index <= high)
 
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
+    found = solve(search, direction)
     assert found.holds is not None and found.holds.index == (high if direction > 0 else low)
     assert found.notes == ("not monotone: the limits break and hold again on the way",)
 
@@ -126,7 +121,7 @@ def test_limits_that_break_again_and_again_are_followed_eight_times(jumps: int, 
         return index if index % 2 or index > 1000 + 6 * jumps else 0
 
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    found = solve(search, 1)
     assert found.holds is not None and found.holds.index == last
     where = " on the way" if jumps < 8 else ", perhaps further on too"
     assert found.notes == (f"not monotone: the limits break and hold again{where}",)
@@ -143,7 +138,7 @@ def test_exact_numbers_decide_where_estimates_are_wrong(rounding: int) -> None:
     limit = Limit(BYTES, "<=", 500)
     over = domain(100, 1000)
     search = Probes(None, over, (limit,), (), Estimates({}, no_holes))  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    found = solve(search, 1)
     assert found.holds is not None and found.fails is not None
     assert (found.holds.index, found.fails.index) == (500, 501)
     assert found.holds.exact and found.fails.exact and found.holds.values[BYTES] == 500
@@ -225,7 +220,7 @@ def test_an_edge_is_met_in_a_few_dozen_trials(edge: int, power: float) -> None:
     over = domain(1, 10**12)
     functions = Functions({BYTES: lambda index: float(index) ** power}, no_holes)
     search = Probes(None, over, (limit,), (), functions)  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    found = solve(search, 1)
     assert found.holds is not None and found.holds.index == edge
     assert found.tried <= 64
 
@@ -246,7 +241,7 @@ def test_what_holds_behind_a_stride_that_comes_no_nearer_is_found(
     limit = Limit(BYTES, "<=", 0)
     over = domain(1000, 2000)
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
+    found = solve(search, direction)
     assert found.holds is not None
     assert found.holds.index == (
         1000 + side * 400 if direction * side < 0 else (2000 if side > 0 else 1)
@@ -262,7 +257,7 @@ def test_without_an_answer_the_nearest_miss_of_all_values_is_told(
     limits = [Limit(BYTES, "<=", most), Limit(BYTES, ">=", least), Limit(TIME, "<=", 0)]
     over = domain(1, last)
     search = searched(over, *limits, bytes=lambda index: index, time=lambda index: int(bounded))
-    found = solve(None, over, tuple(limits), search=search)  # type: ignore[arg-type]
+    found = solve(search)
 
     def missed(limit: Limit, index: int) -> float:
         value = index if limit.quantity == BYTES else int(bounded)
@@ -289,7 +284,7 @@ def test_of_few_values_the_furthest_that_holds_is_the_answer(
     over = domain(data.draw(st.integers(1, len(holds))), len(holds))
     limit = Limit(BYTES, "<=", 0)
     search = searched(over, limit, bytes=lambda index: int(not holds[index - 1]))
-    found = solve(None, over, (limit,), direction, search=search)  # type: ignore[arg-type]
+    found = solve(search, direction)
     held = [index for index, kept in enumerate(holds, start=1) if kept]
     if not held:
         assert found.holds is None
@@ -305,8 +300,8 @@ def test_what_holds_at_any_value_is_unbounded_upwards() -> None:
     over, limit = domain(1000, 10**30, endless=True), Limit(BYTES, "<=", 0)
     search = searched(over, limit, bytes=lambda index: 0)
     with pytest.raises(PlanError, match=r"x is unbounded: memory\.total still within limits"):
-        solve(None, over, (limit,), 1, search=search)  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), -1, search=search)  # type: ignore[arg-type]
+        solve(search, 1)
+    found = solve(search, -1)
     assert found.holds is not None and found.holds.index == 1 and found.fails is None
 
 
@@ -348,9 +343,9 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
     held = [index for index, cost in costs.items() if limit.holds(cost)]
     if len(held) == len(costs):
         with pytest.raises(PlanError, match="unbounded"):
-            solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+            solve(search)
         return
-    found = solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+    found = solve(search)
     if not held:
         assert found.holds is None
         return
@@ -378,7 +373,7 @@ def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bo
     }
     limit = Limit(BYTES, "<=", 0)
     search = Probes(None, over, (limit,), evaluator=Functions(functions, no_holes))  # type: ignore[arg-type]
-    found = solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+    found = solve(search)
     assert found.holds is not None and found.holds.number == (90 if again else 60)
     assert bool(found.notes) == again
     assert [probe.number for probe in found.beyond] == ([100] if again else [70])
@@ -390,7 +385,8 @@ def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bo
 
 def best(function: Callable[[int], Any], over: Domain) -> Any:
     functions = Functions({TIME: function}, no_holes)
-    return optimise(None, over, (), Goal(TIME, 1), evaluator=functions)  # type: ignore[arg-type]
+    search = Probes(None, over, (), evaluator=functions)  # type: ignore[arg-type]
+    return optimise(search, Goal(TIME, 1))
 
 
 @settings(max_examples=40)
@@ -442,7 +438,8 @@ def test_a_second_peak_is_told_and_one_alone_is_not(heights: list[int]) -> None:
 def test_the_one_valid_value_is_the_best_also_where_others_have_no_end() -> None:
     only = Functions({TIME: lambda index: index}, lambda index: index != 5)
     over = domain(5, 10**6, endless=True)
-    found = optimise(None, over, (), Goal(TIME, 1), only)  # type: ignore[arg-type]
+    search = Probes(None, over, (), evaluator=only)  # type: ignore[arg-type]
+    found = optimise(search, Goal(TIME, 1))
     assert found.holds is not None and found.holds.index == 5 and not found.beside
 
 
@@ -467,11 +464,12 @@ def test_the_best_of_few_values_is_that_of_an_enumeration(
     )
     over, limit = domain(start, len(heights)), Limit(BYTES, "<=", most - 1)
     held = [h for h, weight in zip(heights, weights, strict=True) if weight < most]
+    search = Probes(None, over, (limit,), evaluator=functions)  # type: ignore[arg-type]
     if len(heights) > 1 and len(set(heights)) == 1:
         with pytest.raises(PlanError, match="does not change"):
-            optimise(None, over, (limit,), Goal(TIME, sense), functions)  # type: ignore[arg-type]
+            optimise(search, Goal(TIME, sense))
         return
-    found = optimise(None, over, (limit,), Goal(TIME, sense), functions)  # type: ignore[arg-type]
+    found = optimise(search, Goal(TIME, sense))
     assert (found.holds is not None) == bool(held)
     if found.holds is not None:
         assert found.holds.values[TIME] == (max(held) if sense == 1 else min(held))
@@ -515,7 +513,8 @@ def test_of_two_hills_within_the_limits_the_higher_is_the_answer(
     functions = Functions({TIME: hills, BYTES: lambda index: index}, no_holes)
 
     def found_by() -> Any:
-        return optimise(None, over, tuple(limits), Goal(TIME, 1), evaluator=functions)  # type: ignore[arg-type]
+        search = Probes(None, over, tuple(limits), evaluator=functions)  # type: ignore[arg-type]
+        return optimise(search, Goal(TIME, 1))
 
     if over.first == low and over.last == last and len(set(map(hills, range(low, last + 1)))) == 1:
         with pytest.raises(PlanError, match="does not change with x"):

@@ -23,11 +23,15 @@ from planner.engine.evaluate import Absent, Entry, Evaluation, Number
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.solve import families
+from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import solve
 from planner.results.intervals import around
 
 QUESTION = "compute-optimal"
 ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
+#: What a law says of the budget, and of the plan, as ``Choice`` has it.
+OF_BUDGET = ("optimal.parameters", "optimal.tokens", "optimal.loss")
+OF_PLAN = ("scaling.model_tokens", "scaling.ratio", "scaling.loss", "optimal.loss")
 UNITS = ("FLOP", "USD", "s")
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
@@ -95,13 +99,8 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     choices = tuple(
         Choice(
             law,
-            _value(spent, "optimal.parameters", entry),
-            _value(spent, "optimal.tokens", entry),
-            _value(spent, "optimal.loss", entry),
-            _value(base, "scaling.model_tokens", entry),
-            _value(base, "scaling.ratio", entry),
-            _value(base, "scaling.loss", entry),
-            _value(base, "optimal.loss", entry),
+            *(_value(spent, quantity, entry) for quantity in OF_BUDGET),
+            *(_value(base, quantity, entry) for quantity in OF_PLAN),
         )
         for law, entry in zip(laws.published(), entries, strict=True)
     )
@@ -157,7 +156,7 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
     limit = Limit(ACTIVE, "<=", choice.parameters)
     try:
         whole, family = families.of_plan(plan)
-        answer = solve(whole, replace(family.domain, measure=ACTIVE), (limit,))
+        answer = solve(Probes(whole, replace(family.domain, measure=ACTIVE), (limit,)))
     except PlanError:
         return None
     sides = filter(None, (answer.holds, answer.miss, *answer.beyond))

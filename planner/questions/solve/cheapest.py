@@ -151,7 +151,7 @@ def _compare(
     for its best layout; those further on have to be cheaper with a layout that is known."""
     assert answer.holds is not None
     layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
-    search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
+    search = Probes(base, domain, answer.limits, evaluator=layouts)
     holds, first = answer.holds, answer.holds.index
     above, *further = (search.probe(first + more) for more in (1, *MORE))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)

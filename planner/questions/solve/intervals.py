@@ -15,7 +15,7 @@ from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.questions.solve import families
-from planner.questions.solve.evaluations import Probe
+from planner.questions.solve.evaluations import Probe, Probes
 from planner.questions.solve.solve import Answer, solve
 from planner.results.result import evaluate
 
@@ -63,6 +63,6 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     try:
         if domain.rows and "layouts" in answer.extra:  # of which the layout divides only some
             domain = families.of_plan(plan)[1].domain
-        return solve(plan, domain, limits, answer.direction).holds
+        return solve(Probes(plan, domain, limits), answer.direction).holds
     except PlanError:
         return None

@@ -12,10 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from planner.base.errors import Fault, PlanError
-from planner.plans.document import Plan
-from planner.questions.constraints import Limit, shown
-from planner.questions.domains import Domain
-from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes, narrow
+from planner.questions.constraints import shown
+from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
 from planner.questions.solve.solve import Answer, find_near, nearest_miss, strides
 
 #: Values of a coarse scan between the two ends of what holds; up to twice as many.
@@ -26,24 +24,18 @@ FAR = 2**20
 MOST_PEAKS = 3
 
 
-def optimise(
-    plan: Plan,
-    domain: Domain,
-    limits: tuple[Limit, ...],
-    goal: Goal,
-    evaluator: AsItIs | None = None,
-) -> Answer:
+def optimise(search: Probes, goal: Goal) -> Answer:
     """The best value of a domain, with its neighbours on both sides: each worse, or no longer
     within the limits.
 
     Raises:
         PlanError: no value makes a valid plan, a quantity is absent, or there is no best value.
     """
-    search = Probes(plan, domain, limits, [goal.quantity], evaluator)
+    domain = search.domain
     if not search.all():
         _scan(search)
     scanned = search.known or [search.start()]
-    answer = Answer(domain, goal.sense, limits, goal=goal)
+    answer = Answer(domain, goal.sense, search.limits, goal=goal)
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)

@@ -14,7 +14,7 @@ from planner.questions.constraints import MARGIN, Limit, fit_limit, known, numer
 from planner.questions.domains import Domain
 from planner.questions.solve import families, references
 from planner.questions.solve.answers import text, to_json
-from planner.questions.solve.evaluations import Goal
+from planner.questions.solve.evaluations import Goal, Probes
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import Answer, solve
 
@@ -128,9 +128,9 @@ def ask(
             return optimise_free(plan, domain, kept, goal)
         found = solve_free(plan, domain, kept, asked.direction)
     elif goal is not None:
-        return optimise(plan, domain, kept, goal)
+        return optimise(Probes(plan, domain, kept, [goal.quantity]), goal)
     else:
-        found = solve(plan, domain, kept, asked.direction)
+        found = solve(Probes(plan, domain, kept), asked.direction)
     return replace(found, question=question or "vary", extra={**found.extra, **extra})
 
 

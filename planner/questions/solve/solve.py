@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations, groupby
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
-from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
@@ -75,36 +74,26 @@ class Answer:
         return min(self.fails.broken, key=self.fails.share)
 
 
-def solve(
-    plan: Plan,
-    domain: Domain,
-    limits: tuple[Limit, ...],
-    direction: int | None = None,
-    *,
-    search: Probes | None = None,
-) -> Answer:
+def solve(search: Probes, direction: int | None = None) -> Answer:
     """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
-    the way on which a limit comes nearer is the way on which the answer is the last one.
-    ``search`` brings probes along, such as those of an evaluator that is not of the plan as it is.
+    the way on which a limit comes nearer is the way on which the answer is the last one. Values in
+    rows are asked for the largest.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
             unknown.
     """
-    search = search or Probes(plan, domain, limits)
-    if domain.rows:
-        return replace(Answer(domain, 1, limits), **_largest(search), tried=len(search.known))
-    few = search.all()
-    start = search.start()
-    if direction is None:
-        direction = nearer_way(search, start)
-    inside = find_near(search, start, direction)
-    if inside is None:  # perhaps one that was tried on the way
-        inside = next((probe for probe in search.known if not probe.broken), None)
-    found = nearest_miss(search) if inside is None else _last(search, inside, direction, few)
-    return replace(Answer(domain, direction, limits), **found, tried=len(search.known))
+    if search.domain.rows:
+        direction, found = 1, _largest(search)
+    else:
+        few, start = search.all(), search.start()
+        if direction is None:
+            direction = nearer_way(search, start)
+        inside = find_near(search, start, direction)
+        found = nearest_miss(search) if inside is None else _last(search, inside, direction, few)
+    return Answer(search.domain, direction, search.limits, **found, tried=len(search.known))
 
 
 def nearest_miss(search: Probes) -> dict[str, Any]:
@@ -163,7 +152,8 @@ def nearer_way(search: Probes, start: Probe) -> int:
 
 
 def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
-    """A value at which every limit holds, looked for on both sides; None where none is found."""
+    """A value at which every limit holds, looked for on both sides, perhaps one that was tried on
+    the way; None where none is found."""
     if not start.broken:
         return start
     for toward in (-direction, direction):
@@ -177,7 +167,7 @@ def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
                 if not inside.broken:
                     return inside
             here = there
-    return None
+    return next((probe for probe in search.known if not probe.broken), None)
 
 
 def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def solve_free(
     for left in reversed(range(MOST_ROUNDS)):
         search.forget_broken()
         layouts.hasty = True
-        answer = solve(plan, domain, limits, direction, search=search)
+        answer = solve(search, direction)
         sides = answer.beyond or (answer.fails or answer.miss,)
         edges = [edge for edge in sides if edge is not None and edge.broken]
         if left and any(_moves_on(search, layouts, edge, direction, proven) for edge in edges):
@@ -310,7 +310,8 @@ def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: G
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
     by = goal.quantity if goal.sense == -1 else BY
     layouts = Layouts(limits, (goal.quantity,), by, MOST_SEARCHES, space_of(plan))
-    answer = _with_notes(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
+    search = Probes(plan, domain, limits, evaluator=layouts)
+    answer = _with_notes(optimise(search, goal), plan, layouts)
     if not layouts.searches:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))
