@@ -51,10 +51,8 @@ def _environment(escape: bool) -> Any:
     class Sandbox(ImmutableSandboxedEnvironment):
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Most of what templates read is plain data: its rule, without the long way to it."""
-            if isinstance(obj, SimpleNamespace) and not attribute.startswith("_"):
-                found = getattr(obj, attribute, obj)
-                if found is not obj:
-                    return found
+            if type(obj) is SimpleNamespace and attribute in obj.__dict__:
+                return obj.__dict__[attribute]
             return super().getattr(obj, attribute)
 
     environment = Sandbox(
