@@ -81,7 +81,7 @@ class Typesetter:
             root = expression.args[1].data == HALF
             return Box("root", (base,)) if root else Box("power", (base, exponent))
         if op == "number":
-            return _number(expression.data)
+            return Box("number", (), expression.data)
         if op in REDUCTIONS:
             return self._fold(expression, point if numbers else None)
         arguments = (self._box(each, point, numbers) for each in _in_order(self.book, expression))
@@ -113,10 +113,12 @@ class Typesetter:
                 _spread(self._box(factor, point, numbers), above, below)
         # What multiplies by one is not written, and a minus stands before all of it.
         minus = (above + below).count(MINUS_ONE) % 2
+        sides = ([box for box in side if box not in (ONE, MINUS_ONE)] for side in (above, below))
         top, bottom = (
-            _row([box for box in side if box not in (ONE, MINUS_ONE)]) for side in (above, below)
+            side[0] if len(side) == 1 else Box("product", tuple(side)) if side else ONE
+            for side in sides
         )
-        box = top if bottom is ONE else Box("fraction", (top, bottom))
+        box = top if bottom == ONE else Box("fraction", (top, bottom))
         return Box("negative", (box,)) if minus else box
 
     # -- folds --------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class Typesetter:
         else:
             boxes = [self._box(fold.body, below, True) for below in points]
         if not boxes:
-            return _number(0)
+            return Box("number", (), 0)
         if len(boxes) == 1:
             return boxes[0]
         if fold.op == "largest":
@@ -151,11 +153,6 @@ class Typesetter:
             inner = zip(box.data, box.parts, strict=True) if box.kind == "sum" else [(False, box)]
             flat += inner
         return Box("sum", tuple(box for _, box in flat), tuple(minus for minus, _ in flat))
-
-
-@lru_cache(maxsize=4)
-def _places(book: Book) -> dict[Any, int]:
-    return {symbol: i for i, symbol in enumerate(book.symbols)}
 
 
 @lru_cache(maxsize=16384)
@@ -184,7 +181,7 @@ def _rank(book: Book, factor: Any) -> tuple[int, int, str]:
     base = factor.args[0] if factor.op == "pow" else factor
     if isinstance(base, Symbol):
         note = book.notation.get(base)
-        return (1, note.rank, "") if note is not None else (2, _places(book).get(base, 0), "")
+        return (1, note.rank, "") if note is not None else (2, [*book.symbols].index(base), "")
     if base.op == "number":
         return (0, 0, str(base.data))
     return (3 if base.op == "add" else 5 if base.op in REDUCTIONS else 4, 0, base.text)
@@ -197,11 +194,6 @@ def _index(fold: Expression) -> str:
         words.append({"True": key, "False": f"not {key}"}.get(value, value))
     axis = fold.axis if fold.op == "which" else f"{fold.axis}s"
     return axis + (": " + ", ".join(words) if words else "")
-
-
-def _number(value: Any) -> Box:
-    """A number of the formula itself."""
-    return ONE if value == 1 and isinstance(value, int) else Box("number", (), value)
 
 
 def _value(value: Any) -> Box:
@@ -238,13 +230,7 @@ def _spread(box: Box, above: list[Box], below: list[Box]) -> None:
         _spread(box.parts[0], above, below)
         _spread(box.parts[1], below, above)
     elif box.kind == "number" and isinstance(box.data, Fraction) and abs(box.data.numerator) < 1000:
-        above.append(_number(box.data.numerator))
-        below.append(_number(box.data.denominator))
+        above.append(Box("number", (), box.data.numerator))
+        below.append(Box("number", (), box.data.denominator))
     else:
         above.append(box)
-
-
-def _row(boxes: list[Box]) -> Box:
-    if not boxes:
-        return ONE
-    return boxes[0] if len(boxes) == 1 else Box("product", tuple(boxes))
