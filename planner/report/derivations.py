@@ -6,6 +6,7 @@ Formulas stay boxes of planner.typeset; each template writes them in its own sty
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from planner.base.display import digits
@@ -28,40 +29,16 @@ class Derivations:
         self.result = result
         #: Numbered sources of the formulas, in the order of their first use.
         self.sources: dict[str, int] = {}
-        self._anchors: set[str] = set()
         #: Under which derivation each instance of a quantity stands.
         self.headings: dict[str, str] = {}
-        self.items = list(self._items())
-        for item in self.items:
-            if item.kind == "table":
-                item.uses = grouped(list(item.used.values()))
-
-    def _items(self) -> Any:
-        tables: dict[Any, Data] = {}
-        rows: dict[Any, Data] = {}  # by formula and what they say
-        same: dict[Any, Data] = {}  # by formula and node: of one node, all is the same
-        for quantity in self.result.quantities.values():
-            if not quantity.entries:
-                yield self._one(quantity)
-                continue
-            formula, one = quantity.chosen, (quantity.chosen, quantity.trace.body)
-            if formula not in tables:
-                tables[formula] = self._table(quantity)
-                yield tables[formula]
-            table = tables[formula]
-            if one not in same:
-                row = _instance(quantity, table)
-                same[one] = rows.setdefault((formula, row.alike), row)
-                if same[one] is row:
-                    table.rows.append(row)
-                table.known = max(table.known, quantity.kind, key=KINDS.index)
-                table.used.update({used.key: used for used in quantity.uses})
-                table.numbers |= not row.same
-                table.formulas |= row.alike[0] != table.plain
-            table.count += 1
-            entry = " · ".join(place(entry) for entry in quantity.entries)
-            same[one].entries.append(Data(id=quantity.id, text=entry))
-            self.headings[quantity.id] = table.id
+        instances: dict[Any, list[Quantity]] = {}  # of each formula, or the one without entries
+        for quantity in result.quantities.values():
+            alike = quantity.chosen if quantity.entries else quantity.id
+            instances.setdefault(alike, []).append(quantity)
+        self.items = [
+            self._table(alike) if alike[0].entries else self._one(alike[0])
+            for alike in instances.values()
+        ]
 
     def _head(self, quantity: Quantity) -> dict[str, Any]:
         """What each derivation begins with; the list of references holds each work once."""
@@ -69,14 +46,13 @@ class Derivations:
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
-            "known": quantity.kind,
             "why": clean(quantity.why, 2000),
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
         }
 
     def _one(self, quantity: Quantity) -> Data:
         """A quantity with its formula, its numbers and its value, below one another."""
-        boxes = [box for box in quantity.boxes if box is not None]
+        boxes = [*quantity.boxes]
         steps = [TEXT.write(box) for box in boxes]
         value, text = _value(quantity), _number(quantity.value)
         # The numbers may be the formula, or the value already where nothing is left to compute.
@@ -87,53 +63,58 @@ class Derivations:
             kind="one",
             id=quantity.id,
             **self._head(quantity),
+            known=quantity.kind,
             name=quantity.symbol_name,
             plain=f"{name} = {steps[0]} = {exactly(quantity.value, quantity.unit)}",
             short=sum(map(len, steps)) + len(name) <= SHORT,
             rows=[(not i, chunk) for box in boxes for i, chunk in enumerate(broken(box))],
             value=value,
             terms=_terms(quantity),
-            inputs=[
-                Data(
-                    name=parse(row.note.latex),
-                    meaning=clean(row.note.meaning),
-                    value=row.text,
-                    origin=clean(row.given.origin) if row.stated else "",
-                )
-                for row in inputs_of(quantity)
-            ],
+            inputs=inputs_of(quantity),
             uses=grouped(quantity.uses),
             used_by=grouped(quantity.used_by),
         )
 
-    def _table(self, quantity: Quantity) -> Data:
-        """A formula that holds at several entries: as yet without rows."""
-        formula, typesetter = quantity.chosen, self.result.typesetter
+    def _table(self, quantities: Sequence[Quantity]) -> Data:
+        """A formula that holds at several entries, with a row for all those where it says the
+        same."""
+        first, typesetter = quantities[0], self.result.typesetter
+        formula = first.chosen
         assert formula is not None
         generic = typesetter.symbolic(formula.expression, None)
+        plain = TEXT.write(generic)
         where = ", ".join(f"{key}: {either(value)}" for key, value in formula.when.items())
         # The id is that of the quantity; of a second table the setting makes it unique.
         slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
-        again = quantity.base in self._anchors and slug
-        self._anchors.add(quantity.base)
+        again = slug and first.base in self.headings.values()
+        identifier = f"{first.base}.{slug}" if again else first.base
+        said: dict[int, Data] = {}  # by node: of one node, all is the same
+        rows: dict[Any, Data] = {}
+        for quantity in quantities:
+            node = quantity.trace.body
+            if node not in said:
+                said[node] = _instance(quantity, generic, plain)
+            row, entry = said[node], " · ".join(map(place, quantity.entries))
+            rows.setdefault(row.alike, row).entries.append(Data(id=quantity.id, text=entry))
+            self.headings[quantity.id] = identifier
         alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
         return Data(
             kind="table",
-            id=f"{quantity.base}.{slug}" if again else quantity.base,
-            **self._head(quantity),
+            id=identifier,
+            **self._head(first),
+            known=max((quantity.kind for quantity in quantities), key=KINDS.index),
             where=where,
-            unit="value" if quantity.unit in PLAIN else quantity.unit,
-            axis=" · ".join(entry.axis for entry in quantity.entries),
+            unit="value" if first.unit in PLAIN else first.unit,
+            axis=" · ".join(entry.axis for entry in first.entries),
             name=typesetter.name(formula.quantity.symbol),
             generic=generic,
-            plain=TEXT.write(generic),
-            formulas=False,
-            numbers=False,
-            rows=[],
-            count=0,
-            used={},
+            formulas=any(row.alike[0] != plain for row in said.values()),
+            numbers=not all(row.same for row in said.values()),
+            rows=[*rows.values()],
+            count=len(quantities),
+            uses=grouped({used.key: used for q in quantities for used in q.uses}.values()),
             # Where its values stand alone, this leads there.
-            shown=next((section for section, t in alone if quantity.base in t.columns), ""),
+            shown=next((section for section, t in alone if first.base in t.columns), ""),
         )
 
 
@@ -165,41 +146,43 @@ def _terms(quantity: Quantity) -> Data | None:
     return Data(unit=unit, rows=rows)
 
 
-def _instance(quantity: Quantity, table: Data) -> Data:
-    """A row of a table: what a formula says at one entry."""
+def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
+    """A row of a table: what a formula says at one entry, and what it says anywhere."""
     symbolic, numeric = quantity.boxes
-    text = _number(quantity.value)
-    formula = table.plain if symbolic is table.generic else TEXT.write(symbolic)
-    numbers = TEXT.write(numeric) if numeric else ""
+    text, numbers = _number(quantity.value), TEXT.write(numeric)
+    formula = plain if symbolic is generic else TEXT.write(symbolic)
     return Data(
         entries=[],
         value=text,
         symbolic=symbolic,
         numeric=numeric,
-        plain=numbers if numeric is not None and numeric.flat else "",
+        plain=numbers if numeric.flat else "",
         same=numbers == text,
         alike=(formula, numbers, text) if quantity.value else (formula, text),
     )
 
 
 def inputs_of(quantity: Quantity) -> list[Data]:
-    """The inputs in a formula, each once: its note, who decided it, and its values as text; inside
-    a reduction one may have several."""
-    found: dict[str, Data] = {}
-    for note, value, given in quantity.symbols:
-        row = found.setdefault(note.latex, Data(note=note, given=given, values=[]))
-        row.values.append(_number(value))
-    for row in found.values():
-        row.stated = row.given is not None and row.given.kind != "derived"
-        row.text = ", ".join(row.values[:MANY]) + (", …" if len(row.values) > MANY else "")
-    return list(found.values())
+    """The inputs in a formula: name and meaning, values as text, who decided them, and whether that
+    was ``stated`` or follows from other values."""
+    return [
+        Data(
+            symbol=note.symbol,
+            name=parse(note.latex),
+            meaning=clean(note.meaning),
+            value=", ".join(map(_number, values[:MANY])) + (", …" if len(values) > MANY else ""),
+            origin=clean(given.origin) if given is not None else "",
+            stated=given is not None and given.kind != "derived",
+        )
+        for note, values, given in quantity.symbols
+    ]
 
 
 def _number(value: Any) -> str:
     return clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
 
 
-def grouped(quantities: list[Quantity]) -> list[Data]:
+def grouped(quantities: Iterable[Quantity]) -> list[Data]:
     """Links to quantities; several instances of one are a single link to their table."""
     by_base: dict[str, list[str]] = {}
     for quantity in quantities:

@@ -8,7 +8,7 @@ from planner.report.facts import brief, with_interval
 from planner.report.layout import BETWEEN
 from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, parse
+from planner.typeset import TEXT
 
 
 def explain(result: Result, identifier: str, depth: int | None = None) -> str:
@@ -71,11 +71,9 @@ def _inputs(quantity: Quantity) -> list[str]:
     """The inputs with their values, meanings and origins; of many values, the first ones."""
     known, lines = quantity.result.evaluation.case.kinds, []
     for row in inputs_of(quantity):
-        note, given = row.note, row.given
-        kind = known.get(note.symbol)  # of what the document states; a default says it itself
-        said = [kind] if kind and row.stated else []
-        said += [clean(given.origin)] if given is not None else []
-        origin = f" ({', '.join(said)})" if said else ""
-        name = TEXT.write(parse(note.latex))
-        lines.append(f"{name} = {row.text}: {clean(note.meaning)}{origin}")
+        # The kind of what the document states; a default says it itself.
+        kind = known.get(row.symbol) if row.stated else None
+        said = ", ".join(filter(None, (kind, row.origin)))
+        origin = f" ({said})" if said else ""
+        lines.append(f"{TEXT.write(row.name)} = {row.value}: {row.meaning}{origin}")
     return lines

@@ -416,15 +416,19 @@ class Quantity:
         return [self.result.quantity(base, {e.axis: e for e in entries}) for base, entries in keys]
 
     @cached_property
-    def symbols(self) -> list[tuple[Notation, Value, Input | None]]:
-        """The inputs in its formula: symbol, value, and who decided it."""
-        result, evaluation = self.result, self.result.evaluation
-        found: dict[tuple[Symbol, Value], tuple[Notation, Value, Input | None]] = {}
+    def symbols(self) -> list[tuple[Notation, list[Value], Input | None]]:
+        """The inputs in its formula: symbol, its values (inside a reduction it may have several),
+        and who decided them."""
+        evaluation = self.result.evaluation
+        found: dict[Symbol, list[Value]] = {}
         for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
-            note, value = evaluation.book.notation[symbol], bound(evaluation.case, symbol, scope)
+            values, value = found.setdefault(symbol, []), bound(evaluation.case, symbol, scope)
+            values += [value] if value not in values else []
+        rows = []
+        for note, values in ((evaluation.book.notation[s], found[s]) for s in found):
             dotted = f"model.{note.key}" if note.per == ("block",) else note.key
-            found[(symbol, value)] = (note, value, result.inputs.get(dotted or ""))
-        return sorted(found.values(), key=lambda item: item[0].rank)
+            rows.append((note, values, self.result.inputs.get(dotted or "")))
+        return sorted(rows, key=lambda row: row[0].rank)
 
     @property
     def used_by(self) -> list[Quantity]:
@@ -494,23 +498,19 @@ class Quantity:
         return name
 
     @cached_property
-    def boxes(self) -> tuple[Box, Box | None]:
-        """Its formula with symbols, and with numbers in their places."""
-        typesetter, formula = self.result.typesetter, self.chosen
+    def boxes(self) -> tuple[Box, ...]:
+        """Its formula with symbols and, where it has a value, with numbers in their places; nothing
+        where no formula holds."""
+        typesetter, formula, point = self.result.typesetter, self.chosen, self.trace.point
         if formula is None:
-            raise Absent(self.absent or "no formula holds")
-        point = self.trace.point
+            return ()
         symbolic = typesetter.symbolic(formula.expression, point)
-        if self.absent is not None:
-            return symbolic, None
-        return symbolic, typesetter.numeric(formula.expression, point)
+        numeric = () if self.absent else (typesetter.numeric(formula.expression, point),)
+        return symbolic, *numeric
 
     def print(self, style: Style, numbers: bool = False) -> str:
         """Its formula in a style of planner.typeset; empty where there is none."""
-        if self.chosen is None:
-            return ""
-        box = self.boxes[numbers]
-        return style.write(box) if box is not None else ""
+        return style.write(self.boxes[numbers]) if len(self.boxes) > numbers else ""
 
     @property
     def formula(self) -> str:
