@@ -6,8 +6,7 @@ since any allowed number can be typed beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -17,32 +16,11 @@ from planner.documents import schema, source
 from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import about
+from planner.report.numbers import Data
 
 ACCELERATOR = "cluster.accelerator"
-#: The sizes of a slider by the value of a plan.
-Sizes = Callable[[Any], Iterable[Any]]
-
-
-@dataclass(frozen=True)
-class Control:
-    """One key with its label. ``options`` are those of a choice; a number has ``steps``, the
-    positions of its slider. An ``optional`` key can be left to its rule."""
-
-    key: str
-    label: str
-    value: Any
-    options: tuple[Any, ...] = ()
-    steps: tuple[Any, ...] = ()
-    unit: str = ""
-    whole: bool = False
-    least: Any = None
-    above: Any = None
-    most: Any = None
-    optional: str = ""
-
-    @property
-    def id(self) -> str:
-        return "set-" + self.key.replace(".", "-")
+#: The sizes of a slider, or what they are by the value that a plan has.
+Sizes = Sequence[Any] | Callable[[Any], Sequence[Any]]
 
 
 @cache
@@ -65,16 +43,17 @@ def accelerator_of(plan: Plan) -> str | None:
     return next((name for name, data in accelerators().items() if data == given), None)
 
 
-def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
+def groups(plan: Plan) -> list[tuple[str, list[Data]]]:
     """The controls that mean something for a plan, by the title of their group."""
     accelerator, stated = accelerator_of(plan), plan.document.data["training"]
     found = {title: [_control(plan, *row) for row in rows] for title, rows in GROUPS.items()}
     found["Layout"] = _layout(plan)
     if accelerator is not None:
-        devices = Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators()))
+        devices = _control(plan, ACCELERATOR, "Accelerator")
+        devices.value, devices.options = accelerator, tuple(accelerators())
         found["Run"].insert(0, devices)
 
-    def holds(control: Control) -> bool:
+    def holds(control: Data) -> bool:
         section, _, name = control.key.partition(".")
         if control.key in EITHER and stated.get(name) is None:
             return False
@@ -85,18 +64,18 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     return [(title, [*filter(holds, controls)]) for title, controls in found.items()]
 
 
-def _layout(plan: Plan) -> list[Control]:
+def _layout(plan: Plan) -> list[Data]:
     """The keys of the layout: first the numbers, then what is one of few, then switches."""
     model, given = plan.model, plan.document.data["parallelism"]
     layers = len(model.sequence) if model is not None else 1
     blocks = [block for part in (model.parts if model else ()) for block in part.blocks]
     experts = max((b.values["experts"] for b in blocks if b.kind == "moe"), default=1)
-    steps: dict[str, Sizes] = {
-        layout.MATRICES: lambda _: _powers(64),
-        layout.LAYERS: lambda _: [*_divisors(layers, 64), *_powers(min(layers, 64))],
-        layout.CHUNKS: lambda _: range(1, 11),
-        layout.TOKENS: lambda _: _powers(64),
-        layout.EXPERTS: lambda _: _divisors(experts, experts),
+    steps: dict[str, Sequence[int]] = {
+        layout.MATRICES: _powers(64),
+        layout.LAYERS: [*_divisors(layers, 64), *_powers(min(layers, 64))],
+        layout.CHUNKS: range(1, 11),
+        layout.TOKENS: _powers(64),
+        layout.EXPERTS: _divisors(experts, experts),
     }
     found = []
     for row in sorted(layout.ROWS, key=lambda row: (bool(row.values), row.neutral is False)):
@@ -110,20 +89,25 @@ def _layout(plan: Plan) -> list[Control]:
 
 def _control(
     plan: Plan, key: str, label: str = "", sizes: Sizes | None = None, optional: str = ""
-) -> Control:
-    """A choice, or of some sizes a number, whose slider stands at its own value and at sizes that
-    go with it. Of an optional key the value is the one that the document gives."""
-    said, value = about(key), plan.document.get(key) if optional else plan.get(key)
+) -> Data:
+    """One key with its label: a choice of ``options``, or of some sizes a number, which has
+    ``steps``, the positions of its slider: its own value and sizes that go with it. An ``optional``
+    key can be left to its rule; its value is the one that the document gives."""
+    said, own = about(key), plan.get(key)
+    value = plan.document.get(key) if optional else own
     least, most, unit = said.get("minimum"), said.get("maximum"), said.get("unit", "")
-    steps = {*sizes(plan.get(key)), value} - {None} if sizes else ()
-    return Control(
-        key,
-        label or layout.ROW[key].title,
-        value,
-        options=() if sizes else tuple(said.get("enum") or (True, False)),
+    if callable(sizes):
+        sizes = sizes(own) if own is not None else ()
+    steps = () if sizes is None else sorted({*sizes, value} - {None})
+    return Data(
+        id="set-" + key.replace(".", "-"),
+        key=key,
+        label=label or layout.ROW[key].title,
+        value=value,
+        options=tuple(said.get("enum") or (True, False)) if sizes is None else (),
         steps=tuple(
             step
-            for step in sorted(steps)
+            for step in steps
             if (least is None or step >= least) and (most is None or step <= most)
         ),
         unit=unit if "/" in unit else "",
@@ -132,7 +116,7 @@ def _control(
         above=said.get("exclusiveMinimum"),
         most=most,
         # What a document states can be stated otherwise, but no override makes a choice unstated.
-        optional=optional if sizes or value is None else "",
+        optional=optional if sizes is not None or value is None else "",
     )
 
 
@@ -140,28 +124,19 @@ def _powers(most: int, least: int = 1) -> list[int]:
     return [2**i for i in range(24) if least <= 2**i <= most]
 
 
-def _doubled(value: int | None, times: int = 6) -> list[int]:
+def _doubled(value: int, times: int = 6) -> list[int]:
     """Halved and doubled so often, as long as it stays whole."""
-    if value is None:
-        return []
     halves = [value // 2**i for i in range(1, times + 1) if value % 2**i == 0]
     return [value * 2**i for i in range(times + 1)] + halves
 
 
-EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
-
-
-def _ratios(value: Any) -> list[int]:
+def _ratios(value: int) -> list[int]:
     """From a quarter to four times, where it stays whole."""
-    if not isinstance(value, int):
-        return []
-    return [value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0]
+    return [value * i // 8 for i in (2, 4, 6, 8, 10, 12, 16, 24, 32) if value * i % 8 == 0]
 
 
-def _tenths(value: Any) -> list[Any]:
+def _tenths(value: int) -> list[int]:
     """From a tenth to tenfold, twenty steps each, to two digits."""
-    if value is None:
-        return []
     return [int(float(f"{float(value) * 10 ** (i / 20):.1e}")) for i in range(-20, 21)]
 
 
@@ -182,14 +157,14 @@ GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "Run": (
         ("cluster.devices", "Devices", _doubled),
         ("training.tokens", "Training tokens", _tenths),
-        ("time.mfu", "Assumed utilisation", lambda _: PERCENTS, "predicted"),
-        ("cluster.price", "Price of a device hour, USD", lambda _: DIMES, "as listed"),
+        ("time.mfu", "Assumed utilisation", PERCENTS, "predicted"),
+        ("cluster.price", "Price of a device hour, USD", DIMES, "as listed"),
     ),
     "Batch": (
-        ("training.micro_batch", "", lambda _: _powers(64)),
+        ("training.micro_batch", "", _powers(64)),
         ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
         ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
-        ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
+        ("training.sequence_length", "Sequence length, tokens", _powers(2**20, 256)),
     ),
     "Layout": (),
     "Choices": (
@@ -204,6 +179,6 @@ GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("model.attention.heads", "Attention heads", _ratios),
         ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
         ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
-        ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
+        ("model.vocab", "Vocabulary", VOCABULARIES),
     ),
 }

@@ -74,9 +74,7 @@ def _row(quantity: Quantity, label: str | None = None) -> Data:
     return Data(id=quantity.id, label=label, title=label, text=text)
 
 
-def _script(
-    result: Result, listed: Mapping[str, Quantity], offered: Sequence[controls.Control]
-) -> str:
+def _script(result: Result, listed: Mapping[str, Quantity], offered: Sequence[Data]) -> str:
     """The whole program of the page, without empty lines, and what it needs beside the rules: the
     controls, and the numbers of the report."""
     folder = resources.folder("templates") / "interactive"
@@ -93,7 +91,7 @@ def _script(
             *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
             *(f"{key}={value}" for key, value in settled(result.plan)),
         ],
-        "controls": [{"id": control.id, **vars(control)} for control in offered],
+        "controls": [vars(control) for control in offered],
         "quantities": {q.id: [q.unit, q.declared.share] for q in listed.values()},
         "planned": {q.id: q.value for q in listed.values() if q.absent is None},
         "bars": [base for base in BARS if base in listed],
