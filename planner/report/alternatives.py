@@ -62,14 +62,11 @@ def _scatter(compared: list[Result]) -> Data | None:
     """Memory against step time; None where time is not predicted."""
     dots = []
     for number, result in enumerate(compared):
-        memory, step = result.get("memory.process"), result.get(STEP)
-        if memory is not None and step is not None:
-            fits = result.verdict["fits"] is not False
-            size = float(memory.number) / GIB
-            mark, x = str(number or ""), float(step.number)
-            dots.append(Data(mark=mark, x=x, y=size, fits=fits, own=not number))
-    capacity = compared[0].get("memory.capacity")
-    limit = float(capacity.number) / GIB if capacity is not None else None
+        step, size = result.get(STEP), float(result["memory.process"].number) / GIB
+        if step is not None:
+            fits, mark = result.verdict["fits"] is not False, str(number or "")
+            dots.append(Data(mark=mark, x=float(step.number), y=size, fits=fits, own=not number))
+    limit = float(compared[0]["memory.capacity"].number) / GIB
     return scatter(dots, limit) if len(dots) > 1 else None
 
 

@@ -75,16 +75,16 @@ def _power(exponent: int) -> str:
     return str(10**exponent) if exponent >= 0 else f"0.{'0' * (-exponent - 1)}1"
 
 
-def scatter(dots: Sequence[Data], limit: float | None) -> Data:
+def scatter(dots: Sequence[Data], limit: float) -> Data:
     """Plans by step time (to the right) and memory (upwards), both from nothing.
 
     Args:
         dots: each with its mark, its coordinates in seconds and GiB, whether it fits, and whether
             it is the plan itself.
-        limit: GiB of a device; None leaves the line out.
+        limit: GiB of a device.
     """
     right = _end(max(dot.x for dot in dots) * 1.05)
-    top = _end(max(*(dot.y for dot in dots), limit or 0.0) * 1.05)
+    top = _end(max(*(dot.y for dot in dots), limit) * 1.05)
     x, y = axis(0, right, LEFT, RIGHT), axis(0, top, BOTTOM, TOP)
     placed: list[Data] = []
     for dot in dots:
@@ -94,7 +94,7 @@ def scatter(dots: Sequence[Data], limit: float | None) -> Data:
         placed.append(here)
     return Data(
         dots=placed,
-        limit=y(limit) if limit is not None else None,
+        limit=y(limit),
         x_ticks=[Data(at=x(right * i / 4), text=f"{right * i / 4:.3g}") for i in range(5)],
         y_ticks=[Data(at=y(top * i / 4), text=f"{top * i / 4:.3g}") for i in range(5)],
     )
@@ -106,15 +106,13 @@ def _end(value: float) -> float:
     return next(step * i for i in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12) if step * i >= value)
 
 
-def bar_of(
-    identifier: str, title: str, rows: Sequence[Data], values: Sequence[Any], whole: Fraction
-) -> Data | None:
+def bar_of(identifier: str, title: str, rows: Sequence[Data], whole: Fraction) -> Data | None:
     """A stacked bar in thousandths of its width; None where parts are negative or all nothing."""
-    if whole <= 0 or any(value < 0 for value in values):
+    if whole <= 0 or any(row.value < 0 for row in rows):
         return None
     segments, before = [], Fraction(0)
-    for row, value in zip(rows, values, strict=True):
-        part = Fraction(value) * 1000 / whole
+    for row in rows:
+        part = Fraction(row.value) * 1000 / whole
         start, stop = round(before), round(before + part)
         before += part
         if stop > start:

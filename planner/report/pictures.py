@@ -16,21 +16,18 @@ from planner.results.result import Result
 PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
-def stages(result: Result, colour: Callable[[str], int]) -> Data | None:
+def stages(result: Result, mark: Callable[[str, Fraction], Data]) -> Data | None:
     """A bar for each kind of pipeline stage, on the scale of a device's memory; None of one kind.
 
     Args:
-        colour: the colour and pattern of a label, which it keeps throughout a report.
+        mark: a part of a bar by its label, which keeps its colour and pattern throughout a report.
     """
     entries, known = result.entries("stage"), result.quantities
-    if len(entries) < 2:
-        return None
     peaks = [known.get(f"memory.peak[{entry.path}]") for entry in entries]
     sizes = [peak.number for peak in peaks if peak is not None]
-    if len(sizes) < len(entries):
+    if len(entries) < 2 or len(sizes) < len(entries):
         return None
-    capacity = result.get("memory.capacity")
-    whole = max(*sizes, capacity.number if capacity is not None else Fraction(1))
+    whole = max(*sizes, result["memory.capacity"].number)
     rows, said = [], []
     for entry, size in zip(entries, sizes, strict=True):
         found = [known.get(f"memory.{base}.stage[{entry.path}]") for base in PARTS]
@@ -39,9 +36,8 @@ def stages(result: Result, colour: Callable[[str], int]) -> Data | None:
         while values and sum(values) > size:
             values.pop()
         labels = [*PARTS[: len(values)], "buffers" if len(values) == len(PARTS) else "the rest"]
-        values.append(size - sum(values))
-        marks = [Data(label=label, share="", place=colour(label)) for label in labels]
-        bar = bar_of("", "", marks, values, whole)
+        marks = list(map(mark, labels, [*values, size - sum(values)]))
+        bar = bar_of("", "", marks, whole)
         rows.append(Data(label=place(entry), segments=bar.segments if bar else []))
         said.append(f"{place(entry)} {shown(size, 'bytes')}")
     title = "Live tensors by pipeline stage, on the scale of a device's memory"

@@ -144,7 +144,6 @@ class View:
     @cached_property
     def facts_sources(self) -> list[Data]:
         """Where the facts of the documents come from."""
-        found: dict[tuple[Any, ...], Data] = {}
         plan = self.result.plan
         cluster = plan.data.get("cluster") or {}
         accelerator, provider = cluster.get("accelerator") or {}, cluster.get("provider")
@@ -160,20 +159,19 @@ class View:
             "accelerator": accelerator,
             "price": {"sources": prices},
         }
-        for what, document in documents.items():
-            for source in document.get("sources") or ():
-                if isinstance(source, dict) and source.get("text"):
-                    url = str(source.get("url") or "")
-                    keys = ", ".join(map(str, source.get("keys") or [source.get("kind") or ""]))
-                    entry = Data(
-                        what=what,
-                        keys=clean(keys),
-                        text=clean(source["text"]),
-                        url=url if url.startswith(("https://", "http://")) else "",
-                        note=clean(source.get("note") or ""),
-                        confirmed=source.get("confirmed") is not False,
-                    )
-                    found.setdefault((what, keys, entry.text), entry)
+        found: dict[tuple[str, ...], Data] = {}
+        rows = ((what, row) for what, one in documents.items() for row in one.get("sources") or ())
+        for what, row in rows:
+            url, keys = str(row.get("url")), ", ".join(row.get("keys") or [row.get("kind") or ""])
+            entry = Data(
+                what=what,
+                keys=clean(keys),
+                text=clean(row["text"]),
+                url=url if url.startswith(("https://", "http://")) else "",
+                note=clean(row.get("note") or ""),
+                confirmed=row.get("confirmed") is not False,
+            )
+            found.setdefault((what, keys, entry.text), entry)
         return list(found.values())
 
     # -- sections -----------------------------------------------------------------------------
@@ -214,7 +212,7 @@ class View:
             compared=self._compared(compared),
             tables=[table for beside in section.beside if (table := self._beside(beside))],
             capacity=self._capacity() if memory else None,
-            stages=pictures.stages(self.result, self._place) if memory else None,
+            stages=pictures.stages(self.result, self._mark) if memory else None,
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
         )
 
@@ -253,47 +251,36 @@ class View:
         """A table of terms that add up to a quantity, with their shares, and as a bar."""
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
-        rows = [self._term(*row) for row in zip(terms, texts, shares(values), strict=False)]
+        rows = []
+        for term, text, share in zip(terms, texts, shares(values), strict=False):
+            named = BOOK.quantities.get(term.id or "")
+            row = self._mark((named and named.short) or term.label, term.value, share)
+            row.bar = bar(Fraction(share) / 100 if share != "–" else Fraction(0))
+            row.text, row.id, row.colour = text, term.id, row.place % COLOURS
+            rows.append(row)
         return Data(
             id=quantity.id,
             title=title,
             unit=unit,
             rows=rows,
             total=texts[-1],
-            figure=bar_of(figure, title, rows, values, sum(map(Fraction, values), Fraction(0))),
+            figure=bar_of(figure, title, rows, sum(map(Fraction, values), Fraction(0))),
             note=note,
         )
 
-    def _term(self, term: Term, text: str, share: str) -> Data:
-        part = Fraction(share) / 100 if share != "–" else Fraction(0)
-        named = BOOK.quantities.get(term.id or "")
-        label = clean((named and named.short) or term.label)
-        at = self._place(label)
-        return Data(
-            label=label,
-            text=text,
-            share=share,
-            bar=bar(part),
-            id=term.id,
-            place=at,
-            colour=at % COLOURS,
-        )
-
-    def _place(self, label: str) -> int:
-        """The colour and pattern of a label; it keeps them throughout the report."""
-        return self._places.setdefault(label, len(self._places)) % COLOURS**2
+    def _mark(self, words: str, value: Any, share: str = "") -> Data:
+        """A part of a bar. Its label keeps its colour and pattern throughout the report."""
+        label = clean(words)
+        at = self._places.setdefault(label, len(self._places)) % COLOURS**2
+        return Data(label=label, share=share, value=value, place=at)
 
     def _memory_bar(self, rows: list[Data], total: Quantity) -> Data | None:
         """The parts on the fullest device against what it has: cache and context are grey."""
-        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
-        values: list[Any] = [term.value for term in total.terms]
-        title = "Memory of the fullest device"
-        if process is None or capacity is None:
-            return bar_of(total.id, title, rows, values, total.number)
-        beyond = Data(label="cache and context", share="", place=5)  # the grey one
-        values.append(process.number - total.number)
-        whole = max(process.number, capacity.number)
-        figure = bar_of(total.id, title, [*rows, beyond], values, whole)
+        process, capacity = self.result["memory.process"], self.result["memory.capacity"]
+        beyond = process.number - total.number
+        grey = Data(label="cache and context", share="", value=beyond, place=5)
+        whole, title = max(process.number, capacity.number), "Memory of the fullest device"
+        figure = bar_of(total.id, title, [*rows, grey], whole)
         if figure is None:
             return None
         if process.number <= capacity.number:
@@ -309,7 +296,7 @@ class View:
     def _capacity(self) -> Data | None:
         """What a device holds against what the plan needs."""
         process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
-        if process is None or capacity is None or not capacity.number:
+        if process is None or capacity is None:
             return None
         share = process.number / capacity.number
         return Data(
