@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import columns, exact_text, format_value
@@ -22,13 +21,12 @@ from planner.questions.studies.run import Outcome
 from planner.report import chart
 from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
-from planner.report.numbers import clean, headline, shown
+from planner.report.numbers import Data, clean, headline, shown
 from planner.report.report import page, words
 from planner.results.result import Quantity, Result, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
-Data = SimpleNamespace
 CAPACITY = "memory.capacity"
 #: What stands beside every highlighted point, and what it is called.
 BESIDE = {
@@ -51,20 +49,6 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: 
     if len(rows) > MOST_ROWS:
         note = f"{MOST_ROWS} of {len(rows)} shown; the table has all."
     return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
-
-
-def _chart(
-    name: str,
-    title: str,
-    caption: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    lines: Data | None = None,
-    bars: Data | None = None,
-) -> Data:
-    """A chart of lines or of bars, and the table that it draws."""
-    cells = table("", head, rows)
-    return Data(id=name, title=title, caption=caption, lines=lines, bars=bars, table=cells)
 
 
 class View:
@@ -95,30 +79,20 @@ class View:
             "break a limit of the study": found.outside,
             "are no valid plan": found.invalid,
         }
-        said = [
-            f"{exact_text(found.points)} plans",
-            f"{exact_text(found.fit)} fit into memory{tight}",
-            *(f"{exact_text(count)} {what}" for what, count in others.items() if count),
-        ]
-        return ", ".join(said)
+        said = [f"{exact_text(count)} {what}" for what, count in others.items() if count]
+        fit = f"{exact_text(found.fit)} fit into memory{tight}"
+        return ", ".join([f"{exact_text(found.points)} plans", fit, *said])
 
     @cached_property
     def axes(self) -> list[tuple[str, str, str]]:
         """Each axis with its values, as far as there is room, and their number."""
         rows = []
         for axis in self.study.axes:
-            texts = [self.label(axis, place) for place in range(len(axis.choices))]
+            texts = [_label(axis, choice.label) for choice in axis.choices]
             if len(texts) > MOST_VALUES:
                 texts = [*texts[: MOST_VALUES - 2], "…", texts[-1]]
             rows.append((clean(axis.name), ", ".join(texts), str(len(axis.choices))))
         return rows
-
-    def label(self, axis: Axis, place: int) -> str:
-        """The value of an axis at a place, for people."""
-        value = axis.choices[place].label
-        if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
-            return format_value(value, axis.unit, short=axis.unit in ("tokens", "parameters"))
-        return clean(value, 80)
 
     def dimension(self, number: int) -> str:
         """What a dimension is called."""
@@ -126,7 +100,8 @@ class View:
 
     def at(self, dimension: int, place: int) -> str:
         """The place of a dimension in words."""
-        return ", ".join(self.label(axis, place) for axis in self.study.dimensions[dimension])
+        axes = self.study.dimensions[dimension]
+        return ", ".join(_label(axis, axis.choices[place].label) for axis in axes)
 
     # -- highlights ---------------------------------------------------------------------------
 
@@ -157,7 +132,7 @@ class View:
         for question, point in self.highlights:
             layout = []
             if self.study.searches:
-                found = self.study.searches_at(self.study.places(point))
+                found = self.study.searches_at(point)
                 layout = [(found and points.words(self.results[point].plan)) or "as given"]
             rows.append((question, *self._varied(point), *layout, *numbers[point]))
         cells = "".join(cell for several in numbers.values() for cell in several)
@@ -173,13 +148,8 @@ class View:
 
     def _varied(self, point: int) -> list[str]:
         """The values of a point along the axes that have several."""
-        places = self.study.places(point)
-        return [
-            self.label(axis, place)
-            for axes, place in zip(self.study.dimensions, places, strict=True)
-            for axis in axes
-            if axis in self.varying
-        ]
+        labels = self.study.labels(point)
+        return [_label(axis, labels[axis.name]) for axis in self.varying]
 
     def _known(self, quantity: str) -> str:
         """How a quantity of the highlighted points is known; nothing where it is exact."""
@@ -237,7 +207,7 @@ class View:
             for line, _ in self.lines
         ]
         drawn = [
-            (label, [(where, float(b[0])) for where, b in zip(along, several, strict=True) if b])
+            (label, [(where, b[0]) for where, b in zip(along, several, strict=True) if b])
             for (_, label), several in zip(self.lines, best, strict=True)
         ]
         words = dict(zip(along, texts, strict=True))
@@ -255,7 +225,8 @@ class View:
         head = (x_name, *(label or what for _, label in self.lines))
         title = f"{what} against {'devices' if x_name == DEVICES else x_name}"
         said = f"The {question} that fits for each value of {x_name}, over everything else."
-        return _chart(name, title, said + self._drawn(), head, rows, lines=picture)
+        cells, said = table("", head, rows), said + self._drawn()
+        return Data(id=name, title=title, caption=said, lines=picture, bars=None, table=cells)
 
     def _front(self) -> Data | None:
         """What no other plan beats in cost and in days."""
@@ -276,8 +247,10 @@ class View:
             for cost, days, point in points
         ]
         head = ("Line", "Days", "Cost", *(clean(axis.name) for axis in self.varying))
+        title = "Cost against days"
         said = f"What fits, and no other plan is both cheaper and sooner.{self._drawn()}"
-        return _chart("front", "Cost against days", said, head, rows, lines=picture)
+        cells = table("", head, rows)
+        return Data(id="front", title=title, caption=said, lines=picture, bars=None, table=cells)
 
     def _memory(self) -> Data | None:
         """The least and the most memory of each layout."""
@@ -302,7 +275,8 @@ class View:
         head = (self.dimension(dimension), "Least", "Most", *(["Fits"] if limit else []))
         bars = chart.bars(rows[:MOST_BARS], limit, lambda size: shown(size, "bytes"))
         title = f"Memory by {'layout' if of_layout else self.dimension(dimension)}"
-        return _chart("memory", title, said, head, cells, bars=bars)
+        told = table("", head, cells)
+        return Data(id="memory", title=title, caption=said, lines=None, bars=bars, table=told)
 
     def _capacity(self) -> float | None:
         """The memory of a device, where all points have the same."""
@@ -315,40 +289,31 @@ class View:
     # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
-    def each(self) -> list[tuple[int, str, str, dict[str, int]]]:
-        """Of each dimension along which something changes each of its places: both numbers, the
-        place in words, and how many points there are."""
-        return [
-            (int(number), place, self.at(int(number), int(place)), counts)
-            for number, places in self.found.each.items()
-            if self.study.shape[int(number)] > 1
-            for place, counts in places.items()
-        ]
-
-    @cached_property
     def tables(self) -> list[Data]:
         """For each value of an axis how many plans fit, and the best of each question."""
-        rows: dict[int, list[Sequence[str]]] = {}
-        for dimension, place, label, counts in self.each:
-            best = self.found.best[str(dimension)].get(place, {})
-            cells = [
-                self.value(quantity, sign * best[question][0]) if question in best else "–"
-                for question, (quantity, sign) in summary.QUESTIONS.items()
-            ]
-            rows.setdefault(dimension, []).append(
-                (label, *map(exact_text, counts.values()), *cells)
-            )
-        head = ("Plans", "Valid", "Fit", *map(headline, summary.QUESTIONS))
-        names = {dimension: self.dimension(dimension) for dimension in rows}
-        return [table(f"By {name}", (name, *head), rows[d]) for d, name in names.items()]
+        head, found = ("Plans", "Valid", "Fit", *map(headline, summary.QUESTIONS)), []
+        for number, places in self.found.each.items():
+            name, rows = self.dimension(int(number)), []
+            for place, counts in places.items():
+                best = self.found.best[number].get(place, {})
+                cells = [
+                    self.value(quantity, sign * best[question][0]) if question in best else "–"
+                    for question, (quantity, sign) in summary.QUESTIONS.items()
+                ]
+                label = self.at(int(number), int(place))
+                rows.append((label, *map(exact_text, counts.values()), *cells))
+            if len(rows) > 1:
+                found.append(table(f"By {name}", (name, *head), rows))
+        return found
 
     @cached_property
     def nothing(self) -> list[str]:
         """The values at which nothing fits."""
         found = (
-            f"{self.dimension(dimension)}: {label}"
-            for dimension, _, label, counts in self.each
-            if not counts["fit"]
+            f"{self.dimension(int(number))}: {self.at(int(number), int(place))}"
+            for number, places in self.found.each.items()
+            for place, counts in places.items()
+            if len(places) > 1 and not counts["fit"]
         )
         return list(islice(found, MOST_ROWS))
 
@@ -364,6 +329,13 @@ class View:
         name = self.study.document or "STUDY.yaml"
         table = self.outcome.output or "study.csv"
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
+
+
+def _label(axis: Axis, value: Any) -> str:
+    """A value of an axis, for people."""
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        return format_value(value, axis.unit, short=axis.unit in ("tokens", "parameters"))
+    return clean(value, 80)
 
 
 def _cell(quantity: Quantity | None) -> str:

@@ -470,25 +470,19 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     assert "memory.process.low" in ends
     numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
     valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)
-    whole = table.Rows(
-        read,
-        [range(n) for n in read.shape],
-        points.Values(numbers, {"reason": reasons}, valid),
-    )
+    whole = table.Points(read, [range(n) for n in read.shape], numbers, {"reason": reasons}, valid)
     merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
     for place in np.ndindex(*read.shape):
 
         def alone(array: Any, place: tuple[int, ...] = place) -> Any:
             return np.broadcast_to(array, read.shape)[tuple(slice(i, i + 1) for i in place)]
 
-        one = table.Rows(
+        one = table.Points(
             read,
             [range(i, i + 1) for i in place],
-            points.Values(
-                {q: alone(a) for q, a in numbers.items()},
-                {"reason": alone(reasons)},
-                alone(valid),
-            ),
+            {q: alone(a) for q, a in numbers.items()},
+            {"reason": alone(reasons)},
+            alone(valid),
         )
         merged.add(summaries.summary(one))
         for kind in lines:
@@ -520,7 +514,8 @@ def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObje
         place = tuple(point[i] for i in keep)
         if score < best.get(place, (math.inf,))[0]:
             best[place] = (float(score), number)
-    piece: Any = SimpleNamespace(shape=shape, numbers=np.arange(math.prod(shape)).reshape(shape))
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    piece: Any = SimpleNamespace(shape=shape, of_study=numbers)
     least, points = summaries._lowest(piece, scores, keep)
     there = np.argwhere(np.isfinite(least)).tolist()
     assert {tuple(at): (least[tuple(at)], points[tuple(at)]) for at in there} == best

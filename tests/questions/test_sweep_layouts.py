@@ -16,8 +16,9 @@ from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.batch_graph import GRAPHS
 from planner.questions.studies import checking, evaluator, study, work
-from planner.questions.studies.points import Values, is_name, missing, wanted, why, worth
+from planner.questions.studies.points import is_name, missing, wanted, why, worth
 from planner.questions.studies.summary import Summary
+from planner.questions.studies.table import Points
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: Values of keys of a layout, good and bad.
@@ -92,7 +93,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
+def agree(read: study.Study, found: Points, points: Iterable[int]) -> int:
     """Some points are those of single plans, with the same reasons and, but for rounding, the same
     numbers; how many numbers these are."""
 
@@ -250,7 +251,8 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
 
     drafts.run(step)
     assert sorted(set(tried)) == [1, 2, 3] and len(tried) <= 4
-    assert drafts.valid.tolist() == [row % 3 != 2 for row in rows]
+    faults, of_rows = drafts.faults
+    assert [not faults[place] for place in of_rows] == [row % 3 != 2 for row in rows]
     steps = drafts.column("training.gradient_accumulation")
     assert [steps.at(row) for row in rows] == [(12, 6, 4)[row % 3] for row in rows]
 

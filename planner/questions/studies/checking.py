@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.errors import Fault
 from planner.engine.arrays.table import Codes, Table
 from planner.plans.document import Draft, Model
 from planner.plans.plan import CHECKS, STEPS, copied
@@ -62,12 +63,16 @@ class Drafts:
 
     def __init__(self, draft: Draft, model: Model | None, size: int) -> None:
         self.document, self.model, self.size = draft.document, model, size
-        #: What is the same for all rows, where no column says otherwise.
-        self.sections = {name: dict(draft.data[name]) for name in SECTIONS}
-        self.whole = {name: held for name, held in draft.data.items() if name not in SECTIONS}
+        #: The keys that are the same for all rows, and the columns of the others.
+        self.shared: dict[str, Any] = {}
         self.columns: dict[str, Column] = {}
-        self.faults = Column(np.zeros(size, dtype=np.int64))
-        self.faults.code(())
+        for name, held in draft.data.items():
+            if name in SECTIONS:
+                self.shared |= {f"{name}.{key}": value for key, value in held.items()}
+            else:
+                self.shared[name] = held
+        #: Of each step that found some: which of its runs is of a row, (rows,), and their faults.
+        self._blamed: list[tuple[Array, list[list[Fault]]]] = []
 
     def complete(self) -> None:
         """Run all steps.
@@ -82,38 +87,32 @@ class Drafts:
                 self.run(partial(check, model=self.model))
 
     @property
-    def valid(self) -> Array:
-        """Which rows have no fault, as (rows,)."""
-        faultless = np.array([not faults for faults in self.faults.values])
-        found: Array = faultless[self.faults.of_row]
-        return found
+    def faults(self) -> tuple[list[list[Fault]], Array]:
+        """What is wrong with some rows, and of each row the place of its own there, (rows,)."""
+        runs = {str(n): Codes(of_rows, len(f)) for n, (of_rows, f) in enumerate(self._blamed)}
+        group = (table := Table(self.size, runs)).exact(table.all.mask)
+        found = [
+            [fault for of_rows, faults in self._blamed for fault in faults[of_rows[row]]]
+            for row in group.first
+        ]
+        return found, group.of_rows
 
     def column(self, key: str) -> Column:
         """A key over all rows, (rows,), which may be the same for all."""
         if key in self.columns:
             return self.columns[key]
         column = Column(np.zeros(self.size, dtype=np.int64))
-        held, name = self._shared(key)
-        column.code(held.get(name, MISSING))
+        column.code(self.shared.get(key, MISSING))
         return column
-
-    def _shared(self, key: str) -> tuple[dict[str, Any], str]:
-        """Where the value of a key stands that is the same for all rows, and its name there."""
-        section, dot, name = key.partition(".")
-        return (self.sections[section], name) if dot else (self.whole, key)
 
     def assign(self, of_rows: Array, changes: Sequence[Mapping[str, Any]]) -> None:
         """Give each row the values of the changes whose place it has in ``of_rows``, (rows,)."""
         for key in dict.fromkeys(key for changed in changes for key in changed):
-            column = self.column(key)
+            column = self.columns[key] = self.column(key)
             codes = np.array([column.code(c[key]) if key in c else -1 for c in changes])[of_rows]
             column.of_row = np.where(codes >= 0, codes, column.of_row)
             if (column.of_row == column.of_row[0]).all():
-                self.columns.pop(key, None)
-                held, name = self._shared(key)
-                held[name] = column.at(0)
-            else:
-                self.columns[key] = column
+                self.shared[key] = self.columns.pop(key).at(0)
 
     def run(self, step: Callable[[Draft], None]) -> None:
         """One step, once for each combination of what it reads."""
@@ -130,41 +129,31 @@ class Drafts:
             told |= seen
         self.assign(group.of_rows, [draft.data.changed() for draft in drafts])
         if any(draft.faults for draft in drafts):
-            self._blame(group.of_rows, [tuple(draft.faults) for draft in drafts])
+            self._blamed.append((group.of_rows, [draft.faults for draft in drafts]))
 
     def _draft(self, row: int, seen: set[str]) -> Draft:
         """The draft of a row, which says what is read of it."""
+        trees = {name: _Watched(f"{name}.", {}, seen) for name in SECTIONS}
+        trees[""] = _Watched("", dict(trees), seen)
         own = {key: column.at(row) for key, column in self.columns.items()}
-        besides = {key: value for key, value in own.items() if "." not in key}
-        tree = _Watched("", {**self.whole, **besides}, seen)
-        for section, shared in self.sections.items():
-            inside = {
-                key.partition(".")[2]: own[key] for key in own if key.startswith(f"{section}.")
-            }
-            tree[section] = _Watched(f"{section}.", {**shared, **inside}, seen)
-        return Draft(self.document, tree)
-
-    def _blame(self, of_rows: Array, faults: Sequence[tuple[Any, ...]]) -> None:
-        """Add to each row the faults whose place it has in ``of_rows``, (rows,)."""
-        columns = {"before": self.faults.codes(), "added": Codes(of_rows, len(faults))}
-        group = (table := Table(self.size, columns)).exact(table.all.mask)
-        after = Column(group.of_rows)
-        both = (self.faults.at(row) + faults[of_rows[row]] for row in group.first)
-        after.of_row = np.array([after.code(several) for several in both])[group.of_rows]
-        self.faults = after
+        for key, value in {**self.shared, **own}.items():
+            section, _, name = key.rpartition(".")
+            if value is not MISSING:
+                trees[section].source[name] = value
+        return Draft(self.document, trees[""])
 
 
 class _Watched(MutableMapping[str, Any]):
     """A mapping that says which of its keys are read; values are copied when they are."""
 
-    def __init__(self, before: str, source: Mapping[str, Any], seen: set[str]) -> None:
-        self._before, self._seen, self._own = before, seen, dict[str, Any]()
-        self._source = {key: value for key, value in source.items() if value is not MISSING}
+    def __init__(self, before: str, source: dict[str, Any], seen: set[str]) -> None:
+        self._before, self.source, self._seen = before, source, seen
+        self._own: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
         self._seen.add(f"{self._before}{key}")
         if key not in self._own:
-            self._own[key] = copied(self._source[key])
+            self._own[key] = copied(self.source[key])
         return self._own[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -174,7 +163,7 @@ class _Watched(MutableMapping[str, Any]):
         raise TypeError("no step takes a key away")
 
     def __iter__(self) -> Iterator[str]:
-        keys = list(dict.fromkeys((*self._source, *self._own)))
+        keys = {**self.source, **self._own}
         self._seen.update(f"{self._before}{key}" for key in keys)
         return iter(keys)
 
@@ -185,7 +174,7 @@ class _Watched(MutableMapping[str, Any]):
         """What was given another value, by dotted key."""
         found: dict[str, Any] = {}
         for key, value in self._own.items():
-            given = self._source.get(key, MISSING)
+            given = self.source.get(key, MISSING)
             same = value is given or (type(value) is type(given) and bool(value == given))
             if isinstance(value, _Watched):
                 found |= value.changed()

@@ -36,13 +36,6 @@ MOST_DEATHS = 5
 PATIENCE, BEGINNING = 20, 90
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     """The engine that the options ask for: it gives the pieces of a job back in their order, and
     never holds more than a window of them, so that memory does not grow with the study.
@@ -50,11 +43,12 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     Raises:
         PlanError: an address of no engine.
     """
-    count = cores() if workers is None else workers
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = own if workers is None else workers
     if count < 1:
         raise PlanError(Fault(f"--workers {count} does nothing", None, "at least 1"))
     if isinstance(on, Executor):
-        return partial(_on_executor, lambda: contextlib.nullcontext((on, count)), "an executor")
+        return partial(_on_executor, lambda _: contextlib.nullcontext((on, count)), "an executor")
     if on is None:
         return partial(_here, workers=count)
     if workers is not None:
@@ -64,7 +58,7 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     if not place or scheme not in CLUSTERS:
         allowed = "dask://HOST:PORT or ray://HOST:PORT"
         raise PlanError(Fault(f"--on {on} is no engine", None, allowed))
-    return partial(_on_executor, partial(CLUSTERS[scheme], on), f"--on {on}")
+    return partial(_on_executor, CLUSTERS[scheme], on)
 
 
 def work(job: bytes, number: int) -> Piece:
@@ -82,12 +76,24 @@ _ONE = threading.Lock()
 
 
 def _on_executor(
-    opened: Callable[[], contextlib.AbstractContextManager[Opened]],
-    name: str,
+    opened: Callable[[str], contextlib.AbstractContextManager[Opened]],
+    address: str,
     job: Job,
     numbers: Sequence[int],
 ) -> Pieces:
-    with opened() as (executor, workers):
+    engine, cluster, _ = address.partition("://")
+    place = Place(f"--on {address}" if cluster else address)
+    with contextlib.ExitStack() as stack:
+        try:
+            executor, workers = stack.enter_context(opened(address))
+        except ModuleNotFoundError:
+            fix = f"pip install 'trainplan[{engine}]'"
+            raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
+        except MemoryError:
+            raise
+        except Exception as error:
+            what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
+            raise PlanError(Fault(what, place)) from None
         try:
             yield from _in_order(executor, pickle.dumps(job), numbers, workers)
         except PlanError:
@@ -95,7 +101,7 @@ def _on_executor(
         except Exception as error:
             what = f"a worker failed: {type(error).__name__}: {_said(error)}"
             allowed = "what is done is kept; the same command goes on"
-            raise PlanError(Fault(what, Place(name), allowed)) from error
+            raise PlanError(Fault(what, place, allowed)) from error
 
 
 def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
@@ -163,32 +169,11 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _reaching(engine: str, address: str) -> Iterator[None]:
-    """That what fails is a fault of the cluster.
-
-    Raises:
-        PlanError: the engine is not installed, or the cluster does not answer.
-    """
-    try:
-        yield
-    except ModuleNotFoundError:
-        fix = f"pip install 'trainplan[{engine}]'"
-        raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
-    except MemoryError:
-        raise
-    except Exception as error:
-        what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
-        raise PlanError(Fault(what, Place(f"--on {address}"))) from None
-
-
-@contextlib.contextmanager
 def _dask(address: str) -> Iterator[Opened]:
     """A Dask cluster, whose scheduler gives the work of a lost worker to another."""
-    with _reaching("dask", address):
-        from distributed import Client
+    from distributed import Client
 
-        client = Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE)
-    with client:
+    with Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE) as client:
         yield client.get_executor(pure=False, retries=MOST_DEATHS), max(1, len(client.nthreads()))
 
 
@@ -199,15 +184,13 @@ def _ray(address: str) -> Iterator[Opened]:
     Where memory ends, Ray's client waits without end for threads of its own that it could not
     begin, when it connects, when that fails, when it disconnects and once more at exit.
     """
+    import ray
 
     def connected() -> int:
         ray.init(address, log_to_driver=False)
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
-    with _reaching("ray", address):
-        import ray
-
-        workers = _within(BEGINNING, connected, ray.shutdown)
+    workers = _within(BEGINNING, connected, ray.shutdown)
     try:
         yield _Ray(), workers
     finally:

@@ -23,7 +23,7 @@ from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
-from planner.plans.plan import begun, changed
+from planner.plans.plan import begun
 from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, chosen
@@ -34,7 +34,6 @@ from planner.questions.studies.points import (
     LAYOUT_FOUND,
     REASON,
     Array,
-    Values,
     ends,
     is_name,
     missing,
@@ -44,6 +43,7 @@ from planner.questions.studies.points import (
     worth,
 )
 from planner.questions.studies.study import Study, changes_at, in_order
+from planner.questions.studies.table import Points, numbers_of
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
@@ -55,8 +55,6 @@ TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
 #: What the completion of a plan turns into other keys, or what it refuses, before its checks.
 SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 
-Places = tuple[int, ...]
-
 
 class Evaluator:
     """Evaluates pieces of one study; keeps what several pieces need."""
@@ -67,26 +65,30 @@ class Evaluator:
         self.quantities = tuple(name for name in wanted(study) if name not in self.names)
         self._plans: _Plans | None = None  # of the last piece
 
-    def evaluate(self, ranges: Sequence[range]) -> Values:
+    def evaluate(self, ranges: Sequence[range]) -> Points:
         """The points of a piece."""
-        # In the arrays here dimensions of plans come first, those of inputs last.
-        axes = sorted(range(len(ranges)), key=lambda axis: self.differences[axis] == INPUTS)
-        slow = [ranges[axis] for axis in axes if self.differences[axis] != INPUTS]
-        fast = [ranges[axis] for axis in axes[len(slow) :]]
+        inputs = [one == INPUTS for one in self.differences]
+        slow, fast = (
+            [r if one is wanted else range(1) for r, one in zip(ranges, inputs, strict=True)]
+            for wanted in (False, True)
+        )
         plans = self._plans
         if plans is None or plans.ranges != slow:
             plans = self._plans = None  # those before go first, so that memory stays flat
             plans = self._plans = _Plans(self, slow)
-        points = _Points(plans, fast)
+        points = _Values(plans, fast)
         for group in plans.groups:
             points.add(group)
         if self.names:
             points.add_names(self.names)
+        # In the arrays here dimensions of plans come first, those of inputs last.
+        order = np.argsort(inputs, kind="stable")
+        lengths = [len(slow[axis]) for axis in order if not inputs[axis]]
 
         def over(array: Array) -> Array:
             """Values (plans, …inputs) as (dimension, …)."""
-            beside = array.shape[1:] or [1] * len(fast)
-            found: Array = array.reshape((*map(len, slow), *beside)).transpose(np.argsort(axes))
+            beside = array.shape[1:] or [1] * sum(inputs)
+            found: Array = array.reshape((*lengths, *beside)).transpose(np.argsort(order))
             return found
 
         numbers = {name: over(array) for name, array in points.numbers.items()}
@@ -95,7 +97,9 @@ class Evaluator:
         words = {**points.words, REASON: points.reasons}
         if self.study.searches:
             words[LAYOUT_FOUND] = plans.words
-        return Values(
+        return Points(
+            self.study,
+            ranges,
             numbers | ends(self.study, numbers, settings, of_kind),
             {name: over(array) for name, array in words.items()},
             of_kind >= 0,
@@ -103,47 +107,37 @@ class Evaluator:
 
 
 class _Plans:
-    """The plans of a piece, one for each place along the dimensions that are not of inputs.
+    """The plans of a piece, one for each place along the dimensions that are not of inputs; along
+    these, ``ranges`` has one place.
 
     Arrays have the shape (plans,).
     """
 
     def __init__(self, evaluator: Evaluator, ranges: Sequence[range]) -> None:
         self.evaluator, self.study, self.ranges = evaluator, evaluator.study, ranges
-        lengths = [len(r) for r in ranges]
-        self.size = math.prod(lengths)
+        #: The first point of each plan.
+        self.points = numbers_of(self.study, ranges).ravel()
+        self.size = len(self.points)
         self.faults = Column(np.zeros(self.size, dtype=np.int64))  # reasons
         self.faults.code("")
         self.columns = {key: Column(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
         self.kinds: list[Kind] = []
         self.of_kind = np.full(self.size, -1)  # of no plan
         self.words = np.full(self.size, "", dtype=object)  # layouts that were found
-        together = [one == LAYOUTS for one in evaluator.differences if one != INPUTS]
-        inner = [r for r, one in zip(ranges, together, strict=True) if one]
-        rows = np.arange(self.size).reshape(lengths)
+        layouts = [one == LAYOUTS for one in evaluator.differences]
+        rows = np.arange(self.size).reshape([len(r) for r in ranges])
         heads: list[Any] = [
-            [slice(None)] if one else range(n) for n, one in zip(lengths, together, strict=True)
+            [slice(None)] if one else range(len(r)) for r, one in zip(ranges, layouts, strict=True)
         ]
         for head in product(*heads):
-            self._complete(rows[head].ravel(), inner)
-
-    def places(self, row: int, point: Sequence[int] = ()) -> Places:
-        """A point of the study: one of the plans, at some places along the dimensions of inputs, by
-        default the first ones."""
-        slow = iter(np.unravel_index(row, [len(r) for r in self.ranges]))
-        ranges, fast = iter(self.ranges), iter(point)
-        return tuple(
-            next(fast, 0) if one == INPUTS else next(ranges)[int(next(slow))]
-            for one in self.evaluator.differences
-        )
+            self._complete(rows[head].ravel(), np.flatnonzero(layouts).tolist())
 
     # -- completing them ------------------------------------------------------------------------
 
-    def _complete(self, rows: Array, inner: Sequence[range]) -> None:
-        """Complete plans that differ in their layouts only; ``inner`` are the places along the
-        dimensions of these."""
+    def _complete(self, rows: Array, layouts: Sequence[int]) -> None:
+        """Complete plans that differ in their layouts only, along some dimensions."""
         try:
-            drafts = self._drafts(int(rows[0]), inner) if inner else None
+            drafts = self._drafts(rows, layouts) if layouts else None
         except PlanError as error:  # whatever the layout
             self.faults.of_row[rows] = self.faults.code(why(error))
             return
@@ -156,41 +150,33 @@ class _Plans:
             except PlanError as error:
                 self.faults.of_row[row] = self.faults.code(why(error))
                 continue
-            if self.study.searches_at(self.places(row)):
+            if self.study.searches_at(int(self.points[row])):
                 self.words[row] = words(plan)
             self.of_kind[row] = len(self.kinds) - 1
             for key, column in self.columns.items():
-                section, _, name = key.partition(".")
-                column.of_row[row] = column.code(plan.data[section].get(name, MISSING))
+                column.of_row[row] = column.code(plan.get(key))
 
     def _add(self, row: int) -> Plan:
         """Complete a plan by itself, as a kind of its own."""
-        plan = self.study.plan_at(self.places(row))
+        plan = self.study.plan(int(self.points[row]))
         self.kinds.append(Kind(plan, case.build(plan)))
         return plan
 
-    def _drafts(self, row: int, inner: Sequence[range]) -> Drafts | None:
-        """The completed drafts of layouts, the first of which is ``row``; None where the layout is
-        written in another way."""
-        places, differ = self.places(row), self.evaluator.differences
-        chosen: dict[str, Any] = {}
-        layouts = []
-        for axes, place, one in zip(self.study.dimensions, places, differ, strict=True):
-            if one == LAYOUTS:
-                layouts.append(axes)
-            else:
-                chosen |= changes_at(axes, place)
-        document = changed(self.study.base_at(places), in_order(chosen))
+    def _drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:
+        """The completed drafts of layouts; None where the layout is written in another way."""
+        document = self.study.document_of(int(self.points[rows[0]]), layouts)
         if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
             return None
         draft, model = begun(document)
-        drafts = Drafts(draft, model, math.prod(map(len, inner)))
-        several = zip(layouts, np.indices([len(r) for r in inner]), inner, strict=True)
+        drafts = Drafts(draft, model, len(rows))
+        places = np.unravel_index(self.points[rows], self.study.shape)
+        several = [(self.study.dimensions[number], number) for number in layouts]
         # A section before the keys inside it.
-        for axes, of_rows, ranged in sorted(several, key=lambda one: LAYOUT not in keys(one[0])):
+        for axes, number in sorted(several, key=lambda one: LAYOUT not in keys(one[0])):
+            ranged = self.ranges[number]
             choices = (changes_at(axes, place) for place in ranged)
             changes = [_of_keys(choice, document.data[LAYOUT]) for choice in choices]
-            drafts.assign(of_rows.ravel(), changes)
+            drafts.assign(places[number] - ranged.start, changes)
         if any(isinstance(v, str) for key in SPELLED for v in drafts.column(key).values):
             return None
         drafts.complete()
@@ -198,14 +184,14 @@ class _Plans:
 
     def _take(self, rows: Array, drafts: Drafts) -> None:
         """Drafts that are completed, to the rows that they are of."""
-        texts = [why(PlanError(faults)) if faults else "" for faults in drafts.faults.values]
-        codes = np.array([self.faults.code(text) for text in texts])
-        self.faults.of_row[rows] = codes[drafts.faults.of_row]
+        faults, of_faults = drafts.faults
+        reasons = [why(PlanError(several)) if several else "" for several in faults]
+        self.faults.of_row[rows] = np.array([self.faults.code(r) for r in reasons])[of_faults]
         for key, column in self.columns.items():
             own = drafts.column(key)
             codes = np.array([column.code(value) for value in own.values])
             column.of_row[rows] = codes[own.of_row]
-        valid = np.flatnonzero(drafts.valid)
+        valid = np.flatnonzero(self.faults.of_row[rows] == 0)
         if not len(valid):
             return
         tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
@@ -312,35 +298,34 @@ class _Group:
         )
         return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
 
-    def settings(self, batch: Batch) -> Iterator[Codes]:
-        """What may decide why a quantity is absent: settings of the plans."""
+    def deciding(self, batch: Batch) -> Iterator[Codes]:
+        """What may decide why a quantity is absent: which inputs are not given and why, then
+        settings of the plans."""
+        names, kinds = sorted(deciding()), self.plans.kinds
+        given = [tuple(kind.absent.items()) for kind in kinds]
+        settings = [tuple(kind.case.settings.get(name) for name in names) for kind in kinds]
+        for values in (given, settings):
+            found, codes = chosen(values, self.table.columns[KIND].of_row)
+            yield Codes(codes, len(found))
         for key in (SCHEDULE, SEQUENCE, *AXES, *OWN_CHOICE):
             yield self.table.columns[key]
-        names = sorted(deciding())
-        kinds = (tuple(k.case.settings.get(n) for n in names) for k in self.plans.kinds)
-        yield self._of_kinds(kinds)
         replicas = np.searchsorted(batch.replicas, self.held.of_replicate)[self.of_rows]
-        for codes, values in batch.of_hardware.values():
-            yield Codes(codes[self.of_degrees, replicas], len(values))
-
-    @property
-    def lacking(self) -> Codes:
-        """Which inputs are not given, and why."""
-        return self._of_kinds(tuple(kind.absent.items()) for kind in self.plans.kinds)
-
-    def _of_kinds(self, values: Iterable[Hashable]) -> Codes:
-        found, codes = chosen(values, self.table.columns[KIND].of_row)
-        return Codes(codes, len(found))
+        for places, distinct in batch.of_hardware.values():
+            yield Codes(places[self.of_degrees, replicas], len(distinct))
 
 
-class _Points:
+class _Values:
     """What the points of a piece are worth, as (plans, …plain dimensions), of length 1 along the
     plain dimensions that change nothing."""
 
     def __init__(self, plans: _Plans, fast: Sequence[range]) -> None:
-        self.plans, self.study, self.fast = plans, plans.study, fast
-        self.quantities = plans.evaluator.quantities
-        narrow = (plans.size, *(1 for _ in fast))
+        self.plans, self.study, self.quantities = plans, plans.study, plans.evaluator.quantities
+        differ = zip(fast, self.study.dimensions, plans.evaluator.differences, strict=True)
+        #: The places along each dimension of inputs, with its axes.
+        self.fast = [(places, axes) for places, axes, one in differ if one == INPUTS]
+        #: How far a point is from the first one of its plan, as (…plain dimensions).
+        self.further = numbers_of(self.study, fast).reshape([len(r) for r, _ in self.fast])
+        narrow = (plans.size, *(1 for _ in self.fast))
         self.numbers = {quantity: np.full(narrow, np.nan) for quantity in self.quantities}
         self.words: dict[str, Array] = {}
         reasons = np.array(plans.faults.values, dtype=object)
@@ -350,12 +335,10 @@ class _Points:
     def inputs(self) -> dict[str, Array]:
         """The values of plain keys, as (1, 1, 1, …) with the further axes of a batch last."""
         found = {}
-        differ = zip(self.study.dimensions, self.plans.evaluator.differences, strict=True)
-        dimensions = [axes for axes, one in differ if one == INPUTS]
-        for number, (axes, places) in enumerate(zip(dimensions, self.fast, strict=True)):
-            along = [1, 1, 1, *(1 for _ in dimensions)]
-            along[3 + number] = len(places)
+        for number, (places, axes) in enumerate(self.fast):
             changes = [changes_at(axes, place) for place in places]
+            along = [1] * (3 + len(self.fast))
+            along[3 + number] = len(places)
             for key in changes[0]:
                 values = [float(changed[key]) for changed in changes]
                 found[key] = np.array(values).reshape(along)
@@ -380,18 +363,21 @@ class _Points:
         given: what is absent from all for one reason, whatever the layout, is so for each reason
         why an input is not given; else settings count, and what else is absent."""
         rows = group.rows
-        recorded = [name for name in self.study.record if name in self.numbers]
-        holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
+        holes = {
+            name: np.isnan(self.numbers[name][rows])
+            for name in self.study.record
+            if name in self.numbers
+        }
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return
-        first = self._worth(rows[0], [0] * len(self.fast), holes)
-        several = [group.lacking]
-        if not all(
+        first = self._worth((rows[0], *(0 for _ in self.fast)), holes)
+        several = [*group.deciding(batch)]
+        if all(
             array.all() and batch.absent.get(name) == getattr(first[name], "reason", None)
             for name, array in holes.items()
         ):
-            several += group.settings(batch)
+            del several[1:]
         shape = (len(rows), *np.broadcast_shapes(*(array.shape[1:] for array in holes.values())))
         beside = math.prod(shape[1:])
         columns = [Codes(np.repeat(codes.of_row, beside), codes.count) for codes in several]
@@ -400,7 +386,7 @@ class _Points:
         whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
         told = whole.exact(whole.all.mask)
         reasons = [
-            missing(self._worth(rows[row], point, holes))
+            missing(self._worth((rows[row], *point), holes))
             for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
         ]
         self.reasons = _widened(self.reasons, shape[1:])
@@ -408,20 +394,21 @@ class _Points:
 
     def add_names(self, names: Sequence[str]) -> None:
         """Write what is no number to evaluate over arrays, point by point."""
-        shape = (self.plans.size, *map(len, self.fast))
+        shape = (self.plans.size, *self.further.shape)
         self.words = {name: np.full(shape, None, dtype=object) for name in names}
         self.reasons = _widened(self.reasons, shape[1:])
         for at in np.ndindex(*shape):
             if self.plans.of_kind[at[0]] >= 0:
-                values = self._worth(at[0], at[1:], self.study.record)
+                values = self._worth(at, self.study.record)
                 self.reasons[at] = missing(values)
                 for name in names:
                     self.words[name][at] = None if type(values[name]) is Absent else values[name]
 
-    def _worth(self, row: int, point: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
-        """What quantities of one of the points are worth, at places along the plain dimensions."""
-        fast = [r[n] for r, n in zip(self.fast, point, strict=True)]
-        return worth(self.study.plan_at(self.plans.places(row, fast)), quantities)
+    def _worth(self, at: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
+        """What quantities are worth at one of the points, a place along (plans, …plain ones)."""
+        row, *point = at
+        plan = self.study.plan(int(self.plans.points[row] + self.further[tuple(point)]))
+        return worth(plan, quantities)
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:

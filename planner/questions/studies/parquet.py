@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.base.errors import Fault, PlanError
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, Rows, columns
+from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, Points, columns
 
 #: Rows of a row group of the table.
 GROUP = 1 << 18
@@ -50,7 +50,7 @@ def schema(study: Study, whole: Mapping[str, bool]) -> Any:
     return arrow.schema([(column.name, types[kind(column)]) for column in columns(study)])
 
 
-def piece(table: Rows) -> bytes:
+def piece(table: Points) -> bytes:
     """The kept rows as a Parquet file of one row group."""
     arrow = loaded()
     wanted = schema(table.study, {})
@@ -70,11 +70,11 @@ def _writer(study: Study, into: Any, wanted: Any, compression: str) -> Any:
     return loaded().parquet.ParquetWriter(into, wanted, use_dictionary=few, compression=compression)
 
 
-def _array(table: Rows, column: Column, type_: Any) -> Any:
+def _array(table: Points, column: Column, type_: Any) -> Any:
     """A column of the kept rows as an array of a type of pyarrow."""
     arrow = loaded()
     if column.coded is None:
-        numbers = table.laid(table.values.numbers[column.name])
+        numbers = table.laid(table.numbers[column.name])
         return arrow.array(numbers, mask=np.isnan(numbers))
     codes, distinct = column.coded(table)
     said: Any = {TEXT: str, NUMBER: float}.get(column.kind)

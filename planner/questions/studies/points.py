@@ -4,7 +4,6 @@ runs leave open of that."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,16 +33,6 @@ LAYOUT_FOUND, REASON = "layout", "reason"
 NONE = (np.nan, np.nan)
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
-
-
-@dataclass
-class Values:
-    """Quantities of the points of a piece, in arrays (dimension, …): an axis for each dimension of
-    the study, as long as the piece's or of length 1."""
-
-    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
-    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
-    valid: Array  # False where the values do not go together
 
 
 def wanted(study: Study) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -98,29 +98,20 @@ class Study:
         Raises:
             PlanError: the values do not go together.
         """
-        return self.plan_at(self.places(point))
+        return loading.planned(self.document_of(point))
 
-    def plan_at(self, places: Sequence[int]) -> Plan:
-        """As ``plan``, for the place along each dimension."""
-        changes = in_order(self.changes(places))
-        return loading.planned(plan.changed(self.base_at(places), changes))
+    def document_of(self, point: int, without: Collection[int] = ()) -> Document:
+        """The plan of a point as it is written, but for what some dimensions change."""
+        places, changes = self.places(point), dict[str, Any]()
+        for dimension, axes in enumerate(self.dimensions):
+            if dimension not in without:
+                changes |= changes_at(axes, places[dimension])
+        base = self.bases[places[0] if self.several else 0]
+        return plan.changed(base, in_order(changes))
 
-    def changes(self, places: Sequence[int]) -> dict[str, Any]:
-        """What the values at some places change in the base."""
-        found: dict[str, Any] = {}
-        for axes, place in zip(self.dimensions, places, strict=True):
-            found |= changes_at(axes, place)
-        return found
-
-    def base_at(self, places: Sequence[int]) -> Document:
-        """The plan that the point at some places changes."""
-        return self.bases[places[0]] if self.several else self.bases[0]
-
-    def searches_at(self, places: Sequence[int]) -> bool:
-        """Whether the layout at some places is to be found."""
-        changes = self.changes(places)
-        layout = changes.get(LAYOUT, self.base_at(places).data.get(LAYOUT)) or {}
-        return bool(changes.get(f"{LAYOUT}.{AUTO}", layout.get(AUTO)))
+    def searches_at(self, point: int) -> bool:
+        """Whether the layout of a point is to be found."""
+        return bool((self.document_of(point).data.get(LAYOUT) or {}).get(AUTO))
 
     @cached_property
     def searches(self) -> bool:

@@ -19,7 +19,7 @@ from planner.base import files
 from planner.questions.studies.axes import keys
 from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, REASON, USE, Array
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import STATES, Rows
+from planner.questions.studies.table import STATES, Points
 
 #: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
 QUESTIONS: dict[str, tuple[str, int]] = {
@@ -151,27 +151,27 @@ def roles(study: Study) -> Roles:
     return Roles(x, lines, are_tasks, others[0] if others else None)
 
 
-def summary(table: Rows) -> Summary:
+def summary(table: Points) -> Summary:
     """The facts of one piece."""
-    study, values, fits = table.study, table.values, table.fits
+    study, fits = table.study, table.fits
     usable = table.holds & (fits != 0)
     found = Summary(
         points=math.prod(table.shape),
         rows=len(table),
-        invalid=table.count(~values.valid),
-        outside=table.count(values.valid & ~table.holds),
+        invalid=table.count(~table.valid),
+        outside=table.count(table.valid & ~table.holds),
         fit=table.count(table.holds & (fits == 1)),
         tight=table.count(table.holds & (table.verdict == STATES.index("tight"))),
         unfit=table.count(table.holds & (fits == 0)),
         whole=table.whole,
     )
-    reasons = np.where(values.valid, "", values.words[REASON])
+    reasons = np.where(table.valid, "", table.words[REASON])
     refused = Counter(np.broadcast_to(reasons, table.shape).ravel().tolist())
     refused.pop("", None)
     # In an order of their own: texts come in that in which rules were tried.
     found.reasons = dict(sorted(refused.items(), key=lambda reason: (-reason[1], reason[0])))
     scores = {
-        question: _score(sign * values.numbers[quantity], usable)
+        question: _score(sign * table.numbers[quantity], usable)
         for question, (quantity, sign) in QUESTIONS.items()
     }
     _count(found, table, usable)
@@ -183,7 +183,7 @@ def summary(table: Rows) -> Summary:
         asked = {question: scores[question] for question in CHARTS.values()}
         _keep_best(found, table, ALONG_X, (role.x, *role.lines), asked)
     if role.layout is not None:
-        memory = values.numbers[MEMORY]
+        memory = table.numbers[MEMORY]
         ends = {end: _score(sign * memory, table.holds) for end, sign in ENDS.items()}
         _keep_best(found, table, LAYOUTS, (role.layout,), ends)
     _fronts(found, table, scores, role.lines)
@@ -196,41 +196,39 @@ def _score(numbers: Array, usable: Array) -> Array:
     return score
 
 
-def _count(found: Summary, table: Rows, usable: Array) -> None:
+def _count(found: Summary, table: Points, usable: Array) -> None:
     """At each place along a dimension how many points there are."""
-    dimensions = range(len(table.shape))
-    for dimension in dimensions:
+    told = {"plans": np.array(True), "valid": table.holds, "fit": usable}
+    for dimension, places in enumerate(table.ranges):
         if table.study.shape[dimension] <= MOST_PLACES:
-            others = tuple(d for d in dimensions if d != dimension)
-            counts = [
-                np.count_nonzero(np.broadcast_to(true, table.shape), axis=others).tolist()
-                for true in (True, table.holds, usable)
-            ]
+            counts = (
+                np.count_nonzero(_along(table, true, (dimension,)), axis=-1).tolist()
+                for true in told.values()
+            )
             found.each[str(dimension)] = {
-                str(place): dict(zip(("plans", "valid", "fit"), several, strict=True))
-                for place, *several in zip(table.ranges[dimension], *counts, strict=True)
+                str(place): dict(zip(told, several, strict=True))
+                for place, *several in zip(places, *counts, strict=True)
             }
 
 
-def _lowest(table: Rows, scores: Array, keep: Sequence[int]) -> tuple[Array, Array]:
+def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
+    """What is said of each point, (dimension, …), as (…kept dimensions, all others)."""
+    rest = [d for d in range(len(table.shape)) if d not in keep]
+    over = np.broadcast_to(array, table.shape).transpose((*keep, *rest))
+    return over.reshape(*over.shape[: len(keep)], -1)
+
+
+def _lowest(table: Points, scores: Array, keep: Sequence[int]) -> tuple[Array, Array]:
     """At each place along some dimensions of a piece, the lowest score and the number in the study
     of the first point that has it, both as (…kept dimensions)."""
-    shape = table.shape
-    rest = [d for d in range(len(shape)) if d not in keep]
-
-    def moved(array: Array) -> Array:
-        """What is said of each point, (dimension, …), as (…kept dimensions, all others)."""
-        over = np.broadcast_to(array, shape).transpose((*keep, *rest))
-        return over.reshape(*over.shape[: len(keep)], -1)
-
-    flat = moved(scores)
+    flat, points = _along(table, scores, keep), _along(table, table.of_study, keep)
     first = flat.argmin(axis=-1)[..., None]
-    least, points = (np.take_along_axis(a, first, axis=-1) for a in (flat, moved(table.numbers)))
-    return least[..., 0], points[..., 0]
+    least, lowest = (np.take_along_axis(array, first, axis=-1) for array in (flat, points))
+    return least[..., 0], lowest[..., 0]
 
 
 def _keep_best(
-    found: Summary, table: Rows, view: str, keep: Sequence[int], scores: dict[str, Array]
+    found: Summary, table: Points, view: str, keep: Sequence[int], scores: dict[str, Array]
 ) -> None:
     """The lowest of each score at each place of the study along some dimensions, where there is
     one."""
@@ -242,20 +240,18 @@ def _keep_best(
             best.setdefault(places, {})[question] = [float(least[index]), int(points[index])]
 
 
-def _fronts(found: Summary, table: Rows, scores: dict[str, Array], lines: tuple[int, ...]) -> None:
+def _fronts(
+    found: Summary, table: Points, scores: dict[str, Array], lines: tuple[int, ...]
+) -> None:
     """Of each line the points that no other one beats in cost and in days."""
-    days, cost = scores["shortest run"], scores["lowest cost"]
-    # Where days stay, the lowest cost beats the others.
-    beside = [d for d in range(days.ndim) if days.shape[d] > 1 and d not in lines]
-    keep = (*lines, *beside)
-    (days, _), (cost, points) = _lowest(table, days, keep), _lowest(table, cost, keep)
-    for index in np.ndindex(days.shape[: len(lines)]):
-        there = np.isfinite(days[index]) & np.isfinite(cost[index])
-        several = cost[index][there], days[index][there], points[index][there]
-        order = np.lexsort(several[::-1])
-        costs, lengths, numbers = (array[order] for array in several)
-        sooner = np.diff(np.minimum.accumulate(lengths), prepend=np.inf) < 0
-        both = zip(costs[sooner], lengths[sooner], numbers[sooner], strict=True)
+    asked = scores["lowest cost"], scores["shortest run"], table.of_study
+    cost, days, points = (_along(table, array, lines) for array in asked)
+    there = np.isfinite(cost) & np.isfinite(days)
+    for index in np.ndindex(there.shape[:-1]):
+        several = [array[index][there[index]] for array in (cost, days, points)]
+        order = np.lexsort(several[1::-1])
+        sooner = np.diff(np.minimum.accumulate(several[1][order]), prepend=np.inf) < 0
         if len(order):
             places = at(table.ranges[d][i] for d, i in zip(lines, index, strict=True))
-            found.front[places] = _front([[float(c), float(d), int(p)] for c, d, p in both])
+            kept = zip(*(array[order][sooner].tolist() for array in several), strict=True)
+            found.front[places] = _front([list(point) for point in kept])

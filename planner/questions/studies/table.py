@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.display import plain
+from planner.questions.batch_rows import chosen
 from planner.questions.studies.axes import Axis
 from planner.questions.studies.points import (
     FITS,
@@ -18,7 +19,6 @@ from planner.questions.studies.points import (
     REASON,
     SURE,
     Array,
-    Values,
     bounded,
     is_name,
 )
@@ -37,13 +37,13 @@ class Column:
     """A column: what it is called and what it holds.
 
     ``coded`` says of rows the place of each one's value, as (dimension, …), among the few that
-    there are; None stands for no value. Without it, the numbers of ``Values`` of that name are
-    meant, NaN where there is none.
+    there are; None stands for no value. Without it, the numbers of the rows of that name are meant,
+    NaN where there is none.
     """
 
     name: str
     kind: str
-    coded: Callable[[Rows], tuple[Array, Sequence[Any]]] | None = None
+    coded: Callable[[Points], tuple[Array, Sequence[Any]]] | None = None
 
 
 def columns(study: Study) -> tuple[Column, ...]:
@@ -76,21 +76,20 @@ def columns(study: Study) -> tuple[Column, ...]:
     return (*found, Column(REASON, TEXT, partial(_of_words, REASON)))
 
 
-def _of_axis(dimension: int, axis: Axis, rows: Rows) -> tuple[Array, list[Any]]:
+def _of_axis(dimension: int, axis: Axis, rows: Points) -> tuple[Array, list[Any]]:
     places = np.ix_(*rows.ranges)[dimension]  # of length 1 along other dimensions
     return places, plain([choice.label for choice in axis.choices])
 
 
-def _of_words(name: str, rows: Rows) -> tuple[Array, list[Any]]:
-    texts = rows.values.words[name]
-    places: dict[Any, int] = {}
-    codes = [places.setdefault(text or None, len(places)) for text in texts.ravel().tolist()]
-    return np.array(codes, dtype=np.int64).reshape(texts.shape), list(places)
+def _of_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
+    texts = rows.words[name]
+    distinct, codes = chosen((text or None for text in texts.flat), np.arange(texts.size))
+    return codes.reshape(texts.shape), distinct
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The points of a piece that the table keeps.
+class Points:
+    """The points of a piece, and which of them the table keeps.
 
     Arrays are (dimension, …), of length 1 along dimensions that change nothing; they broadcast to
     the shape of the piece.
@@ -98,15 +97,17 @@ class Rows:
 
     study: Study
     ranges: Sequence[range]
-    values: Values
+    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
+    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
+    valid: Array  # False where the values do not go together
 
     @cached_property
     def holds(self) -> Array:
         """Which points are valid, and within the limits of the study, as (dimension, …)."""
-        holds = self.values.valid
+        holds = self.valid
         for limit in self.study.where:
             with np.errstate(invalid="ignore"):
-                holds = holds & limit.holds(self.values.numbers[limit.quantity])
+                holds = holds & limit.holds(self.numbers[limit.quantity])
         return holds
 
     @cached_property
@@ -117,7 +118,7 @@ class Rows:
     def kept(self) -> Array:
         """Which points the table keeps, as (dimension, …) in full: those within the limits, and
         with their reason those that are no plan, unless the study drops them."""
-        kept = self.holds | ~self.values.valid if self.study.keep_invalid else self.holds
+        kept = self.holds | ~self.valid if self.study.keep_invalid else self.holds
         return np.broadcast_to(kept, self.shape)
 
     def __len__(self) -> int:
@@ -133,23 +134,23 @@ class Rows:
         return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
 
     @cached_property
-    def numbers(self) -> Array:
+    def of_study(self) -> Array:
         """The numbers of the points in the study, as (dimension, …) in full."""
-        return np.asarray(np.ravel_multi_index(np.ix_(*self.ranges), self.study.shape))
+        return numbers_of(self.study, self.ranges)
 
     @cached_property
     def fits(self) -> Array:
         """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
-        headroom = self.values.numbers[FITS]
+        headroom = self.numbers[FITS]
         return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
 
     @cached_property
     def verdict(self) -> Array:
         """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
-        safe = self.values.numbers[SURE] >= 0
-        least = self.values.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
+        safe = self.numbers[SURE] >= 0
+        least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
         known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
-        return np.where(self.values.valid, np.where(self.fits == 0, 2, known), 0)
+        return np.where(self.valid, np.where(self.fits == 0, 2, known), 0)
 
     @cached_property
     def whole(self) -> dict[str, bool]:
@@ -157,9 +158,14 @@ class Rows:
         found = {}
         for name in self.study.record:
             if not is_name(name):
-                numbers = self.laid(self.values.numbers[name])
+                numbers = self.laid(self.numbers[name])
                 found[name] = bool(is_whole(numbers[~np.isnan(numbers)]).all())
         return found
+
+
+def numbers_of(study: Study, ranges: Sequence[range]) -> Array:
+    """The numbers in a study of the points at some places along each dimension, (dimension, …)."""
+    return np.asarray(np.ravel_multi_index(np.ix_(*ranges), study.shape))
 
 
 def is_whole(numbers: Array) -> Array:

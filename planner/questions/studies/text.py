@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.display import cell, quoted
 from planner.questions.studies.points import Array
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import Column, Rows, columns, is_whole
+from planner.questions.studies.table import Column, Points, columns, is_whole
 
 #: Rows that become text at once: a core's cache holds what they are made of.
 BLOCK = 1 << 14
@@ -21,7 +21,7 @@ def header(study: Study) -> bytes:
     return (",".join(_quoted(column.name) for column in columns(study)) + "\n").encode()
 
 
-def encoded(table: Rows, kind: str) -> bytes:
+def encoded(table: Points, kind: str) -> bytes:
     """The rows as bytes that follow those of the piece before."""
     between, begin, end = (",", "", "\n") if kind == "csv" else (", ", "{", "}\n")
     columns_ = [table.laid(_cells(table, column, kind)) for column in columns(table.study)]
@@ -34,7 +34,7 @@ def encoded(table: Rows, kind: str) -> bytes:
     return b"".join(blocks)
 
 
-def _cells(table: Rows, column: Column, kind: str) -> Array:
+def _cells(table: Points, column: Column, kind: str) -> Array:
     """The texts of a column, as (dimension, …) as far as it varies; whole numbers are printed as
     such while they are exact."""
     word: Callable[[object], str] = _csv if kind == "csv" else quoted
@@ -42,7 +42,7 @@ def _cells(table: Rows, column: Column, kind: str) -> Array:
     if column.coded is not None:
         codes, distinct = column.coded(table)
         return np.array([before + word(value) for value in distinct], dtype=object)[codes]
-    numbers, absent = table.values.numbers[column.name], word(None)
+    numbers, absent = table.numbers[column.name], word(None)
     texts = [
         before + (repr(int(value)) if whole else repr(value) if value == value else absent)
         for value, whole in zip(

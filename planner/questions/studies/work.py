@@ -11,10 +11,11 @@ import numpy as np
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
-from planner.questions.studies import dimensions, evaluator, parquet, table, text
-from planner.questions.studies.points import Values, is_name, wanted
+from planner.questions.studies import dimensions, evaluator, parquet, text
+from planner.questions.studies.points import is_name, wanted
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import summary
+from planner.questions.studies.table import Points
 
 #: Points of a piece: over arrays, and where names make it one plan after another.
 OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
@@ -84,7 +85,7 @@ class Job:
             most //= 2
 
     @cached_property
-    def evaluate(self) -> Callable[[Sequence[range]], Values]:
+    def evaluate(self) -> Callable[[Sequence[range]], Points]:
         return evaluator.Evaluator(self.study).evaluate
 
     def work(self, number: int) -> Piece:
@@ -96,7 +97,7 @@ class Job:
         if self.version != full():
             raise PlanError(Fault(f"a worker runs {full()}, the study {self.version}"))
         ranges = self.pieces.ranges(number)
-        rows = table.Rows(self.study, ranges, self.evaluate(ranges))
+        rows = self.evaluate(ranges)
         data = b""
         if self.kind == "parquet":
             data = parquet.piece(rows)
