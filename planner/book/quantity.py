@@ -103,8 +103,7 @@ class Quantity(Operand):
         self.symbol = Symbol(identifier)
         self.unit, self.within, self.per = unit, within, tuple(per.split())
         self.formulas: list[Formula] = []
-        for fact in FACTS & said.keys():
-            setattr(self, fact, said.pop(fact))
+        self.__dict__.update({fact: said.pop(fact) for fact in FACTS & said.keys()})
         #: What a formula says where it states nothing anew.
         self.shared = {"title": title, "source": "", "exact": True, "coefficient": "1", **said}
         (BOOK if book is None else book).add(self)
