@@ -67,72 +67,33 @@ def _parsed(plain: Any) -> Expression:
     return in_order(op, tuple(map(_parsed, rest)), data)
 
 
-def canonical(tree: Expression) -> Expression:
-    """What SymPy makes of a tree: sums and products flat and in order, numbers first."""
-    if tree.canonical is None:
-        tree.canonical = _canonical(tree) if tree.args else tree
-    return tree.canonical
-
-
-def _canonical(tree: Expression) -> Expression:
-    kept = _kept()
-    text = json.dumps(_plain(tree), separators=(",", ":"))
-    key = blake2b(text.encode(), digest_size=12).hexdigest()
-    try:
-        found = _parsed(kept.trees[key])
-    except (KeyError, TypeError, ValueError):
-        from planner.book.symbolic import from_sympy, to_sympy
-
-        found = from_sympy(to_sympy(tree))
-        kept.add(key, _plain(found, texts=True))
-    return found
-
-
+#: What this process adds to the canonical forms that are kept.
+_NEW: dict[str, Any] = {}
 #: Files of other versions that stay.
 MOST_KEPT = 4
 
 
-class Kept:
-    """Canonical forms by what they are of, in a file that holds for one version of all that makes
-    them; checkouts of different versions have one each."""
+def canonical(tree: Expression) -> Expression:
+    """What SymPy makes of a tree: sums and products flat and in order, numbers first."""
+    if tree.canonical is None and tree.args:
+        text = json.dumps(_plain(tree), separators=(",", ":"))
+        key = blake2b(text.encode(), digest_size=12).hexdigest()
+        try:
+            tree.canonical = _parsed(_kept()[key])
+        except (KeyError, TypeError, ValueError):
+            from planner.book.symbolic import from_sympy, to_sympy
 
-    def __init__(self, file: Path, version: str) -> None:
-        self.file, self.version = file, version
-        self.trees: dict[str, Any] = self._read()
-        self._new: dict[str, Any] = {}
-
-    def _read(self) -> dict[str, Any]:
-        with suppress(PlanError):
-            found = files.parse_json(files.read_bytes(self.file, files.MAX_JSON))
-            if isinstance(found, dict) and found.get("version") == self.version:
-                trees = found.get("trees")
-                return trees if isinstance(trees, dict) else {}
-        return {}
-
-    def add(self, key: str, plain: Any) -> None:
-        if not self._new:
-            atexit.register(self._write)
-        self._new[key] = self.trees[key] = plain
-
-    def _write(self) -> None:
-        """Add what is new to what other processes have written meanwhile."""
-        found = {"version": self.version, "trees": {**self._read(), **self._new}}
-        with suppress(OSError, PlanError):
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            files.write_text(self.file, json.dumps(found, separators=(",", ":")))
-            every = self.file.parent.glob("expressions*.json")
-            for old in sorted(every, key=lambda file: file.stat().st_mtime)[: -1 - MOST_KEPT]:
-                old.unlink()
+            tree.canonical = from_sympy(to_sympy(tree))
+            if not _NEW:
+                atexit.register(_write)
+            _NEW[key] = _kept()[key] = _plain(tree.canonical, texts=True)
+    return tree.canonical or tree
 
 
 @cache
-def _kept() -> Kept:
-    version = _version()
-    return Kept(resources.cache() / f"expressions-{version[:12]}.json", version)
-
-
-def _version() -> str:
-    """A hash of SymPy's version and of what turns trees into SymPy's and back."""
+def _file() -> Path:
+    """Where canonical forms are kept, under a hash of SymPy's version and of what turns trees into
+    SymPy's and back: checkouts of different versions have a file each."""
     spec = find_spec("sympy")
     made_by = [Path(__file__), Path(__file__).with_name("symbolic.py")]
     if spec is not None and spec.origin is not None:
@@ -141,4 +102,26 @@ def _version() -> str:
     for file in made_by:
         with suppress(OSError):
             made.update(resources.read_bytes(file))
-    return made.hexdigest()
+    return resources.cache() / f"expressions-{made.hexdigest()}.json"
+
+
+def _read() -> dict[str, Any]:
+    """Canonical forms as JSON has them, by hashes of what they are of."""
+    with suppress(PlanError):
+        found = files.parse_json(files.read_bytes(_file(), files.MAX_JSON))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+_kept = cache(_read)
+
+
+def _write() -> None:
+    """Add what is new to what other processes have written meanwhile."""
+    with suppress(OSError, PlanError):
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(_file(), json.dumps(_read() | _NEW, separators=(",", ":")))
+        every = _file().parent.glob("expressions*.json")
+        for old in sorted(every, key=lambda file: file.stat().st_mtime)[: -1 - MOST_KEPT]:
+            old.unlink()

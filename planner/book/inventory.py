@@ -126,26 +126,28 @@ def _latent(values: Values) -> Components:
 def _indexer(values: Values) -> Components:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
     all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
-    frozen: dict[str, Any] = {"frozen": True}
-    yield Component("index_query", r_q, a_i * d_i, "indexer", "none", **frozen)
-    yield Component("index_key", h, d_i, "indexer", "none", **frozen)
+    yield Component("index_query", r_q, a_i * d_i, "indexer", frozen=True)
+    yield Component("index_key", h, d_i, "indexer", frozen=True)
     yield replace(_norm("index_key_norm", d_i, True), group="indexer")
-    yield Component("index_weights", h, a_i, "indexer", "none", **frozen)
-    yield Component("index_scores", a_i * d_i, a_i, "indexer", "none", type="index", **frozen)
+    yield Component("index_weights", h, a_i, "indexer", frozen=True)
+    yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
+
+
+def _into(values: Values) -> tuple[str, ...]:
+    """The products from the hidden size to the width of a feed-forward."""
+    return ("gate", "up") if values["gated"] else ("up",)
 
 
 def mlp(values: Values) -> Components:
     """Feed-forward; gated: Shazeer 2020, arXiv 2002.05202."""
     bias = values["bias"]
-    if values["gated"]:
-        yield Component("gate", h, f, "mlp", "column", bias)
-    yield Component("up", h, f, "mlp", "column", bias)
+    for name in _into(values):
+        yield Component(name, h, f, "mlp", "column", bias)
     if values["activation_parameters"]:
         yield _vector("activation", n_act, "mlp")
     if values["inner_norm"]:
         yield _norm("inner_norm", f)
     yield Component("down", f, h, "mlp", "row", bias)
-    yield from _side_norms(values)
 
 
 def moe(values: Values) -> Components:
@@ -158,40 +160,30 @@ def moe(values: Values) -> Components:
         yield _vector("router_scale", h, "router", copies=n_rs, applied=n_rs)
     if values["expert_scales"]:
         yield _vector("expert_scale", E, "router")
-    outside: dict[str, Any] = {"group": "experts", "split": "none"}
     width = h_l if latent else h
     if latent:
-        yield Component("latent_down", h, width, **outside)
+        yield Component("latent_down", h, width, "experts")
     routed: dict[str, Any] = {"copies": E, "applied": k, "bias": bias}
     routed |= {"group": "experts", "split": "experts"}
-    if values["gated"]:
-        yield Component("expert_gate", width, f_e, **routed)
-    yield Component("expert_up", width, f_e, **routed)
+    for name in _into(values):
+        yield Component(f"expert_{name}", width, f_e, **routed)
     yield Component("expert_down", f_e, width, **routed)
     if latent:
-        yield Component("latent_up", width, h, **outside)
+        yield Component("latent_up", width, h, "experts")
     shared_bias = values["shared_bias"]
     if values["shared_intermediate"]:
-        if values["gated"]:
-            yield Component("shared_gate", h, f_s, "shared experts", "column", shared_bias)
-        yield Component("shared_up", h, f_s, "shared experts", "column", shared_bias)
+        for name in _into(values):
+            yield Component(f"shared_{name}", h, f_s, "shared experts", "column", shared_bias)
         yield Component("shared_down", f_s, h, "shared experts", "row", shared_bias)
         if values["shared_gate"]:
-            yield Component("shared_expert_gate", h, ONE, "shared experts", "none")
-    yield from _side_norms(values)
-
-
-def _side_norms(values: Values) -> Components:
-    for index in range(values["side_norms"]):
-        yield _norm(f"side_norm_{index + 1}", h)
+            yield Component("shared_expert_gate", h, ONE, "shared experts")
 
 
 def mamba(values: Values) -> Components:
     """Selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
     second, bias, group = values["version"] == 2, values["bias"], "state space"
     inner, state = m_in, n_st
-    shared = 2 * g_m * state if second else number(0)
-    steps = a_m if second else number(0)
+    shared, steps = (2 * g_m * state, a_m) if second else (number(0), number(0))
     yield Component("input", h, 2 * inner + shared + steps, group, "column", bias)
     yield _conv("convolution", k_conv, inner + shared, group, values["conv_bias"])
     if second:
@@ -203,9 +195,8 @@ def mamba(values: Values) -> Components:
     else:
         yield Component("selection", inner, r_dt + 2 * state, group, "row")
         if values["inner_norms"]:
-            yield _norm("step_norm", r_dt)
-            yield _norm("input_norm", state)
-            yield _norm("output_norm", state)
+            for name, width in (("step_norm", r_dt), ("input_norm", state), ("output_norm", state)):
+                yield _norm(name, width)
         yield Component("step", r_dt, inner, group, "column", True)
         yield _vector("decay", inner * state, group)
         yield _vector("skip", inner, group)
@@ -221,7 +212,7 @@ def delta_net(values: Values) -> Components:
     low_rank = values.get("gate_rank")
     if low_rank:
         for gate in ("output_gate", "decay_gate"):
-            yield Component(f"{gate}_down", h, r_g, group, "none")
+            yield Component(f"{gate}_down", h, r_g, group)
             yield Component(f"{gate}_up", r_g, vals, group, "column")
     else:
         yield Component("output_gate", h, vals, group, "column")
@@ -301,18 +292,18 @@ def per_layer_embedding(values: Values) -> Components:
     group = "per-layer embedding"
     if values["table"]:
         yield Component("token", V_p, L * h_p, "embedding", type="table")
-        yield Component("projection", h, L * h_p, group, "none")
+        yield Component("projection", h, L * h_p, group)
         yield _norm("norm", h_p)
     else:
-        yield Component("gate", h, h_p, group, "none")
-        yield Component("projection", h_p, h, group, "none")
+        yield Component("gate", h, h_p, group)
+        yield Component("projection", h_p, h, group)
         yield _norm("norm", h)
 
 
 def head(values: Values) -> Components:
     width = h_e if values.get("embedding_dim") else h
     if values.get("embedding_dim"):
-        yield Component("projection", h, width, "embedding projection", "none")
+        yield Component("projection", h, width, "embedding projection")
     if values["transform"]:
         yield Component("transform", h, width, "head transform", "none", values["transform_bias"])
         yield _norm("transform_norm", width, values["norm_bias"])
@@ -345,27 +336,20 @@ REMEMBERING = frozenset(
 
 def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""
-    found = list(BLOCKS[kind](values))
-    if values.get("last") and found[-1:] and found[-1].type == "linear" and _bare(kind, values):
+    side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
+    found = [*BLOCKS[kind](values), *(_norm(name, h) for name in side_norms)]
+    # Routed experts' output is weighed by the router, and a gate weighs the shared experts'.
+    kept = kind == "norm" or (
+        kind == "moe" and (not values["shared_intermediate"] or values["shared_gate"])
+    )
+    if values.get("last") and found[-1:] and found[-1].type == "linear" and not kept:
         found[-1] = replace(found[-1], final=True)
     if values.get("decoder"):
-        found = [replace(c, side=_side(c, bool(values.get("cross")))) for c in found]
+        cross = bool(values.get("cross"))
+        # Cross-attention projects keys and values of the encoder's tokens, all else the decoder's.
+        others = {"key": "", "value": "", "core": "cross"} if cross else {}
+        found = [replace(c, side=others.get(c.name, "decoder")) for c in found]
     if values.get("reused"):
         again = bool(values.get("again"))
         found = [replace(c, shared=True, bias=False, again=again) for c in found]
     yield from found
-
-
-def _side(component: Component, cross: bool) -> str:
-    """Cross-attention projects keys and values of the encoder's tokens, all else the decoder's."""
-    if cross and component.name in ("key", "value"):
-        return ""
-    return "cross" if cross and component.type == "core" else "decoder"
-
-
-def _bare(kind: str, values: Values) -> bool:
-    """Whether nothing keeps the output of a block's last matmul: routed experts' is weighed by the
-    router, and a gate weighs the shared experts'."""
-    if kind == "moe":
-        return bool(values["shared_intermediate"]) and not values["shared_gate"]
-    return kind != "norm"
