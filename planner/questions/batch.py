@@ -129,13 +129,18 @@ class Batch:
     @cached_property
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
         """Settings that the hardware decides, as codes (degrees, replicas) and values; those that
-        are the same everywhere left out."""
+        are everywhere what the first kind says left out."""
         settings = [hardware.settings(self._draft(*pair)) for pair in self.pairs.T.tolist()]
         places = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=np.int64)
         places[tuple(self.pairs)] = np.arange(len(settings))
         names = dict.fromkeys(name for one in settings for name in one if name in deciding())
         found = {name: chosen((one.get(name) for one in settings), places) for name in names}
-        return {name: (at, tuple(values)) for name, (values, at) in found.items() if values[1:]}
+        of_kind = self.kinds[0].case.settings  # without replicas
+        return {
+            name: (at, tuple(values))
+            for name, (values, at) in found.items()
+            if values != [of_kind.get(name)]
+        }
 
     @cached_property
     def following(self) -> Mapping[str, tuple[str, Array]]:

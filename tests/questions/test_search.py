@@ -468,6 +468,7 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
         {"parallelism.cut": (None, "ends"), "parallelism.pipeline": (1, 2, 4)},
         {"parallelism.cut": ("ends",), "parallelism.zero": (3,)},
         {"training.schedule": ("gpipe",), "training.recompute": ("none", "full")},
+        {"parallelism.replicate": (2, 4), "training.recompute": ("none",)},
     ],
 )
 def test_arrays_agree_with_exact_evaluation_whatever_is_held(
