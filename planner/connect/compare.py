@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.base.display import as_json, columns, format_value, one_line, plain, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import logs
 from planner.plans.document import Plan
-
-if TYPE_CHECKING:
-    from planner.results.result import Quantity, Result
+from planner.results.result import Quantity, Result, evaluate
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
@@ -116,8 +114,6 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     Raises:
         PlanError: the log cannot be read, or holds no more than the warm-up.
     """
-    from planner.results.result import evaluate
-
     log, result = logs.read(path), evaluate(plan)
     measured, notes = _measured(log, warm_up)
     batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")

@@ -19,10 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from planner import report as render
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect import compare as measured
 from planner.documents import references
+from planner.questions import loading
+from planner.results.result import evaluate
+from planner.review.diff import compare, is_result, line
 
 #: Folders that hold the files of programs, not reports.
 SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
@@ -83,52 +88,51 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             below the paths.
     """
     found, covered = [], set()
-    for path, claim in _reports(paths):
+    for path, named in _files(paths or (Path(),), KINDS):
+        claim = read(path)
+        if claim is None:
+            if named:
+                raise PlanError(Fault("this is no report of trainplan", Place(str(path)), WRITTEN))
+            continue
         found.append(_compare(path, claim))
         file = _find(path, claim.plan)
         if file is not None:
             covered.add(file.resolve())
-    found += [
-        Finding(str(plan), "missing") for plan in _plans(plans) if plan.resolve() not in covered
-    ]
+    for plan, named in _files(plans, references.ENDINGS):
+        if (named or _is_plan(plan)) and plan.resolve() not in covered:
+            found.append(Finding(str(plan), "missing"))
     if paths and not found:
-        named = " ".join(map(str, paths))
-        raise PlanError(Fault("no reports found", Place(named), WRITTEN))
+        raise PlanError(Fault("no reports found", Place(" ".join(map(str, paths))), WRITTEN))
     return found
 
 
-def _plans(paths: Sequence[Path]) -> Iterator[Path]:
-    """The plans under the paths; other documents in a folder need no report."""
+def _files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+    """The files of some paths, with whether each was named outright: those named, and below folders
+    those of some endings that can be read, in order; what belongs to version control, packages and
+    virtual environments is left out."""
     for path in paths:
+        if not path.exists():
+            raise PlanError(Fault("no such file or folder", Place(str(path))))
         if not path.is_dir():
-            _present(path)
-            yield path
-        for file in _below(path, references.ENDINGS) if path.is_dir() else ():
-            with contextlib.suppress(PlanError):
-                if {"model", "cluster", "training"} <= set(references.read(file).plain()):
-                    yield file
+            with files.opened(path, files.MAX_JSON):  # told where it cannot be read
+                pass
+            yield path, True
+        for base, folders, names in os.walk(path):  # which finds nothing below a file
+            here = Path(base)
+            if ENVIRONMENT in names and here != path:
+                folders.clear()
+                continue
+            folders[:] = sorted(name for name in folders if name not in SKIPPED)
+            for name in sorted(names):
+                if name.endswith(endings) and files.is_file(here / name):
+                    yield here / name, False
 
 
-def _present(path: Path) -> None:
-    """That a path which was named can be read."""
-    if not path.exists():
-        raise PlanError(Fault("no such file or folder", Place(str(path))))
-    with files.opened(path, files.MAX_JSON):
-        pass
-
-
-def _below(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    """The files below a folder that can be read, in order; those of version control, packages and
-    virtual environments left out."""
-    for base, folders, names in os.walk(folder):
-        here = Path(base)
-        if ENVIRONMENT in names and here != folder:
-            folders.clear()
-            continue
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        for name in sorted(names):
-            if name.endswith(endings) and files.is_file(here / name):
-                yield here / name
+def _is_plan(file: Path) -> bool:
+    """Whether a document is a plan; others in a folder need no report."""
+    with contextlib.suppress(PlanError):
+        return {"model", "cluster", "training"} <= set(references.read(file).plain())
+    return False
 
 
 def text(findings: Sequence[Finding]) -> str:
@@ -155,20 +159,6 @@ def text(findings: Sequence[Finding]) -> str:
 
 
 # finding reports ---------------------------------------------------------------------------
-
-
-def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
-    for path in paths or (Path(),):
-        if path.is_dir():
-            for file in _below(path, KINDS):
-                if claim := read(file):
-                    yield file, claim
-        else:
-            _present(path)
-            claim = read(path)
-            if claim is None:
-                raise PlanError(Fault("this is no report of trainplan", Place(str(path)), WRITTEN))
-            yield path, claim
 
 
 def read(path: Path) -> Claim | None:
@@ -200,8 +190,6 @@ def read(path: Path) -> Claim | None:
 
 def _of_result(data: Any) -> Claim | None:
     """What a result in JSON says of itself; None where it is none that the program wrote."""
-    from planner.review.diff import is_result
-
     if not is_result(data, report=True):
         return None
     named, beside = data["plan"], data.get("comparison") or {}
@@ -226,8 +214,6 @@ def _compare(path: Path, claim: Claim) -> Finding:
     inputs: list[str] = []  # that changed; only results tell
     # The version of the program and the fingerprint of the input that a report states.
     if path.suffix == ".json":
-        from planner.review.diff import compare
-
         before, after = files.parse_json(old), files.parse_json(fresh)
         rows = compare(before, after, everything=True)
         inputs = [row.id for row in rows if row.kind == "input"]
@@ -264,25 +250,17 @@ def _find(report: Path, plan: str) -> Path | None:
 
 def _render(report: Path, claim: Claim) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
-    from planner import report as render
-    from planner.questions import loading
-    from planner.results.result import evaluate
-
     result = evaluate(loading.load(_find(report, claim.plan) or claim.plan, claim.overrides))
     result.document = claim.plan
     if claim.log is not None:
-        from planner.connect import compare
-
         log = _find(report, claim.log) or claim.log
-        found = compare.compare(result.plan, log, claim.warm_up)
+        found = measured.compare(result.plan, log, claim.warm_up)
         result.comparison = replace(found, log=claim.log, result=result)
     return render.as_text(result, report.suffix.lstrip("."))
 
 
 def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
     """Two results in JSON: quantities whose values moved, came or went, else wording."""
-    from planner.review.diff import compare, line
-
     moved = [line(row) for row in compare(old, new, precision=ROUNDING)]
     beside = ((side.get("comparison") or {}).get("quantities", ()) for side in (old, new))
     before, after = ({row["id"]: row["measured"] for row in rows} for rows in beside)

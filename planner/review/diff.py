@@ -7,6 +7,7 @@ verdict comes first; numbers that print the same are the same.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,11 @@ from planner.base import files, resources
 from planner.base.display import format_value, one_line, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents.json_schema import accepts
+from planner.questions import loading
 from planner.report.numbers import clean
+from planner.report.report import escaped
+from planner.results.result import evaluate
+from planner.review import revisions
 
 #: What a comment on a pull request shows above the fold.
 KEY_FIGURES = (
@@ -121,21 +126,14 @@ def _is_number(value: Any) -> bool:
 def _load(side: str) -> Any:
     """A side as a result in JSON form; one of a git revision with all documents of that revision,
     as a plan names others."""
-    import tempfile
-
     revision, colon, path = side.partition(":")
     if not colon or Path(side).exists() or (len(revision) == 1 and path[:1] in "\\/"):
         return _read(side, side)
-    from planner.review import revisions
-
     with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
         return _read(side, *revisions.copied(revision, path, Path(folder)))
 
 
 def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
-    from planner.questions import loading
-    from planner.results.result import evaluate
-
     if Path(file).suffix != ".json":
         return evaluate(loading.load(file, presets=presets)).to_json()
     place, wanted = Place(name), "a result written with -o"
@@ -226,8 +224,6 @@ def text(found: Diff) -> str:
 
 def markdown(found: Diff) -> str:
     """For a comment: the marker, the verdict, the key figures, the rest folded."""
-    from planner.report.report import escaped
-
     title = sentence(found)
     moved = found.of("quantity")
     by_id = {row.id: row for row in moved}
@@ -253,8 +249,6 @@ def markdown(found: Diff) -> str:
 
 
 def _table(rows: Sequence[Row], heading: str) -> list[str]:
-    from planner.report.report import escaped
-
     if not rows:
         return []
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]

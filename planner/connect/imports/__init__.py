@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.base import files
+from planner.base.errors import Place
+from planner.connect.imports import hf, megatron, writer
+
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -14,9 +18,7 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PlanError: what is missing, malformed, contradictory or not modelled.
     """
-    from planner.connect.imports.hf import convert
-
-    return convert(config).document
+    return hf.convert(config).document
 
 
 def document(path: str, source: str = "huggingface") -> str:
@@ -29,18 +31,10 @@ def document(path: str, source: str = "huggingface") -> str:
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
-    from planner.base import files
-    from planner.base.errors import Place
-    from planner.connect.imports import writer
-
     place = Place(path)
     text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "megatron":
-        from planner.connect.imports import megatron
-
         return writer.write(megatron.read(text, place), {}, "Megatron-LM argument")
-    from planner.connect.imports import hf
-
     config = hf.parse(text, place)
     imported = hf.convert(config, place)
     given = config.get("_name_or_path") or config.get("model_type")
