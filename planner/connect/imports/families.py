@@ -12,6 +12,8 @@ from planner.base import resources
 
 Said = Any  # a constant, or a rule as a row writes it
 Traits = Mapping[str, Said]
+#: One respect in which layers differ: a label for each layer, and what each label means.
+Axis = tuple[Said, Mapping[str, Traits]]
 
 _SAID = resources.read_yaml(Path(__file__).with_name("families.yaml"))
 #: Model types and what their rows say.
@@ -25,14 +27,6 @@ HARMLESS: Sequence[str] = _SAID["harmless"]
 ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
 #: How a model document is written: lists of its keys.
 DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One respect in which layers differ: a label for each layer, and what each label means."""
-
-    labels: Said
-    kinds: Mapping[str, Traits]
 
 
 @dataclass
@@ -63,5 +57,5 @@ def row(kind: str) -> Row:
         # A rule for the labels alone where all of these mean what they usually do.
         usual = _SAID["axes"].get(name, {})
         labels, kinds = (about["labels"], about["kinds"]) if "labels" in about else (about, {})
-        made.axes += (Axis(labels, {**usual, **kinds}),)
+        made.axes += ((labels, {**usual, **kinds}),)
     return made

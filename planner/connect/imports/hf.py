@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, row
+from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Traits, row
 from planner.connect.imports.rules import values, worth
 from planner.connect.imports.tidy import compressed, experts_rule, windows_rule, without_defaults
 from planner.documents.source import lookup, nested
+
+#: What the configuration classes of the library assume: defaults, names, harmless keys.
+CLASSES: Mapping[str, Any] = resources.read_json(Path(__file__).with_name("classes.json"))
 
 DEEPEST = 40
 MOST_LAYERS = 100_000
@@ -35,14 +37,6 @@ class Imported:
     family: str = ""
 
 
-@cache
-def _classes() -> dict[str, Any]:
-    """What the configuration classes of the library assume: defaults, names, harmless keys."""
-    file = Path(__file__).with_name("classes.json")
-    loaded: dict[str, Any] = resources.read_json(file)
-    return loaded
-
-
 def convert(config: Any, place: Place | None = None) -> Imported:
     """The model document of a configuration.
 
@@ -54,7 +48,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     kind = str(given["model_type"])
     if kind not in FAMILIES:
         raise _unknown(kind, FAMILIES, place)
-    said = _classes()["types"].get(kind, {})
+    said = CLASSES["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
     family = row(kind)
     for key, allowed in family.refused.items():
@@ -94,16 +88,14 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         if inner is None:
             break
         outer = str(given.get("model_type"))
-        wrappers = _classes()["wrappers"]
-        if outer not in wrappers:
-            raise _unknown(outer, [*wrappers, *FAMILIES], place)
-        text = dict(given[inner])
-        text.setdefault("model_type", wrappers[outer])
+        if outer not in CLASSES["wrappers"]:
+            raise _unknown(outer, [*CLASSES["wrappers"], *FAMILIES], place)
+        text = {"model_type": CLASSES["wrappers"][outer], **given[inner]}
         if "tie_word_embeddings" in given:
             text.setdefault("tie_word_embeddings", given["tie_word_embeddings"])
         notes.append(f"text part of a {outer} configuration; its other parts are left out")
         given = text
-    outer = _classes()["wrappers"].get(str(given.get("model_type")))
+    outer = CLASSES["wrappers"].get(str(given.get("model_type")))
     if outer in FAMILIES and given["model_type"] not in FAMILIES:  # an older, flat spelling
         notes.append(f"text part of a {given['model_type']} configuration")
         given = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
@@ -128,44 +120,38 @@ def _check_depth(node: Any, place: Place | None) -> None:
 
 def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
     """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
-    differing: list[tuple[list[str], Mapping[str, Any]]] = []
+    differing: list[tuple[list[str], Mapping[str, Traits]]] = []
     sources: set[str] = set()
-    for axis in axes:
+    for said, meaning in axes:
         c.noted.clear()
-        labels = list(worth(axis.labels, c))
+        labels = list(worth(said, c))
         sources |= c.noted
         if len(set(labels)) == 1:
-            made.document |= values(axis.kinds.get(labels[0], {}), c)
+            made.document |= values(meaning.get(labels[0], {}), c)
         else:
-            differing.append((labels, axis.kinds))
-    if not differing or _single_keys(c, differing, sources, made):
-        return
-    layers = list(zip(*(labels for labels, _ in differing), strict=True))
-    c.noted.clear()
-    kinds: dict[str, Any] = {}
-    for layer in dict.fromkeys(layers):
-        kind: dict[str, Any] = {}
-        for label, (_, meaning) in zip(layer, differing, strict=True):
-            kind |= values(meaning.get(label, {}), c)
-        kinds["-".join(layer)] = nested(kind) or None
-    sources |= c.noted
-    made.document["kinds"] = kinds
-    made.document["pattern"] = compressed(["-".join(layer) for layer in layers])
-    made.came_from["pattern"] = _named(c, sources)
-
-
-def _named(c: Config, keys: set[str]) -> tuple[str, ...]:
-    """The keys that a pattern came from, as the file spells them; all patterns need the depth."""
-    return tuple(c.name(key) for key in sorted(keys - {"num_hidden_layers"}))
+            differing.append((labels, meaning))
+    keys = _single_keys(c, differing)
+    if keys is None:
+        layers = list(zip(*(labels for labels, _ in differing), strict=True))
+        c.noted.clear()
+        kinds: dict[str, Any] = {}
+        for layer in dict.fromkeys(layers):
+            kind: dict[str, Any] = {}
+            for label, (_, meaning) in zip(layer, differing, strict=True):
+                kind |= values(meaning.get(label, {}), c)
+            kinds["-".join(layer)] = nested(kind) or None
+        sources |= c.noted
+        keys = {"kinds": kinds, "pattern": compressed(["-".join(layer) for layer in layers])}
+    made.document |= keys
+    # All patterns need the depth.
+    named = tuple(c.name(key) for key in sorted(sources - {"num_hidden_layers"}))
+    made.came_from |= dict.fromkeys(keys, named)
 
 
 def _single_keys(
-    c: Config,
-    differing: list[tuple[list[str], Mapping[str, Any]]],
-    sources: set[str],
-    made: Imported,
-) -> bool:
-    """Common patterns as single keys of the document, where all of them are common."""
+    c: Config, differing: Sequence[tuple[list[str], Mapping[str, Traits]]]
+) -> dict[str, Any] | None:
+    """Common patterns as single keys of the document; None where one of them is not common."""
     keys: dict[str, Any] = {}
     for labels, meaning in differing:
         kinds = set(labels)
@@ -175,19 +161,17 @@ def _single_keys(
         if rule is not None:
             keys |= {f"moe.{key}": value for key, value in rule.items()}
         elif step is not None and plain:
-            keys["attention.window"] = worth(meaning["sliding"]["attention.window"], c)
-            keys["attention.global_every"] = step
+            keys |= values(meaning["sliding"], c) | {"attention.global_every": step}
         else:
-            return False
-    made.document |= {dotted: value for dotted, value in keys.items() if value is not None}
-    made.came_from |= dict.fromkeys(keys, _named(c, sources))
-    return True
+            return None
+    return keys
 
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     """A length that only the class assumes does not contradict a window that is given."""
     kinds = (document.get("kinds") or {}).values()
-    given = [lookup(kind, "attention.window") for kind in (nested(document), *kinds)]
+    given = [document.get("attention.window")]
+    given += [lookup(kind, "attention.window") for kind in kinds]
     longest = document.get("max_sequence")
     keys = ("max_position_embeddings", "max_seq_len")
     assumed = longest and not any(key in c.given for key in keys)
@@ -198,7 +182,7 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
 
 def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
     """A key that nobody read is harmless, or the configuration is refused: never ignored."""
-    harmless = {*said.get("harmless", ()), *_classes()["harmless"], *said.get("defaults", ())}
+    harmless = {*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}
     harmless_name = re.compile("|".join(HARMLESS))
     for key, value in c.given.items():
         empty = value is None or value is False or value in ("", 0, [], {})
