@@ -214,9 +214,11 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(vocabulary, hidden)
         learned = run["positions"] == "learned"
         self.positions = nn.Embedding(run["max_sequence"], hidden) if learned else None
-        self.embedding_norm = _optional(parts["embedding"], hidden)
+        ends = (parts["embedding"], parts["head"])
+        first, last = ([norm(b.values, hidden) for b in end if b.kind == "norm"] for end in ends)
+        self.embedding_norm = first[0] if first else None
         self.layers = nn.ModuleList(Layer(parts[name], run) for name in model.sequence)
-        self.final_norm = _optional(parts["head"], hidden)
+        self.final_norm = last[0] if last else None
         head = next(block for block in parts["head"] if block.kind == "head")
         self.head = nn.Linear(hidden, vocabulary, bias=head.values["bias"])
         if head.values["tied"]:
@@ -255,9 +257,3 @@ class Decoder(nn.Module):
         found = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         self.tables = [table.untyped_storage().data_ptr() for table in found]
         return found
-
-
-def _optional(blocks: Sequence[Block], hidden: int) -> Any:
-    """The norm of an end of the model, where it has one."""
-    found = next((block for block in blocks if block.kind == "norm"), None)
-    return None if found is None else norm(found.values, hidden)

@@ -192,11 +192,6 @@ def tiny(job: Launches) -> Plan:
     return _small(device(ENDLESS, ENDLESS), {"launch": 1}, layers=job.layers)
 
 
-def launches(job: Launches) -> float:
-    """Launches of all layers, forward and backward."""
-    return job.layers * float(value(tiny(job), "time.part.host[layer]"))
-
-
 # -- collectives -------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from planner.connect.measure.jobs import (
     Product,
     Traffic,
 )
-from planner.connect.measure.rates import Share, share
+from planner.connect.measure.rates import Share
 from planner.documents import schema, source
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ class Found:
         own = {"multiprocessors": self.machine.multiprocessors, "clock": self.machine.clock}
         return {key: self.base.get(key) or value for key, value in own.items() if value}
 
+    def add(
+        self, key: str, samples: Sequence[float], what: str, unit: str = "", remarks: Any = ()
+    ) -> None:
+        """A share by its samples: their median and spread, and what they are of."""
+        rows = f"{what}, {len(samples)} runs"
+        spread = rates.spread(samples)
+        self.efficiency[key] = Share(median(samples), rows, spread, unit, tuple(remarks))
+
     def times(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
         """Times of those benchmarks that run here."""
         found: dict[J, list[float]] = {}
@@ -114,9 +122,10 @@ def measure(
             run(found, form, seconds * PARTS[kind] / len(both))
     job = Launches()
     for times in found.times([job], seconds * PARTS["launches"], "launches").values():
-        count = expected.launches(job)
+        # Launches of all layers, forward and backward.
+        count = job.layers * float(expected.value(expected.tiny(job), "time.part.host[layer]"))
         samples = [each / count for each in times]
-        found.efficiency["launch"] = share(samples, f"{job}, forward and backward", "s")
+        found.add("launch", samples, f"{job}, forward and backward", "s")
     if backend.processes > 1:
         _collectives(found, seconds * COLLECTIVES)
     return found
@@ -144,8 +153,7 @@ def _memory(found: Found, seconds: float) -> None:
     # Kernels write as well as read.
     kernels = [speed for job, seen in speeds.items() if job.kind != "read" for speed in seen]
     shares = [speed / found.bandwidth for speed in kernels or next(iter(speeds.values()))]
-    remarks = _remarks(speeds, 1e9, "GB/s")
-    found.efficiency["memory"] = share(shares, "copy and triad", remarks=remarks)
+    found.add("memory", shares, "copy and triad", remarks=_remarks(speeds, 1e9, "GB/s"))
 
 
 def _widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
@@ -179,16 +187,14 @@ def _products(found: Found, form: str, seconds: float) -> None:
     if not every:
         return
     peak = found.peaks.setdefault(form, max(every))
-    sustained = share(
-        [rate / peak for rate in every],
-        f"{len(times)} products in {form}",
-        remarks=_remarks(rated, 1e12, "TFLOP/s"),
-    )
-    found.efficiency[found.key("matmul", form)] = sustained
+    key, shares = found.key("matmul", form), [rate / peak for rate in every]
+    remarks = _remarks(rated, 1e12, "TFLOP/s")
+    found.add(key, shares, f"{len(times)} products in {form}", remarks=remarks)
     if form not in MAIN:
         return
     if small is not None:
-        found.efficiency[found.key("small_dimension", form)] = Share(small, sustained.rows)
+        rows = found.efficiency[key].rows
+        found.efficiency[found.key("small_dimension", form)] = Share(small, rows)
     half = jobs[-1]
     if half in rated:
         _uneven(found, half, median(rated[half]), small, seconds / 20)
@@ -207,9 +213,7 @@ def _uneven(found: Found, even: Product, rate: float, small: float | None, secon
         usual = model.seconds(rate, model.small_dimension if small is None else small)
         samples = [max(1.0, each / usual / slowdown) for each in times]
         slowdown = median(samples)
-        found.efficiency[found.key(key, even.form)] = share(
-            samples, f"{job} beside {even} in {even.form}"
-        )
+        found.add(found.key(key, even.form), samples, f"{job} beside {even} in {even.form}")
 
 
 def _attention(found: Found, form: str, seconds: float) -> None:
@@ -234,9 +238,8 @@ def _attention(found: Found, form: str, seconds: float) -> None:
     for name, jobs in (("attention_open", open_), ("attention", vendor)):
         samples = [each for job in jobs for each in shares.get(job, ())]
         if samples:
-            found.efficiency[found.key(name, form)] = share(
-                samples, f"fused attention in {form}, forward and backward", remarks=remarks
-            )
+            what = f"fused attention in {form}, forward and backward"
+            found.add(found.key(name, form), samples, what, remarks=remarks)
             remarks = []
 
 
@@ -244,9 +247,8 @@ def _elementwise(found: Found, form: str, seconds: float) -> None:
     job = Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
     for times in found.times([job], seconds, f"elementwise kernels in {form}").values():
         moved = expected.elementwise(job, found.bandwidth, found.efficiency["memory"].value)
-        found.efficiency[found.key("elementwise", form)] = share(
-            [each / moved for each in times], f"norms, sums, gelu and loss of {job} in {form}"
-        )
+        what = f"norms, sums, gelu and loss of {job} in {form}"
+        found.add(found.key("elementwise", form), [each / moved for each in times], what)
 
 
 def _collectives(found: Found, seconds: float) -> None:
@@ -266,12 +268,10 @@ def _collectives(found: Found, seconds: float) -> None:
     peak = max(bandwidths) if given is None else expected.direction(given)
     found.link = peak, latency
     speeds = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}
-    found.efficiency["link"] = share(
-        [rate / peak for rate in bandwidths],
-        f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}",
-        remarks=_remarks(speeds, 1e9, "GB/s"),
-    )
+    what = f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}"
+    shares = [rate / peak for rate in bandwidths]
+    found.add("link", shares, what, remarks=_remarks(speeds, 1e9, "GB/s"))
     largest = Collective("all-to-all", sizes[-1], count)
     if largest in speeds:
         samples = [speed / median(bandwidths) for speed in speeds[largest]]
-        found.efficiency["all_to_all"] = share(samples, str(largest))
+        found.add("all_to_all", samples, str(largest))

@@ -26,14 +26,6 @@ class Share:
     remarks: tuple[str, ...] = ()
 
 
-def share(
-    samples: Sequence[float], what: str, unit: str = "", remarks: Sequence[str] = ()
-) -> Share:
-    """Median and spread of samples, and what they are of."""
-    rows = f"{what}, {len(samples)} runs"
-    return Share(median(samples), rows, spread(samples), unit, tuple(remarks))
-
-
 def spread(samples: Sequence[float]) -> tuple[float, float]:
     """What 5 and 95 % of the samples lie below."""
     if len(samples) < 2:
