@@ -557,7 +557,7 @@ def _compare(options: argparse.Namespace) -> int:
         if kind == "text":
             files.write_text(path, table)
         else:
-            render.write(found.report(), path)
+            render.write(found.result, path)
     if not options.output or "-" in options.output or options.format is None:
         sys.stdout.write(table)
     return OK

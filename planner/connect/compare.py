@@ -97,11 +97,6 @@ class Comparison:
         }
         return plain(tree)  # type: ignore[no-any-return]
 
-    def report(self) -> Result:
-        """The result with this comparison, which its reports then show."""
-        self.result.comparison = self
-        return self.result
-
 
 def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Comparison:
     """The plan's quantities beside those that the log of a run holds.
@@ -129,7 +124,9 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     rows = tuple(Row.of(result[key], *measured[key]) for key in QUANTITIES if key in measured)
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
-    return Comparison(plan.name, name, log.format, rows, tuple(notes), result, warm_up)
+    found = Comparison(plan.name, name, log.format, rows, tuple(notes), result, warm_up)
+    result.comparison = found  # its reports show it
+    return found
 
 
 Measured = dict[str, tuple[Fraction, str]]

@@ -7,6 +7,7 @@ JSON or JSON lines, or a table with a header (CSV).
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import math
 import re
@@ -108,12 +109,6 @@ class _Text:
                 raise PlanError(Fault("not a text file", self.place, "the log of a run"))
             yield from _decoded(raw).splitlines()
 
-    def containing(self, *words: bytes) -> Iterator[str]:
-        """Lines in which one of these stands: most of a log is of no interest."""
-        for raw in self.file.lines():
-            if any(word in raw for word in words):
-                yield _decoded(raw)
-
 
 def _decoded(raw: bytes) -> str:
     """Text without colours. A log cut off in the middle of a character is still a log."""
@@ -139,7 +134,8 @@ def _trainer(said: Mapping[str, Any], text: _Text) -> Log | None:
         )
         for record in said["records"]
     ]
-    for line in text.containing(*map(str.encode, said["containing"])):
+    words = [word.encode() for word in said["containing"]]  # most of a log is of no interest
+    for line in (_decoded(raw) for raw in text.file.lines() if any(word in raw for word in words)):
         for record, fields in records:
             for match in record.finditer(line):
                 for quantity, pattern, worth in fields:
@@ -315,8 +311,6 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _table(text: _Text) -> Log | None:
-    import csv
-
     lines = text.lines()
     start, first = next(
         ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")

@@ -250,12 +250,14 @@ def _find(report: Path, plan: str) -> Path | None:
 
 def _render(report: Path, claim: Claim) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
-    result = evaluate(loading.load(_find(report, claim.plan) or claim.plan, claim.overrides))
+    plan = loading.load(_find(report, claim.plan) or claim.plan, claim.overrides)
+    if claim.log is None:
+        result = evaluate(plan)
+    else:
+        found = measured.compare(plan, _find(report, claim.log) or claim.log, claim.warm_up)
+        result = found.result
+        result.comparison = replace(found, log=claim.log)
     result.document = claim.plan
-    if claim.log is not None:
-        log = _find(report, claim.log) or claim.log
-        found = measured.compare(result.plan, log, claim.warm_up)
-        result.comparison = replace(found, log=claim.log, result=result)
     return render.as_text(result, report.suffix.lstrip("."))
 
 

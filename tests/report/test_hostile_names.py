@@ -192,7 +192,7 @@ def compared(words: str) -> Result:
         column = words.replace('"', '""').replace(";", "")  # which may part the columns
         log.write_text(f'step,step_time,"{column}"\n1,0.5,1\n2,0.5,"{column}"\n', "utf-8")
         plan = planner.load(document(words[:200]) | {"model": "gpt2-small"}).plan
-        return compare.compare(plan, str(log), 0).report()
+        return compare.compare(plan, str(log), 0).result
 
 
 @pytest.mark.parametrize(("kind", "words"), pairs("md", "study md", "compared md"))

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from planner.base.display import one_line, plain, quoted
 from planner.documents.source import nested
 from planner.plans.document import Block, Plan
@@ -125,8 +127,6 @@ def write(form: str, said: Mapping[str, Any], head: str) -> str:
     if form == "json":
         return json.dumps(tree, indent=2) + "\n"
     if form == "yaml":
-        import yaml
-
         return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
     lines = [head.rstrip("\n")]  # TOML: one table for each section, in the order of the rows
     for section, keys in tree.items():
