@@ -12,10 +12,10 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,10 @@ def read(path: str | Path) -> Log:
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
         text = _Text(file, place)
-        trainers: list[Reader] = [partial(_trainer, each) for each in _SAID["trainers"]]
-        for reader in (*trainers, _json, _table):
-            log = reader(text)
-            if log is not None:
-                return log
+        of_trainers = filter(None, (_trainer(each, text) for each in _SAID["trainers"]))
+        log = next(of_trainers, None) or _json(text) or _table(text)
+    if log is not None:
+        return log
     columns = "columns such as step_seconds and memory_reserved_gib"
     allowed = f"lines of Megatron-LM or torchtitan, or CSV or JSON with {columns}"
     raise PlanError(Fault("no log of a training run", place, allowed))
@@ -115,8 +114,6 @@ def _decoded(raw: bytes) -> str:
     text = raw.decode("utf-8", errors="replace")
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
-
-Reader = Callable[[_Text], Log | None]
 
 # Lines of trainers ----------------------------------------------------------------------------
 
@@ -154,6 +151,7 @@ _GROUP = re.compile(r"^(?:train|training|perf|performance)[/_.]")
 Column = tuple[str, Fraction]  # quantity, and what one unit of the column is worth
 
 
+@lru_cache
 def column(label: str) -> Column | None:
     """The quantity that a column holds, by its name and the unit behind it."""
     plain = label.strip().casefold().replace(" ", "_")
@@ -172,12 +170,9 @@ def column(label: str) -> Column | None:
 
 def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str) -> Log | None:
     log = Log(place.file, form)
-    columns: dict[str, Column | None] = {}
     for line, row in rows:
         for label, value in row.items():
-            if label not in columns:
-                columns[label] = column(label)
-            known = columns[label]
+            known = column(label)
             if known is None or known[0] == "step" or value is None or value == "":
                 continue
             number = _number(value)

@@ -166,7 +166,12 @@ def read(path: Path) -> Claim | None:
     try:
         content = files.read_text(path, files.MAX_JSON)
         if path.suffix == ".json":
-            return _of_result(files.parse_json(content))
+            data = files.parse_json(content)
+            if not is_result(data, report=True):
+                return None
+            made, beside = data["plan"], data.get("comparison") or {}
+            of_run = beside.get("log"), beside.get("warm_up")
+            return Claim(str(made.get("document")), tuple(made.get("set", ())), *of_run)
     except PlanError:
         return None
     commands = _COMMAND.findall(content)
@@ -186,15 +191,6 @@ def read(path: Path) -> Claim | None:
     log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
     number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
     return Claim(words[0], tuple(given.get("--set", ())), log, number)
-
-
-def _of_result(data: Any) -> Claim | None:
-    """What a result in JSON says of itself; None where it is none that the program wrote."""
-    if not is_result(data, report=True):
-        return None
-    named, beside = data["plan"], data.get("comparison") or {}
-    overrides = tuple(named.get("set", ()))
-    return Claim(str(named.get("document")), overrides, beside.get("log"), beside.get("warm_up"))
 
 
 # comparing ---------------------------------------------------------------------------------

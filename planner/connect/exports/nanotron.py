@@ -9,12 +9,6 @@ from planner.connect.exports.table import Draft, with_experts
 MODEL = "model.model_config"
 
 
-def architecture(draft: Draft) -> dict[str, Any]:
-    """Llama's shape; Qwen2's where there are experts or a window."""
-    other = draft.plan.get("model.moe") or draft.get("model.attention.window")
-    return {f"{MODEL}.{'is_qwen2_config' if other else 'is_llama_config'}": True}
-
-
 def head_width(draft: Draft) -> None:
     heads, head = draft.get("model.attention.heads"), draft.get("model.attention.head_dim")
     if heads and head and heads * head != draft.get("model.hidden"):

@@ -8,10 +8,10 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     only        the one value that goes without saying
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
-A row may stand under a condition, by itself or with others below ``rows``: that a key is ``given``
-and not 0, ``unless`` it is, that there are ``several`` or a ``single`` one, that of two keys the
-values ``differ``, or that of the first is ``less``. Other rows name a ``rule`` with its
-arguments, a ``section`` that is stated elsewhere, or what the framework ``hears`` of: keys that
+A row may stand under a condition, by itself or with others below ``rows``: that a key, or one of
+some, is ``given`` and not 0, ``unless`` it is, that there are ``several`` or a ``single`` one, that
+of two keys the values ``differ``, or that of the first is ``less``. Other rows name a ``rule`` with
+its arguments, a ``section`` that is stated elsewhere, or what the framework ``hears`` of: keys that
 follow from others, change nothing in a launch configuration, or are said by a rule; as a mapping,
 by the key that they stand under.
 """
@@ -59,8 +59,8 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
 }
 #: Under which values of a key, or of several, a row or a group of rows is heard.
 CONDITIONS: Mapping[str, Callable[..., object]] = {
-    "given": bool,
-    "unless": operator.not_,
+    "given": lambda *values: any(values),
+    "unless": lambda *values: not any(values),
     "several": lambda value: value > 1,
     "single": lambda value: value == 1,
     "differ": operator.ne,
