@@ -76,10 +76,10 @@ def test_rows_of_families_say_keys_of_a_model_document_with_rules_that_there_are
     assert not said["parts"].keys() & said["families"].keys()
     for kind in said["families"]:
         row = families.row(kind)
-        traits = [row.traits, *(kinds for axis in row.axes for kinds in axis.kinds.values())]
+        traits = [row.traits, *(kinds for _, meaning in row.axes for kinds in meaning.values())]
         assert {key for each in traits for key in each} <= known, kind
         values = [value for each in traits for value in each.values() if isinstance(value, dict)]
-        labels = [axis.labels for axis in row.axes]
+        labels = [said for said, _ in row.axes]
         names = {name for value in values + labels for name in rules_of(value)}
         assert names <= rules.RULES.keys(), kind
 
