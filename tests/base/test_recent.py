@@ -11,7 +11,7 @@ from planner.engine import instance as case
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.search.engine import NARROWER
-from planner.questions.search.layouts import Space
+from planner.questions.search.layouts import Space, SpaceRows
 
 PLANS = ("presets/gpt3_a100x1024.yaml", "presets/mixtral8x7b_h100x1024.yaml")
 
@@ -56,15 +56,14 @@ def test_a_narrowed_space_is_the_one_with_that_option(
     path: str, key: str, values: tuple[Any, ...]
 ) -> None:
     plan = loading.load(path)
-    whole, made = Space(plan), Space(plan, {key: values})
-    narrowed = whole.narrowed(key, values)
-    assert narrowed.size == made.size <= whole.size
+    whole, made = list(Space(plan).blocks()), list(Space(plan, {key: values}).blocks())
 
-    def rows(space: Space) -> list[tuple[Any, ...]]:
+    def rows(blocks: list[SpaceRows]) -> list[tuple[Any, ...]]:
         return [
-            (space.degrees[d].values, space.runs[run], *rest)
-            for block in space.blocks()
+            (block.space.degrees[d].values, block.space.runs[run], *rest)
+            for block in blocks
             for d, run, *rest in zip(*(column.tolist() for column in block.columns), strict=True)
         ]
 
-    assert rows(narrowed) == rows(made)
+    narrowed = rows([block.having({key: values}) for block in whole])
+    assert narrowed == rows(made) and 0 < len(narrowed) <= len(rows(whole))

@@ -19,7 +19,7 @@ from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.engine import REPLICAS, Walk, search
-from planner.questions.search.layouts import MICRO_BATCH, Space
+from planner.questions.search.layouts import MICRO_BATCH
 from planner.report import searched
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
@@ -87,13 +87,13 @@ def test_nothing_fits_only_where_nothing_of_all_does(
     "key", [REPLICAS, MICRO_BATCH, "parallelism.tensor", "parallelism.pipeline"]
 )
 def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str) -> None:
-    whole = Space(plan(devices=16))
-    every = [changes for rows in whole.blocks() for changes in rows.all()]
+    whole = Walk(plan(devices=16), ())
+    every = [changes for rows in whole.rows() for changes in rows.all()]
     values = sorted({changes[key] for changes in every})
     assert len(values) > 1
     for kept in (values[:1], values[1::2]):
-        small = whole.narrowed(key, kept)
-        found = [changes for rows in small.blocks() for changes in rows.all()]
+        small = whole.having({key: kept})
+        found = [changes for rows in small.rows() for changes in rows.all()]
         assert found == [changes for changes in every if changes[key] in kept]
         assert small.size == len(found) < len(every) == whole.size
 

@@ -27,7 +27,7 @@ from planner.questions.search.engine import (
     of_memory,
     wanted,
 )
-from planner.questions.search.layouts import Chunk, SpaceRows
+from planner.questions.search.layouts import SpaceRows
 from planner.questions.search.selection import Best, Item, Plain
 
 Array = NDArray[Any]
@@ -70,7 +70,7 @@ class BoundedSearch:
         self.early = tuple(name for name in names if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
         #: Of the layouts asked for room in chunks of which none fits, the one that lacks least.
-        self.nearest = Best(1)
+        self.nearest = Best()
 
     def ask(
         self, question: Callable[[BoundedSearch], Item | None], options: Options | None = None
@@ -96,7 +96,7 @@ class BoundedSearch:
 
     def first(self, within: bool = True) -> Item | None:
         """The layout with the smallest score that fits, and that keeps the limits."""
-        best = Best(1)
+        best = Best()
         for chunk, places in self._in_order(lambda: best.most, within):
             score, memory = (_of(chunk, name, places) for name in (self.by, MEMORY))
             best.add(score, memory, chunk.setting, places)
@@ -112,7 +112,7 @@ class BoundedSearch:
 
     def roomiest(self) -> Item | None:
         """Of the layouts that keep the limits the one that stays furthest from all of them."""
-        best = Best(1)
+        best = Best()
         memory_alone = all(limit.quantity in self.late for limit in self.limits)
         if memory_alone:  # time is not asked for
             chunks = self._evaluated(np.arange(self.starts[-1]), self.late)
@@ -130,11 +130,11 @@ class BoundedSearch:
             best.add(-share, memory, chunk.setting, places)
         return best.first
 
-    def _fits(self, chunk: Chunk) -> Array:
+    def _fits(self, chunk: SpaceRows) -> Array:
         """Which layouts of a chunk fit, as (zero, recompute, rows)."""
         return _within(chunk, chunk.valid, [self.fit])
 
-    def _share(self, chunk: Chunk, places: Array) -> Array:
+    def _share(self, chunk: SpaceRows, places: Array) -> Array:
         """By what share some layouts keep the tightest limit, that of memory among them, as
         (layouts,)."""
         room, used = (_of(chunk, name, places) for name in (FITS, MEMORY))
@@ -150,14 +150,14 @@ class BoundedSearch:
     @cached_property
     def blocks(self) -> list[SpaceRows]:
         """All rows; the place of one is that in all blocks together."""
-        return [rows for space in self.walk.spaces for rows in space.blocks()]
+        return [*self.walk.rows()]
 
     @cached_property
     def starts(self) -> Array:
         """The places of the first rows of blocks, and how many rows there are, as (blocks + 1,)."""
         return np.cumsum([0, *map(len, self.blocks)])
 
-    def _evaluated(self, places: Array, *groups: tuple[str, ...]) -> Iterator[Chunk]:
+    def _evaluated(self, places: Array, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
         """All layouts of some rows (rows,), in increasing order, with groups of quantities."""
         inside = np.split(places, np.searchsorted(places, self.starts[1:-1]))
         for block, start, some in zip(self.blocks, self.starts, inside, strict=False):
@@ -180,7 +180,9 @@ class BoundedSearch:
             explain_absence(self.walk, self.by)
         return np.concatenate(every), np.concatenate(within)
 
-    def _in_order(self, most: Callable[[], float], within: bool) -> Iterator[tuple[Chunk, Array]]:
+    def _in_order(
+        self, most: Callable[[], float], within: bool
+    ) -> Iterator[tuple[SpaceRows, Array]]:
         """Chunks of layouts with the places (layouts,) of those that fit, and keep the limits where
         they have to be ``within`` them: those of rows with the least score first, until none that
         is left has a score of at most so much."""
@@ -197,13 +199,13 @@ class BoundedSearch:
             done, size = done + size, size * MORE
 
 
-def _of(chunk: Chunk, quantity: str, places: Array) -> Array:
+def _of(chunk: SpaceRows, quantity: str, places: Array) -> Array:
     """A quantity of some layouts of a chunk, both (layouts,)."""
     found: Array = chunk.values[quantity].ravel()[places]
     return found
 
 
-def _within(chunk: Chunk, kept: Array, limits: Iterable[Limit]) -> Array:
+def _within(chunk: SpaceRows, kept: Array, limits: Iterable[Limit]) -> Array:
     """Of the layouts of a chunk that are ``kept``, (zero, recompute, rows), those that keep some
     limits."""
     for limit in limits:

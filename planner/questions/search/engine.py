@@ -30,7 +30,7 @@ from planner.plans.plan import chosen_by, variant
 from planner.questions.batch import Batch
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, REPLICAS, Chunk, Space, SpaceRows
+from planner.questions.search.layouts import CUT, REPLICAS, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
@@ -226,15 +226,12 @@ class Walk:
         self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
         for space in self.spaces:
             space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
-        self.every, self._all = self.size, self.spaces
+        #: To which values of keys the layouts are narrowed, out of how many.
         self.narrowed: dict[str, tuple[Any, ...]] = {}
+        self.every = self.size
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
-                self._narrow(key, values)
-
-    def _narrow(self, key: str, values: tuple[Any, ...]) -> None:
-        self.narrowed = {**self.narrowed, key: values}
-        self.spaces = [space.narrowed(key, values) for space in self.spaces]
+                self.narrowed[key] = values
 
     def having(self, options: Mapping[str, Sequence[Any]]) -> Walk:
         """The layouts that have one of some values of each of some keys, but of keys whose values
@@ -244,9 +241,10 @@ class Walk:
             PlanError: there is none.
         """
         found = copy(self)
-        for key, values in options.items():
-            if key not in self.given:
-                found._narrow(key, tuple(values))
+        further = {k: tuple(values) for k, values in options.items() if k not in self.given}
+        found.narrowed = {**self.narrowed, **further}
+        if not found.size:
+            raise PlanError(Fault("no layout is valid"))
         return found
 
     def wider(self) -> Walk | None:
@@ -255,9 +253,7 @@ class Walk:
         if not self.narrowed.keys() - {REPLICAS}:
             return None
         found = copy(self)
-        found.spaces, found.narrowed = self._all, {}
-        if REPLICAS in self.narrowed:
-            found._narrow(REPLICAS, self.narrowed[REPLICAS])
+        found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
         return found
 
     def _spaces(self) -> list[Space]:
@@ -296,19 +292,26 @@ class Walk:
 
     @property
     def size(self) -> int:
-        return sum(space.size for space in self.spaces)
+        """How many layouts there are."""
+        return sum(int(np.count_nonzero(rows.valid)) for rows in self.rows())
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def rows(self) -> Iterator[SpaceRows]:
+        """All rows, about so many at a time as a space has them."""
         for space in self.spaces:
             for rows in space.blocks():
-                yield from self.over(rows, self.quantities)
+                if len(found := rows.having(self.narrowed)):
+                    yield found
 
-    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[SpaceRows]:
+        for rows in self.rows():
+            yield from self.over(rows, self.quantities)
+
+    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
         """Some rows of a space with groups of quantities, in stretches."""
         if rows.space not in self._batches:
             self._batches[rows.space] = Batch(rows.space, self.absent)
         for part, values in self._batches[rows.space].over(rows, *groups):
-            yield rows.worth(part, values)
+            yield rows.take(part, values)
 
 
 def search(
@@ -406,7 +409,7 @@ class _Kept:
         self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
         self.chosen = ByChoice() if choices else None
 
-    def add(self, chunk: Chunk, score: Array, memory: Array, fits: Array) -> None:
+    def add(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
         """Those of the layouts of a chunk, as (zero, recompute, rows), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
@@ -438,7 +441,8 @@ class _Selected:
         walk: Walk,
     ) -> None:
         self.safe, self.tight = (_Kept(top, by, choices) for _ in range(2))
-        self.nearest, self.sample = Best(1), Sample(points, walk.size)
+        size = walk.size
+        self.nearest, self.sample = Best(), Sample(points, size)
         start, done, some = time.perf_counter(), 0, False
         for chunk in walk:
             score, memory = chunk.values[by], chunk.values[MEMORY]
@@ -459,7 +463,7 @@ class _Selected:
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
             if progress is not None:
-                progress(done, walk.size, time.perf_counter() - start)
+                progress(done, size, time.perf_counter() - start)
         if not some:
             explain_absence(walk, by)
 

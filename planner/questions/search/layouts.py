@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import compress, islice, product
 from typing import Any, NamedTuple, TypeVar
@@ -93,7 +93,6 @@ class Space:
             respect, and replicas of every size; or the keys of which that holds.
         launcher: the framework that has to be able to start a layout.
         varied: keys of the plan that were given another value before, which each layout says too.
-        within: of the values that keys have, those that are left.
 
     Raises:
         PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
@@ -106,9 +105,8 @@ class Space:
         full: bool | Collection[str] = False,
         launcher: str | None = None,
         varied: Mapping[str, Any] | None = None,
-        within: Mapping[str, tuple[Any, ...]] | None = None,
     ) -> None:
-        self.varied, self.within = varied or {}, within or {}
+        self.varied = varied or {}
         self.options = {key: tuple(values) for key, values in (options or {}).items()}
         self.launcher = None if launcher is None else Launcher(plan, launcher)
         self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
@@ -130,7 +128,7 @@ class Space:
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
         self.start = {**self.base, **layout.UNDIVIDED}
-        self.zero, self.recompute = (self._options(key, ROW[key].values) for key in layout.AXES)
+        self.zero, self.recompute = (self.options.get(key, ROW[key].values) for key in layout.AXES)
         # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
         # on how many devices there are, not on which.
         document = plan.document.data
@@ -138,19 +136,7 @@ class Space:
             SCHEDULE in self.options, plan.model, document["parallelism"], document["training"],
             plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
         )  # fmt: skip
-        self._asked = (*self.options.items(), *self.within.items(), None, *self.full)
-
-    def narrowed(self, key: str, values: Sequence[Any]) -> Space:
-        """Those of the layouts of which a key that was free has one of some values.
-
-        Raises:
-            PlanError: no layout is left.
-        """
-        launcher = None if self.launcher is None else self.launcher.name
-        within = {**self.within, key: tuple(values)}
-        found = Space(self.plan, self.options, self.full, launcher, self.varied, within)
-        found.zero, found.recompute = self.zero, self.recompute
-        return found
+        self._asked = (*self.options.items(), None, *self.full)
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What is known by a key, of this space or of one that rests on the same."""
@@ -158,12 +144,6 @@ class Space:
             self._known[key] = make()
         found: T = self._known[key]
         return found
-
-    def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._within(key, self.options.get(key, free))
-
-    def _within(self, key: str, values: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(v for v in values if key not in self.within or v in self.within[key])
 
     def plan_of(self, degrees: Degrees) -> Plan:
         """A plan with some degrees, and so with what follows from implementation and loss."""
@@ -196,7 +176,7 @@ class Space:
 
         experts = self.plan.get("model.moe.experts") or 1
         sizes = {
-            key: tuple(value for value in self._options(key, _free(key, devices, experts))
+            key: tuple(value for value in self.options.get(key, _free(key, devices, experts))
                        if agrees(self._indivisible(key, value)))
             for key in (*OUTER, *INNER)
         }  # fmt: skip
@@ -258,11 +238,11 @@ class Space:
         free = SCHEDULES if SCHEDULE in self.full else SENSIBLE
         own = self.plan.document.data["parallelism"].get("cut")
         uneven = len(model.sequence) % stages > 0 or CUT in self.full
-        for cut in self._options(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
+        for cut in self.options.get(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
             layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
             several = divisors(max(1, layers // stages)) if stages > 1 else (1,)
-            for virtual in self._options(VIRTUAL, several):
-                for schedule in self._options(SCHEDULE, free):
+            for virtual in self.options.get(VIRTUAL, several):
+                for schedule in self.options.get(SCHEDULE, free):
                     if (virtual > 1) == (schedule == "interleaved") and (
                         stages > 1 or schedule == "1f1b"
                     ):
@@ -270,7 +250,7 @@ class Space:
 
     def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
         """What a pipeline can run with a share of the batch, with the micro-batch."""
-        sizes = self._options(MICRO_BATCH, divisors(share))
+        sizes = self.options.get(MICRO_BATCH, divisors(share))
         for run in self._schedules(stages):
             for size in sizes:
                 if share % size == 0 and self._can_run(stages, run, share // size):
@@ -300,7 +280,7 @@ class Space:
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
         """Whether the residual stream may be divided over the tensor-parallel ranks."""
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
-        free = self._options(SEQUENCE, (False, True) if tensor > 1 else (False,))
+        free = self.options.get(SEQUENCE, (False, True) if tensor > 1 else (False,))
 
         def valid() -> tuple[bool, ...]:
             drafts = ((s, self._draft({**degrees.changes, SEQUENCE: s})) for s in free)
@@ -325,7 +305,7 @@ class Space:
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in options if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
-            return self._within(REPLICAS, islice(filter(faultless, options), most))
+            return tuple(islice(filter(faultless, options), most))
 
         inner = (degrees.changes[key] for key in INNER)
         return self._once(("replicas", shards, tensor, *inner, self.zero, *self._asked), valid)
@@ -362,27 +342,12 @@ class Space:
     @property
     def size(self) -> int:
         """How many layouts there are."""
-        return sum(self._sizes[mode] for mode in self.recompute)
-
-    @cached_property
-    def _sizes(self) -> Mapping[str, int]:
-        """How many there are of each mode of recomputation, also of those that are left out."""
-        if self.launcher is None:
-            sharded, size = sum(stage > 0 for stage in self.zero), 0
-            for alone, (sequences, replicas, batches) in zip(self.alone, self.crossed, strict=True):
-                whole = 1 if alone else len(self.zero)
-                stages = sum(whole if number == 1 else sharded for number in replicas)
-                size += len(sequences) * stages * len(batches)
-            return dict.fromkeys(self.recompute, size)
-        counts = np.zeros(len(self.recompute), dtype=np.int64)
-        for rows in self._blocks():
-            counts += np.count_nonzero(rows.valid, axis=(0, 2))
-        return dict(zip(self.recompute, counts.tolist(), strict=True))
+        return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
 
     def started(self) -> None:
         """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
         so that none of them stands for another."""
-        several = [rows.valid.any(axis=2) for rows in self._blocks()]
+        several = [rows.valid.any(axis=2) for rows in self.blocks()]
         if several and (there := np.any(several, axis=0)).any():
             self.zero = tuple(compress(self.zero, there.any(axis=1)))
             self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
@@ -436,16 +401,7 @@ class Space:
         return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
 
     def blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
-        """All rows, about so many at a time.
-
-        Raises:
-            PlanError: there is none.
-        """
-        if not self.size:
-            raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
-        yield from self._blocks(most)
-
-    def _blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
+        """All rows, about so many at a time."""
         made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
         first = rows = 0
@@ -465,25 +421,34 @@ class Space:
                 found = SpaceRows(self, of_degrees, *np.concatenate(pieces, axis=1))
                 if self.launcher is not None and len(found):
                     found = found.take(np.flatnonzero(found.valid.any(axis=(0, 1))))
-                if len(found) or self.launcher is None:
+                if len(found):
                     yield found
                 pieces, first, rows = [], place + 1, 0
 
 
 @dataclass(frozen=True, eq=False)
 class SpaceRows(Rows):
-    """Rows of a space."""
+    """Rows of a space, with quantities where some were asked for."""
 
     space: Space
+    #: Quantities as (zero, recompute, rows); NaN where one is absent.
+    values: Mapping[str, Array] = field(default_factory=dict, kw_only=True)
 
-    def take(self, places: Array | slice) -> SpaceRows:
-        """Some of the rows, by their places (rows,) or a stretch."""
-        return SpaceRows(self.space, *(column[places] for column in self.columns))
+    def take(self, places: Array | slice, values: Mapping[str, Array] | None = None) -> SpaceRows:
+        """Some of the rows, by their places (rows,) or a stretch, with quantities of these."""
+        columns = (column[places] for column in self.columns)
+        return SpaceRows(self.space, *columns, values=values or {})
 
-    def worth(self, part: slice, values: Mapping[str, Array]) -> Chunk:
-        """A stretch of the rows, with quantities as (zero, recompute, rows)."""
-        degrees, run, sequence, replicate, batch = (column[part] for column in self.columns)
-        return Chunk(self.space, degrees, run, sequence, replicate, batch, values)
+    def having(self, options: Mapping[str, Sequence[Any]]) -> SpaceRows:
+        """Those rows of which each of some degrees, or of what each layout says itself, has one of
+        some values."""
+        kept = np.full(len(self), True)
+        for key, values in options.items():
+            own = self.own.get(key)
+            if own is None:
+                own = np.array([d.changes[key] for d in self.space.degrees])[self.of_degrees]
+            kept &= np.isin(own, values)
+        return self.take(np.flatnonzero(kept))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -598,13 +563,6 @@ class SpaceRows(Rows):
         """Every layout, row after row."""
         for row, *choice in np.argwhere(np.moveaxis(self.valid, 2, 0)):
             yield self.changes(int(np.ravel_multi_index((*choice, row), self.shape)))
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk(SpaceRows):
-    """Some rows of a space, with quantities as (zero, recompute, rows); NaN where one is absent."""
-
-    values: Mapping[str, Array]
 
 
 @recent(4)

@@ -6,8 +6,6 @@ Nothing that is kept grows with the number of layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,6 @@ from planner.questions.search.layouts import Setting
 Array = NDArray[Any]
 #: A kept layout with its two numbers.
 Item = tuple[float, float, Setting]
-#: Such a layout behind its numbers rounded for comparison.
-Kept = tuple[tuple[float, float], Item]
 #: A layout by its place in a chunk.
 Settings = Callable[[int], Setting]
 #: Numbers that agree in so many binary digits count as equal, so that which of two equally good
@@ -43,54 +39,55 @@ def _as_good(value: float) -> float:
     return value + abs(value) * 2.0 ** (1 - DIGITS)
 
 
-def _kept(score: Array, memory: Array, settings: Settings, places: Array) -> list[Kept]:
-    """Layouts as they are kept; arrays are (layouts,)."""
-    keys = zip(rounded(score).tolist(), rounded(memory).tolist(), strict=True)
-    numbers = zip(score.tolist(), memory.tolist(), places.tolist(), strict=True)
-    return [(key, (s, m, settings(p))) for key, (s, m, p) in zip(keys, numbers, strict=True)]
-
-
 class Best:
     """The layouts with the smallest score; of equal ones, those with less memory, then the first
     to come. ``distinct`` ones differ in either: what takes as long and holds as much is the same
     step said in other words."""
 
-    def __init__(self, count: int, distinct: bool = False) -> None:
+    def __init__(self, count: int = 1, distinct: bool = False) -> None:
         self.count, self.distinct = count, distinct
-        self._items: list[Kept] = []
-        #: The score up to which a layout is as good as the worst that is kept, or better.
-        self.most = np.inf
+        self._items: list[Item] = []
+        self._keys = np.empty((2, 0))  # score and memory of each, rounded for comparison
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
         """Layouts of a chunk with their places in it; arrays are (layouts,)."""
-        near = np.flatnonzero((score <= self.most) & (score < np.inf))
+        near = np.flatnonzero(self._near(score, memory))
         if not len(near):
             return
-        keys = np.stack((rounded(memory[near]), rounded(score[near])))
-        sort = np.lexsort(keys)
-        if self.distinct:
-            several = np.any(np.diff(keys[:, sort], axis=1), axis=0)
-            sort = sort[np.concatenate(([True], several))]
-        near = near[sort[: self.count]]
-        found = _kept(score[near], memory[near], settings, places[near])
-        items = sorted([*self._items, *found], key=itemgetter(0))
-        if self.distinct:
-            items = [next(same) for _, same in groupby(items, key=itemgetter(0))]
-        self._items = items[: self.count]
-        if len(self._items) == self.count:
-            self.most = _as_good(self._items[-1][1][0])
+        came = np.stack((score[near], memory[near]))
+        keys = np.concatenate((self._keys, rounded(came)), axis=1)
+        order = np.lexsort(keys[::-1])
+        order = order[self._chosen(keys[:, order])]
+        kept, self._keys, self._items = self._items, keys[:, order], []
+        for number in order.tolist():
+            if number < len(kept):
+                self._items.append(kept[number])
+            else:
+                number -= len(kept)
+                self._items.append((*came[:, number].tolist(), settings(int(places[near[number]]))))
+
+    def _near(self, score: Array, memory: Array) -> Array:
+        """Which layouts may be among those that are kept, all (layouts,)."""
+        found: Array = (score <= self.most) & (score < np.inf)
+        return found
+
+    def _chosen(self, keys: Array) -> Array:
+        """The places of those to keep among some in order, from rounded numbers (2, layouts)."""
+        differ = np.any(np.diff(keys, axis=1), axis=0) | (not self.distinct)
+        return np.flatnonzero(np.concatenate(([True], differ)))[: self.count]
+
+    @property
+    def most(self) -> float:
+        """The score up to which a layout is as good as the worst that is kept, or better."""
+        return _as_good(self._items[-1][0]) if len(self._items) == self.count else np.inf
 
     @property
     def first(self) -> Item | None:
-        return self._items[0][1] if self._items else None
-
-    @property
-    def rank(self) -> tuple[float, ...]:
-        """What the first is compared by; nothing where there is none."""
-        return self._items[0][0] if self._items else ()
+        return self._items[0] if self._items else None
 
     def items(self) -> list[Item]:
-        return [item for _, item in self._items]
+        """All that are kept, in order."""
+        return self._items
 
 
 class ByChoice:
@@ -120,7 +117,7 @@ class ByChoice:
             along = lowest.min(axis=tuple(i for i in range(lowest.ndim) if i != axis))
             for key, values, places in keys:
                 for place in np.flatnonzero(np.bincount(places)).tolist():
-                    best = self._best.setdefault((key, values[place]), Best(1))
+                    best = self._best.setdefault((key, values[place]), Best())
                     has = places == place
                     least = along[has].min()
                     if not np.isfinite(least) or least > best.most:
@@ -133,47 +130,32 @@ class ByChoice:
 
     def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
         """For each key its values with their best layouts, the best first."""
-        found: dict[str, list[tuple[tuple[Any, ...], Any, Item | None]]] = {}
+        found: dict[str, list[tuple[Any, Item | None]]] = {}
         for (key, value), best in self._best.items():
-            item = best.first
-            rank = (1, value is not None, value) if item is None else (0, *best.rank)
-            found.setdefault(key, []).append((rank, value, item))
-        return {
-            key: [(value, item) for _, value, item in sorted(rows, key=lambda row: row[0])]
-            for key, rows in found.items()
-        }
+            found.setdefault(key, []).append((value, best.first))
+
+        def rank(row: tuple[Any, Item | None]) -> tuple[Any, ...]:
+            value, item = row
+            if item is None:
+                return 1, value is not None, value
+            return 0, *rounded(np.array(item[:2])).tolist()
+
+        return {key: sorted(rows, key=rank) for key, rows in found.items()}
 
 
-class Front:
-    """The layouts that no other one beats in score and in a second number, from the smallest score
-    on."""
+class Front(Best):
+    """The layouts that no other one beats in score and in memory, however many, from the smallest
+    score on."""
 
-    def __init__(self) -> None:
-        self._items: list[Kept] = []
-        self._scores, self._memory = np.empty(0), np.empty(0)
+    def _near(self, score: Array, memory: Array) -> Array:
+        scores, least = self._keys
+        behind = np.searchsorted(scores, score, side="right")
+        found: Array = memory < np.concatenate(([np.inf], least))[behind]
+        return found
 
-    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
-        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
-        near = np.arange(len(score))
-        if self._items:
-            near = np.flatnonzero((memory < self._memory[0]) | (score < self._scores[0]))
-            behind = np.searchsorted(self._scores, score[near], side="right") - 1
-            near = near[(behind < 0) | (memory[near] < self._memory[behind])]
-        if not len(near):
-            return
-        order = near[np.lexsort((memory[near], score[near]))]
-        lowest = np.minimum.accumulate(memory[order])
-        order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
-        kept: list[Kept] = []
-        found = _kept(score[order], memory[order], settings, places[order])
-        for key, item in sorted([*self._items, *found], key=itemgetter(0)):
-            if not kept or key[1] < kept[-1][0][1]:
-                kept.append((key, item))
-        self._items = kept
-        self._scores, self._memory = (np.array([item[n] for _, item in kept]) for n in range(2))
-
-    def items(self) -> list[Item]:
-        return [item for _, item in self._items]
+    def _chosen(self, keys: Array) -> Array:
+        lowest = np.minimum.accumulate(keys[1])
+        return np.flatnonzero(np.concatenate(([True], lowest[1:] < lowest[:-1])))
 
 
 class Plain:
