@@ -266,7 +266,7 @@ class Batch:
                 columns[name] = Codes(of_pairs[rows.of_degrees, replica], len(values))
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
-            self._of_tensors(rows, columns)
+            columns["keeping"] = self._of_keeping(rows)
         return columns, numbers
 
     def _of_stages(self, pipelines: Pipelines, rows: Rows, steps: Array) -> Codes:
@@ -286,32 +286,15 @@ class Batch:
         of_group = np.array([shapes[pipelines.all[key]] for key in keys])
         return Codes(of_group[group.of_rows], len(shapes))
 
-    def _of_tensors(self, rows: Rows, columns: dict[str, Codes]) -> None:
-        """A column for each pattern: which of its distinct cases a row is."""
+    def _of_keeping(self, rows: Rows) -> Codes:
+        """Which of ``keeping`` a row has."""
         own, of_degrees = rows.own, rows.of_degrees
         kept = [own[key] if key in own else self.of_degrees[key][of_degrees] for key in KEPT]
         places = np.zeros(len(self.kinds) << len(KEPT), dtype=np.int64)
         for place, (kind, *values) in enumerate(self.keeping):
             places[_keeping(kind, values)] = place
         keeping = places[_keeping(self.of_degrees[KIND][of_degrees], kept)]
-        for number, (codes, cases) in enumerate(self.patterns):
-            columns[f"tensors {number}"] = Codes(codes[keeping], cases.shape[2])
-
-    @cached_property
-    def patterns(self) -> tuple[tuple[Array, Array], ...]:
-        """For each pattern the codes of what ``keeping`` has, (keeping,), and what these are worth,
-        (zero, recompute, codes) with length 1 along a choice that changes nothing."""
-        found = []
-        for whole in self.graph.patterns:
-            pattern = whole[self.places]
-            flat = pattern.reshape(-1, pattern.shape[2])
-            cases, codes = np.unique(flat, axis=1, return_inverse=True)
-            cases = cases.reshape(*pattern.shape[:2], -1).astype(np.float64)
-            for axis in (0, 1):
-                if (cases == cases.take([0], axis=axis)).all():
-                    cases = cases.take([0], axis=axis)
-            found.append((codes.ravel(), cases))
-        return tuple(found)
+        return Codes(keeping, len(self.keeping))
 
 
 class _Leaves:
@@ -340,8 +323,11 @@ class _Leaves:
         if operation == "is":
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
-            cases = self.batch.patterns[arguments[0]][1]
-            return Values(f"tensors {arguments[0]}", cases)
+            pattern = self.batch.graph.patterns[arguments[0]][self.batch.places]
+            for axis in (0, 1):  # of length 1 along a choice that changes nothing
+                if (pattern == pattern.take([0], axis=axis)).all():
+                    pattern = pattern.take([0], axis=axis)
+            return Values("keeping", pattern.astype(np.float64))
         if len(arguments) == 2:
             symbol, entry = arguments
             axis, place = self.batch.graph.place[entry]
