@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -218,11 +218,10 @@ class Batch:
         a graph. A further axis along which a quantity does not vary has length 1."""
         columns, numbers = self._columns(rows)
         table = Table(len(rows), columns)
-        leaves, beside = _Leaves(self, numbers), (1,) * len(self.beside)
+        leaf, beside = partial(self._leaf, numbers), (1,) * len(self.beside)
         graphs = [self.graph.compiled(quantities) for quantities in groups]
         programs = [
-            Program(found.graph, found.roots.values(), table, leaves, len(beside))
-            for found in graphs
+            Program(found.graph, found.roots.values(), table, leaf, len(beside)) for found in graphs
         ]
         for found in graphs:
             self.absent |= found.absent
@@ -278,13 +277,11 @@ class Batch:
             steps,
             of_degrees[KIND][rows.of_degrees],
         )
-        coded = enumerate(map(_coded, decide))
-        found = Table(len(rows), {str(i): Codes(codes, len(worth)) for i, (worth, codes) in coded})
-        group = found.exact(found.all.mask)
-        keys = zip(*(values[group.first].tolist() for values in decide), strict=True)
+        sizes = [int(column.max(initial=0)) + 1 for column in decide]
+        every, codes = _coded(np.ravel_multi_index(decide, sizes))
+        keys = zip(*(column.tolist() for column in np.unravel_index(every, sizes)), strict=True)
         shapes = pipelines.shapes
-        of_group = np.array([shapes[pipelines.all[key]] for key in keys])
-        return Codes(of_group[group.of_rows], len(shapes))
+        return Codes(np.array([shapes[pipelines.all[key]] for key in keys])[codes], len(shapes))
 
     def _of_keeping(self, rows: Rows) -> Codes:
         """Which of ``keeping`` a row has."""
@@ -296,65 +293,57 @@ class Batch:
         keeping = places[_keeping(self.of_degrees[KIND][of_degrees], kept)]
         return Codes(keeping, len(self.keeping))
 
+    # -- what the leaves of its graph are worth -----------------------------------------------
 
-class _Leaves:
-    """What the leaves of a graph are worth in a table."""
-
-    def __init__(self, batch: Batch, numbers: Mapping[str, Array]) -> None:
-        self.batch, self.numbers = batch, numbers
-        self.keys = {note.symbol: note.key for note in BOOK.notation.values() if not note.per}
-
-    def __call__(self, content: Content) -> Any:
+    def _leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
+        """What a leaf is worth in a table, some columns of which are ``numbers``."""
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
-            (symbol,) = arguments
-            key = self.keys[symbol] or ""
-            if key in self.batch.further:
-                return Values(None, self.batch.further[key])
-            if key in self.numbers:
-                return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
-            return self._of_kind([kind.case.bindings[symbol] for kind in self.batch.kinds])
-        found = self.batch.worth.get(content)  # the same in every table
-        if found is None:
-            found = self.batch.worth[content] = self._of_batch(operation, arguments)
-        return found
+            key = BOOK.notation[arguments[0]].key or ""
+            if key in self.further:
+                return Values(None, self.further[key])
+            if key in numbers:
+                return Values(key, numbers[key].astype(np.float64)[None, None, :])
+        if content not in self.worth:  # the same in every table
+            self.worth[content] = self._worth(operation, arguments)
+        return self.worth[content]
 
-    def _of_batch(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+    def _worth(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+        """What a leaf is worth in every table."""
         if operation == "is":
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
-            pattern = self.batch.graph.patterns[arguments[0]][self.batch.places]
+            pattern = self.graph.patterns[arguments[0]][self.places]
             for axis in (0, 1):  # of length 1 along a choice that changes nothing
                 if (pattern == pattern.take([0], axis=axis)).all():
                     pattern = pattern.take([0], axis=axis)
             return Values("keeping", pattern.astype(np.float64))
-        if len(arguments) == 2:
-            symbol, entry = arguments
-            axis, place = self.batch.graph.place[entry]
-            several = (entries(kind.case, axis)[place] for kind in self.batch.kinds)
-            return self._of_kind([one.bindings[symbol] for one in several])
-        slot, place = self.batch.graph.lines[arguments]
-        array = self.batch.lines[:, self.batch.slots[:, slot], place]
-        if (array == array[0]).all():
-            array = array[:1]
-        return Values("stages", array[None, :, :])
-
-    def _of_kind(self, values: list[Any]) -> Any:
+        if arguments in self.graph.lines:
+            slot, place = self.graph.lines[arguments]
+            array = self.lines[:, self.slots[:, slot], place]
+            return Values("stages", (array[:1] if (array == array[0]).all() else array)[None, :, :])
+        symbol, *scope = arguments
+        bound = [kind.case.bindings for kind in self.kinds]
+        if scope:  # in an entry of the model
+            name, number = self.graph.place[scope[0]]
+            bound = [entries(kind.case, name)[number].bindings for kind in self.kinds]
+        values = [bindings[symbol] for bindings in bound]
         if all(value == values[0] for value in values):
             return values[0]
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
         return Values(KIND, array[None, None, :])
 
     def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
-        if name not in self.batch.varying:
-            return self.batch.kinds[0].case.settings.get(name) in wanted
-        found = np.array([value in wanted for value in self.batch.varying[name]])
+        """Whether a setting has one of some values."""
+        if name not in self.varying:
+            return self.kinds[0].case.settings.get(name) in wanted
+        found = np.array([value in wanted for value in self.varying[name]])
         if name == ZERO:
             return Values(None, found[:, None, None])
         if name == RECOMPUTE:
             return Values(None, found[None, :, None])
-        if name in self.batch.following:
-            name, places = self.batch.following[name]
+        if name in self.following:
+            name, places = self.following[name]
             found = found[places]
         return Values(name, found[None, None, :])
 
