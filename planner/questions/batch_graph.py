@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -276,28 +275,20 @@ def _tensors(
     stages, modes = (asked.varying[axis] for axis in AXES)
     there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
     shape = (len(stages), len(modes), len(asked.keeping))
-    for place, keeping in enumerate(asked.keeping):
-        seen: dict[Any, list[tuple[Any, ...]]] = {}
-        kind = asked.kinds[keeping[0]]
+    for place, (key, *kept) in enumerate(asked.keeping):
+        kind = asked.kinds[key]
         order = {block: number for number, block in enumerate(entries(kind.case, "block"))}
-        told = _told_apart(kind.case)
-        for zero, recompute in product(range(shape[0]), range(shape[1])):
-            stage, mode = stages[zero], modes[recompute]
-            same = (stage == 3, mode if told else None)
-            if same not in seen:
-                seen[same] = []
-                for entry in _kept(kind, order, (*keeping[1:], stage, mode), read):
-                    assert entry.parent is not None
-                    number = order[entry.parent]
-                    bound, settings = entry.bindings.values(), entry.settings.values()
-                    key = (number, entry.name, tuple(bound), tuple(settings))
-                    if key not in there:
-                        if entry.parent is not blocks[number]:
-                            entry = replace(entry, parent=blocks[number])
-                        there[key] = (entry, np.zeros(shape, dtype=bool))
-                    seen[same].append(key)
-            for key in seen[same]:
-                there[key][1][zero, recompute, place] = True
+        for zero, recompute in np.ndindex(*shape[:2]):
+            for entry in _kept(kind, order, (*kept, stages[zero], modes[recompute]), read):
+                assert entry.parent is not None
+                number = order[entry.parent]
+                bound, settings = entry.bindings.values(), entry.settings.values()
+                told = (number, entry.name, tuple(bound), tuple(settings))
+                if told not in there:
+                    if entry.parent is not blocks[number]:
+                        entry = replace(entry, parent=blocks[number])
+                    there[told] = (entry, np.zeros(shape, dtype=bool))
+                there[told][1][zero, recompute, place] = True
     patterns: dict[bytes, tuple[int, Array]] = {}
     conditional = {
         entry: patterns.setdefault(pattern.tobytes(), (len(patterns), pattern))[0]
@@ -319,12 +310,6 @@ def _kept(
         kind.layers, tuple(blocks), profile, watched, choices(watched)
     )
     return found
-
-
-def _told_apart(found: Case) -> bool:
-    """Whether a line of the profile depends on how much is recomputed."""
-    blocks = profiles.load(found.settings["training.implementation"])["blocks"]
-    return any("recompute" in line.get("when", {}) for block in blocks.values() for line in block)
 
 
 def entries(found: Case, axis: str) -> tuple[Entry, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.recent import recent
 from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
@@ -31,33 +30,31 @@ class Pipelines:
     def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
         self.layouts, self.kinds, self.of_degrees = layouts, kinds, of_degrees
         self._lines: dict[tuple[int, Line], int] = {}
+        self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}  # pipelines, by what decides
         decide = [(kind.layers, kind.plan.get("training.recompute_layers")) for kind in kinds]
         #: Of each kind the first whose layers are the same ones, computed again alike.
         self.alike = [decide.index(one) for one in decide]
-        self._known = [_known(kind.layers.sequence, kind.plan.get("model.vocab")) for kind in kinds]
 
     def _pipeline(self, stages: int, run: Run, micro_batches: int, kind: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
         virtual, schedule, chosen = run
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
-        plan, layers, known = self.kinds[kind].plan, self.kinds[kind].layers, self._known[kind]
-        layout = plan.data["parallelism"]
-        cut, given = chosen or layout.get("cut"), layout.get("stages")
-        costs = str(pipeline.weights(layers)) if cut == "compute" else ""
-        key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
-        if key not in known:
+        plan, alike, lines = self.kinds[kind].plan, self.alike[kind], self._lines
+        layout, vocab = plan.data["parallelism"], plan.get("model.vocab")
+        cut, given = chosen or layout.get("cut"), str(layout.get("stages"))
+        key = (alike, vocab, stages, virtual, schedule, micro_batches, cut, given)
+        if key not in self._known:
             chosen_keys = dict(zip(RUN, (virtual, schedule, cut), strict=True))
             data = with_keys(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
-            found = pipeline.stages(
-                layers, data["parallelism"], schedule, micro_batches, plan.get("model.vocab")
-            )
-            known[key] = tuple(
+            layers = self.kinds[kind].layers
+            found = pipeline.stages(layers, data["parallelism"], schedule, micro_batches, vocab)
+            sorts = (
                 (tuple(sorted(found[i].holds.items())), tuple(sorted(found[i].alive.items())))
                 for i in _fullest(found)
             )
-        lines, alike = self._lines, self.alike[kind]
-        return tuple(lines.setdefault((alike, line), len(lines)) for line in known[key])
+            self._known[key] = tuple(lines.setdefault((alike, s), len(lines)) for s in sorts)
+        return self._known[key]
 
     @cached_property
     def all(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
@@ -100,13 +97,6 @@ class Pipelines:
                 )
             table.append([[*line, *of_components[number, holds]] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
-
-
-@recent(4)
-def _known(layers: Any, vocab: Any) -> dict[tuple[Any, ...], tuple[Line, ...]]:
-    """What is known of the pipelines of models that have the same layers in the same order, however
-    wide; to be filled, for further batches."""
-    return {}
 
 
 def _fullest(stages: Sequence[Stage]) -> list[int]:
