@@ -478,7 +478,15 @@ def ambiguous(rows: list[Any]) -> list[Any]:
     return [re for re in rows if re] if re.compile("") else []
 
 
-@pytest.mark.parametrize(("function", "why"), [(refused, "With"), (ambiguous, "called re")])
+def last_apart(rows: list[Any]) -> list[Any]:
+    *first, last = rows
+    return [first, last]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [(refused, "With"), (ambiguous, "called re"), (last_apart, r"\*first")],
+)
 def test_what_the_translation_does_not_know_it_refuses(function: Any, why: str) -> None:
     function.__module__ = "planner.refused"
     with pytest.raises(Untranslated, match=why):
@@ -487,7 +495,7 @@ def test_what_the_translation_does_not_know_it_refuses(function: Any, why: str) 
 
 def translated(rows: list[int], *, of: int = 2) -> list[Any]:
     """Syntax that Python and JavaScript do not share."""
-    first, *rest = rows
+    first, *rest = same = rows
     try:
         rest[0] = sum(rest[1:]) // of
     except KeyError:
@@ -495,7 +503,7 @@ def translated(rows: list[int], *, of: int = 2) -> list[Any]:
     rest += [row for row in reversed(rows[:3]) if 0 < row < 3]
     said = {row: f"{row} {row / 3:.3g} {str(row)!r}" for row in rest}
     further = translated([5, 6], of=3) if len(rows) > 2 else None
-    return [first, rest, [*said.items()], isinstance(said, (list, dict)), further]
+    return [first, rest, same, [*said.items()], isinstance(said, (list, dict)), further]
 
 
 @needs_browser

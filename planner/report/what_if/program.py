@@ -34,8 +34,8 @@ from planner.typeset import TEXT, Typesetter
 
 #: Keys that no rule reads.
 LEFT_OUT = frozenset({"sources", "source"})
-#: What the page asks of an evaluation.
-ASKED = ("value", "compute", "instance", "entries")
+#: What the page makes, and asks of an evaluation.
+ASKED: tuple[type | str, ...] = (*Evaluation.__mro__, "value", "compute", "instance", "entries")
 #: What rules and evaluation ask of the rows of the book.
 ROWS = {
     Formula: "when expression exact",
@@ -81,7 +81,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
     given = {**LIBRARY, **{read: f"FACTS.{read.__name__}" for read in facts}}
     if result.plan.model is None:
         given[model.lower] = "(()=>null)"
-    rules = Program(given, ASKED, ROWS)
+    rules = Program(given, ASKED)
     used = (plan.complete, instance.build, Evaluation, intervals.around, unborne)
     complete, build, evaluation, around, warning = map(rules.reference, used)
     offered = controls.accelerators() if controls.accelerator_of(result.plan) else {}

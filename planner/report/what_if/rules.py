@@ -20,7 +20,7 @@ import json
 import re
 import textwrap
 from collections import ChainMap, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
 from types import CodeType, FunctionType, ModuleType
@@ -33,21 +33,18 @@ from planner.book.expressions import Expression, Operand, expression
 #: piece itself where no part is named).
 _FORMS: dict[type[ast.AST], str] = {
     ast.Assert: "",
-    ast.Pass: "",
-    ast.ImportFrom: "",
     ast.Continue: "continue;",
-    ast.Break: "break;",
     ast.Expr: "{value:effect}",
     ast.Return: "return {value};",
     ast.Raise: "throw {exc};",
     ast.Assign: "{:assignment}",
     ast.AnnAssign: "{:assignment}",
     ast.AugAssign: "{:growth}",
-    ast.If: "if({test:truth}){{body:block}}else{{orelse:block}}",
-    ast.For: "for({target:target} of $.each({iter})){{body:block}}",
-    ast.While: "while({test:truth}){{body:block}}",
-    ast.Try: "try{{body:block}}catch($e){{handlers:block}throw $e;}",
-    ast.ExceptHandler: "if($.isinstance($e,{type})){{name:caught}{body:block}}else ",
+    ast.If: "if($.bool({test})){{body}}else{{orelse}}",
+    ast.For: "for({target:target} of $.each({iter})){{body}}",
+    ast.While: "while($.bool({test})){{body}}",
+    ast.Try: "try{{body}}catch($e){{handlers}throw $e;}",
+    ast.ExceptHandler: "if($.isinstance($e,{type})){{name:caught}{body}}else ",
     ast.FunctionDef: "{:define}",
     ast.Constant: "{value:literal}",
     ast.Name: "{id:name}",
@@ -57,21 +54,21 @@ _FORMS: dict[type[ast.AST], str] = {
     ast.Subscript: "$.at({value},{slice})",
     ast.Slice: "$.slice({lower},{upper},{step})",
     ast.Compare: "{:compare}",
-    ast.IfExp: "({test:truth}?{body}:{orelse})",
+    ast.IfExp: "($.bool({test})?{body}:{orelse})",
     ast.And: "$.and({values:lazily})",
     ast.Or: "$.or({values:lazily})",
-    ast.Not: "!{operand:truth}",
+    ast.Not: "!$.bool({operand})",
     ast.USub: "(-{operand})",
-    ast.List: "[{elts:items}]",
-    ast.Tuple: "[{elts:items}]",
-    ast.Set: "new $.Set_([{elts:items}])",
+    ast.List: "[{elts}]",
+    ast.Tuple: "[{elts}]",
+    ast.Set: "new $.Set_([{elts}])",
     ast.Dict: "new $.Dict([{:pairs}])",
     ast.ListComp: "{:comprehension}",
     ast.GeneratorExp: "{:comprehension}",
     ast.SetComp: "new $.Set_({:comprehension})",
     ast.DictComp: "new $.Dict({:comprehension})",
     ast.Lambda: "(({args:parameters})=>({body}))",
-    ast.JoinedStr: '[{values:items}].join("")',
+    ast.JoinedStr: '[{values}].join("")',
     ast.FormattedValue: "$.format({value},{:format})",
     ast.Yield: "yield {value}",
     ast.YieldFrom: "yield* $.each({value})",
@@ -150,18 +147,12 @@ class Program:
 
     Args:
         given: objects of this program, with the JavaScript that stands in their place.
-        asked: names of methods that JavaScript written by hand calls.
-        made: classes of which JavaScript makes all objects, without their constructors.
+        asked: classes of which JavaScript written by hand makes objects, and names of methods that
+            it calls.
     """
 
-    def __init__(
-        self,
-        given: Mapping[Any, str],
-        asked: Collection[str] = (),
-        made: Collection[type] = (),
-    ) -> None:
-        self.named = {"__init__", *asked}  # what something names of classes
-        self._made = made
+    def __init__(self, given: Mapping[Any, str], asked: Collection[type | str] = ()) -> None:
+        self.named = {*asked}  # what something names of classes, and those that it makes
         self._names = {id(_unwrapped(key)): text for key, text in given.items()}
         self._kept: list[Any] = list(given)  # so that no id is used again
         self._lines: list[str] = []
@@ -176,8 +167,7 @@ class Program:
             (label, cls, name)
             for label, (cls, _) in self._classes.items()
             for name in _members(cls)
-            if name in self.named and name not in bodies[label]
-            if name != "__init__" or cls not in self._made
+            if (cls if name == "__init__" else name) in self.named and name not in bodies[label]
         ]:
             for label, cls, name in missing:
                 bodies[label][name] = self._member(cls, name)
@@ -276,21 +266,6 @@ def _members(cls: type) -> dict[str, Any]:
     return {**own, "__init__": None} if fields else own
 
 
-@cache
-def _parsed(function: FunctionType) -> ast.FunctionDef:
-    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return node
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of what is defined inside it."""
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _codes(inner)
-
-
 def _ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).startswith("planner.")
 
@@ -305,7 +280,9 @@ class _Function:
         self.program, self.function, self.cls = program, function, cls
         self.globals = ChainMap(function.__globals__, vars(builtins))
         self.module = function.__module__
-        codes = [*_codes(function.__code__)]
+        codes = [function.__code__]
+        for code in codes:  # those of what is defined inside join the list
+            codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
         self.codes = {code.co_name: code for code in codes}
         self.locals = {name for c in codes for name in (*c.co_varnames, *c.co_cellvars)}
         self.me = function.__code__.co_varnames[0] if cls else None
@@ -316,12 +293,18 @@ class _Function:
 
     def text(self, label: str) -> str:
         """The function under a name."""
-        return self._define(_parsed(self.function), label)
+        node = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        assert isinstance(node, ast.FunctionDef)
+        return self._define(node, label)
 
-    def write(self, node: ast.AST | None) -> str:
-        """A statement or an expression, by its form; an operator may say how."""
+    def write(self, node: ast.AST | Sequence[ast.AST] | None) -> str:
+        """A statement or an expression, by its form; an operator may say how. Several statements
+        stand behind each other, several expressions have commas between them."""
         if node is None:
             return "null"
+        if not isinstance(node, ast.AST):
+            comma = "," if all(isinstance(each, ast.expr) for each in node) else ""
+            return comma.join(map(self.write, node))
         how: ast.AST = getattr(node, "op", node)
         form = _FORMS.get(type(node), _FORMS.get(type(how)))
         further = [name for name in ("orelse", "finalbody") if getattr(node, name, None)]
@@ -349,19 +332,16 @@ class _Function:
         if not self.cls or not label:
             head = f"function{head} "
         head += f"{label or identifier(node.name)}({self._parameters(node.args)})"
-        return f"{head} {{{names}{self._block(node.body)}}}"
+        return f"{head} {{{names}{self.write(node.body)}}}"
 
     def _parameters(self, arguments: ast.arguments) -> str:
         """The parameters; those that ``**`` takes come last, as a dictionary."""
         names = [*arguments.args, *arguments.kwonlyargs]
-        defaults: list[ast.expr | None] = [
-            *[None] * (len(arguments.args) - len(arguments.defaults)),
-            *arguments.defaults,
-            *arguments.kw_defaults,
-        ]
+        defaults = [*arguments.defaults, *arguments.kw_defaults]  # of the last ones
+        none: list[Any] = [None] * (len(names) - len(defaults))
         texts = [
             identifier(name.arg) + ("" if default is None else f"={self.write(default)}")
-            for name, default in zip(names, defaults, strict=True)
+            for name, default in zip(names, none + defaults, strict=True)
             if name.arg != self.me
         ]
         if arguments.vararg:
@@ -372,50 +352,44 @@ class _Function:
 
     # -- statements ---------------------------------------------------------------------------
 
-    def _block(self, body: Sequence[ast.AST]) -> str:
-        return "".join(map(self.write, body))
-
     def _effect(self, value: ast.expr) -> str:
         """An expression as a statement; a docstring is none."""
         return "" if isinstance(value, ast.Constant) else f"{self.write(value)};"
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign) -> str:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = self.write(node.value)
-        if len(targets) == 1:
-            return self._assign(targets[0], value)
-        return f"{{const $v={value};{''.join(self._assign(target, '$v') for target in targets)}}}"
+        return self._assign(targets, self.write(node.value))
 
     def _growth(self, node: ast.AugAssign) -> str:
         if isinstance(node.op, ast.Add):
             value = f"$.grown({self.write(node.target)},{self.write(node.value)})"
         else:
             value = self.write(ast.BinOp(node.target, node.op, node.value))
-        return self._assign(node.target, value)
+        return self._assign([node.target], value)
 
-    def _assign(self, target: ast.expr, value: str) -> str:
-        value = f"$.list({value})" if isinstance(target, ast.Tuple) else value
-        return f"{self._target(target)}={value};"
+    def _assign(self, targets: Sequence[ast.expr], value: str) -> str:
+        """A value for each of some targets; names side by side take the parts of it."""
+        parts = any(isinstance(target, ast.Tuple) for target in targets)
+        return f"{'='.join(map(self._target, targets))}={f'$.list({value})' if parts else value};"
 
     def _target(self, target: ast.expr) -> str:
         match target:
             case ast.Name(id="_"):
                 return ""
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            case ast.Tuple(elts=[*parts, ast.Starred(value=rest)]):
+                return f"[{','.join([*map(self._target, parts), f'...{self._target(rest)}'])}]"
+            case ast.Tuple(elts=parts):
                 return f"[{','.join(map(self._target, parts))}]"
-            case ast.Starred(value=value):
-                return f"...{self._target(value)}"
             case ast.Subscript(value=owner, slice=place):
                 return f"$.place({self.write(owner)},{self.write(place)}).value"
+            case ast.Starred():  # what is left can only come last
+                raise Untranslated(f"{self.module}: no JavaScript for {ast.unparse(target)}, …")
         return self.write(target)
 
     def _caught(self, name: str | None) -> str:
         return f"{identifier(name)}=$e;" if name else ""
 
     # -- expressions --------------------------------------------------------------------------
-
-    def _items(self, items: Sequence[ast.expr]) -> str:
-        return ",".join(map(self.write, items))
 
     def _lazily(self, items: Sequence[ast.expr]) -> str:
         return ",".join(f"()=>({self.write(item)})" for item in items)
@@ -432,15 +406,6 @@ class _Function:
         """How a value in a text is written: as ``!r`` or a format says, or plainly."""
         return quoted("r") if node.conversion == ord("r") else self.write(node.format_spec)
 
-    def _truth(self, node: ast.expr) -> str:
-        match node:
-            case ast.BoolOp(op=op, values=values):
-                sign = "&&" if isinstance(op, ast.And) else "||"
-                return f"({sign.join(map(self._truth, values))})"
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return self.write(node)
-        return f"$.bool({self.write(node)})"
-
     def _compare(self, node: ast.Compare) -> str:
         texts = [self.write(side) for side in (node.left, *node.comparators)]
         parts = [
@@ -456,7 +421,7 @@ class _Function:
         text = f"$c.push({self.write(element)});"
         for generator in reversed(node.generators):
             for condition in reversed(generator.ifs):
-                text = f"if({self._truth(condition)}){{{text}}}"
+                text = f"if($.bool({self.write(condition)})){{{text}}}"
             items = self.write(generator.iter)
             text = f"for(const {self._target(generator.target)} of $.each({items})){{{text}}}"
         return f"(()=>{{const $c=[];{text}return $c;}})()"
@@ -498,15 +463,18 @@ class _Function:
             case ast.Attribute(value=owner, attr=name) if target is None:
                 self.program.named.add(name)
                 on, given = self.write(owner), self._given(node, None)
-                own = f"this.{name}({given})"
+                own = f"this.{name}({given})"  # a method of ours needs no search
                 return own if on == "this" else f"$.call({on},{quoted(name)},[{given}])"
-        new = "new " if isinstance(target, type) and _ours(target) else ""
+        new = ""
+        if isinstance(target, type) and _ours(target):
+            self.program.named.update(target.__mro__)
+            new = "new "
         return f"{new}{self.write(node.func)}({self._given(node, target)})"
 
     def _given(self, node: ast.Call, target: Callable[..., Any] | None) -> str:
         """The arguments of a call; those by name in their places, or as a function of ``$`` takes
         them."""
-        texts = self._items(node.args)
+        texts = self.write(node.args)
         if not node.keywords:
             return texts
         if target is None:
