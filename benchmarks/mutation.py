@@ -69,12 +69,15 @@ TESTS = (
     "tests/plans",
     "tests/results/test_parts.py",
     "tests/results/test_remedies.py",
+    "tests/results/test_result.py",
     "tests/results/test_verdict.py",
+    "tests/connect/test_configurations.py",
     *(
         f"tests/questions/test_{name}.py"
         for name in (
             *(
                 "search",
+                "search_by_enumeration",
                 "selection",
                 "batch",
                 "bounded_search",

@@ -1,0 +1,213 @@
+"""A layer's time on one device, each piece worked out by hand from what it moves or waits for."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
+
+LAYERS, HIDDEN, HEADS, GROUPS, WIDE, VOCABULARY = 6, 960, 15, 5, 2560, 5000
+LENGTH, BATCH = 480, 3
+TOKENS = LENGTH * BATCH
+SIZE = HIDDEN // HEADS
+RATE = Fraction(7, 10) * 3_350 * 10**9  # of memory, sustained
+LINK = Fraction(9, 10) * 100 * 10**9
+
+SHARES: dict[str, Any] = {
+    "memory": "0.7",
+    "link": "0.9",
+    "elementwise": "1.3",
+    "elementwise_backward": "2.2",
+    "embedding_accesses": "7",
+    "tensor_hidden": "0.4",
+    "launches": "17",
+    "launch": "3 us",
+    "end_launches": "23",
+    "host_exponent": "6",
+}
+
+
+def evaluation(model: dict[str, Any] | None = None, **changes: Any) -> Evaluation:
+    document: dict[str, Any] = {
+        "model": {
+            "layers": LAYERS,
+            "hidden": HIDDEN,
+            "vocab": VOCABULARY,
+            "max_sequence": LENGTH,
+            "norm": "rmsnorm",
+            "positions": "rope",
+            "attention": {"heads": HEADS, "kv_heads": GROUPS},
+            "mlp": {"intermediate": WIDE, "gated": True},
+            **(model or {}),
+        },
+        "cluster": {
+            "accelerator": {
+                "extends": "h100-sxm-80gb",
+                "link": {
+                    "bandwidth": "100 GB/s",
+                    "convention": "per-direction",
+                    "latency": "2 us",
+                    "switch_latency": "1 s",
+                },
+            },
+            "devices": 5,
+            "devices_per_node": 5,
+        },
+        "training": {
+            "tokens": "1B",
+            "sequence_length": LENGTH,
+            "global_batch": 4 * BATCH,
+            "micro_batch": BATCH,
+            "implementation": "megatron",
+            "dropout": 0,
+        },
+        "parallelism": {"tensor": 5, "zero": 0, "sequence": True},
+        "time": {"efficiency": SHARES},
+    }
+    for dotted, value in changes.items():
+        section, _, key = dotted.partition("__")
+        document[section] = {**document[section], key: value} if key else value
+    return Evaluation(case.build(loading.load(document)))
+
+
+def of(e: Evaluation, identifier: str, axis: str, **settings: Any) -> Any:
+    """A quantity at the first entry of an axis that has these settings."""
+    entry = next(
+        x for x in e.case.axes[axis] if all(x.settings.get(k) == v for k, v in settings.items())
+    )
+    return e.value(identifier, {axis: entry})
+
+
+@pytest.mark.parametrize("sequence", [True, False])
+def test_elementwise_kernels_move_what_they_read_and_write(sequence: bool) -> None:
+    """In 2 bytes, at 0.7 of 3.35 TB/s, 1.3 times what fused kernels move. A norm reads and writes;
+    a residual sum reads two and writes one; rotary positions read and write queries and keys in 4
+    bytes, each in halves by three passes; a gated activation reads two and writes one. Five ranks
+    share the widths, and under sequence parallelism the tokens of norms and sums."""
+    e = evaluation(parallelism={"tensor": 5, "zero": 0, "sequence": sequence})
+    ranks = 5 if sequence else 1
+    residual = Fraction(3 * 2 * TOKENS * HIDDEN, ranks)
+    moved = {
+        "norm": Fraction(2 * 2 * TOKENS * HIDDEN, ranks),
+        "attention": residual + Fraction(24 * TOKENS * (HEADS + GROUPS) * SIZE, 5),
+        "mlp": residual + Fraction(3 * 2 * TOKENS * WIDE, 5),
+        "embedding": 7 * 2 * TOKENS * HIDDEN,
+    }
+    for block, expected in moved.items():
+        assert of(e, "time.elementwise.bytes", "block", block=block) == expected, block
+        taken = Fraction(13, 10) * expected / RATE
+        assert of(e, "time.elementwise", "block", block=block) == taken, block
+
+
+def test_learned_positions_and_plain_activations_move_less() -> None:
+    """No turning of queries and keys; a plain activation reads and writes its width once."""
+    e = evaluation(
+        {"positions": "learned", "mlp": {"intermediate": WIDE, "gated": False}},
+        training__dropout=0.1,
+    )
+    residual = Fraction((3 * 2 + 1) * TOKENS * HIDDEN, 5)  # and a mask of one byte
+    assert of(e, "time.elementwise.bytes", "block", block="attention") == residual
+    plain = residual + Fraction(2 * 2 * TOKENS * WIDE, 5)
+    assert of(e, "time.elementwise.bytes", "block", block="mlp") == plain
+
+
+@pytest.mark.parametrize(
+    ("loss", "each"), [("full", 2 + 12), ("vocab-parallel", 2 + 12), ("fused", 4 * 2)]
+)
+def test_the_loss_passes_over_the_logits(loss: str, each: int) -> None:
+    """Logits of 2 bytes read, and 12 bytes in passes of 4; one kernel reads them twice, and reads
+    and writes them once more as gradients. The vocabulary is split in five and not padded."""
+    layout = {"tensor": 5, "zero": 0, "vocab_multiple": 1}
+    e = evaluation(training__loss=loss, parallelism=layout)
+    found = of(e, "time.elementwise.bytes", "block", block="head")
+    assert found == Fraction(each * TOKENS * VOCABULARY, 5)
+
+
+@pytest.mark.parametrize(("overlap", "shown"), [(False, 1), (True, Fraction(6, 10))])
+@pytest.mark.parametrize("sequence", [True, False])
+def test_an_exchange_after_each_pair_of_products(
+    overlap: bool, shown: Any, sequence: bool
+) -> None:
+    """A ring of five passes 2 x 4/5 of the tokens' 2-byte values at 90 GB/s in 8 hops of 2 us.
+    Under sequence parallelism the inputs of a block are gathered again beside the backward pass,
+    half an exchange of which 0.4 is hidden; in pieces they are hidden. Norms exchange nothing."""
+    layout = {"tensor": 5, "zero": 0, "sequence": sequence, "tensor_overlap": overlap}
+    e = evaluation(parallelism=layout)
+    once = Fraction(2 * 4, 5) * 2 * TOKENS * HIDDEN / LINK + 8 * Fraction(2, 10**6)
+    again = once / 2 * Fraction(6, 10) if sequence and not overlap else 0
+    for block in ("attention", "mlp"):
+        assert of(e, "time.exchanges", "block", block=block) == 1
+        assert of(e, "time.exchange", "block", block=block) == once * shown
+        assert of(e, "time.exchange.again", "block", block=block) == again
+    for block in ("norm", "embedding", "head"):
+        assert of(e, "time.exchanges", "block", block=block) == 0
+        assert of(e, "time.exchange", "block", block=block) == 0
+        assert of(e, "time.exchange.again", "block", block=block) == 0
+
+
+def layer(e: Evaluation) -> dict[str, Any]:
+    return {"part": next(x for x in e.case.axes["part"] if x.settings.get("layers"))}
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 3), ("selective", 3), ("full", 4)])
+def test_the_host_launches_kernels_for_each_pass(recompute: str, passes: int) -> None:
+    """17 kernels a pass of a layer and one more for each of the two exchanges with each of half of
+    the four other ranks, once forward, twice backward, once more where all is computed again; 23
+    for lookup, logits and loss. 3 us each."""
+    e = evaluation(training__recompute=recompute)
+    assert e.value("time.part.launches", layer(e)) == 17 + 2 * Fraction(4, 2)
+    assert e.value("time.part.host", layer(e)) == passes * 21 * Fraction(3, 10**6)
+    ends = [x for x in e.case.axes["part"] if not x.settings.get("layers")]
+    for end in ends:
+        assert e.value("time.part.host", {"part": end}) == 23 * Fraction(3, 10**6)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_a_layer_is_its_pieces_one_after_another(recompute: str) -> None:
+    """Forward: products, attention, elementwise kernels, exchanges; backward the same with their
+    own rates, and inputs gathered again; what is computed again runs once more: all of the forward
+    pass, or the attention core alone. Of device and host the longer, its corner rounded by a
+    sixth power."""
+    e = evaluation(training__recompute=recompute, training__recompute_modules=["core_attention"])
+    at = layer(e)
+    blocks = [x for x in e.case.axes["block"] if x.parent is at["part"]]
+    products = [x for x in e.case.axes["product"] if x.parent in blocks]
+
+    def sum_of(identifier: str, axis: str = "block", **wanted: Any) -> Any:
+        entries = blocks if axis == "block" else products
+        return sum(
+            e.value(identifier, {axis: x})
+            for x in entries
+            if all(x.settings.get(k) == v for k, v in wanted.items())
+        )
+
+    core = sum_of("time.core.forward", block="attention")
+    forward = (
+        sum_of("time.product.forward", "product")
+        + core
+        + sum_of("time.elementwise")
+        + sum_of("time.exchange")
+    )
+    backward = (
+        sum_of("time.product.backward", "product")
+        + sum_of("time.product.casts", "product")
+        + sum_of("time.core.backward", block="attention")
+        + Fraction(22, 10) * sum_of("time.elementwise")
+        + sum_of("time.exchange")
+        + sum_of("time.exchange.again")
+    )
+    again = {"none": 0, "selective": core, "full": forward}[recompute]
+    near = pytest.approx
+    assert float(e.value("time.part.forward", at)) == near(float(forward), rel=1e-12)
+    assert float(e.value("time.part.backward", at)) == near(float(backward), rel=1e-12)
+    assert float(e.value("time.part.repeated", at)) == near(float(again), rel=1e-12)
+    device, host = float(forward + backward + again), float(e.value("time.part.host", at))
+    busy = math.hypot(device**3, host**3) ** (1 / 3)
+    assert float(e.value("time.part.busy", at)) == near(busy, rel=1e-12)
+    assert float(e.value("time.part", at)) == near(busy, rel=1e-12)
