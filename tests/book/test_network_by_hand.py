@@ -1,0 +1,203 @@
+"""Each message of a step by hand: what it holds, over what it goes, how many hops it takes.
+
+A node of 6 devices; collectives sustain 0.9 of 200 GB/s of both directions of the link, a hop
+takes 2 us, and the switches 11 us for a whole exchange where they add up; of a network card 0.8
+of 20 GB/s, a hop between nodes takes 9 us.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
+
+HIDDEN, HEADS, GROUPS, SIZE = 1152, 36, 12, 32
+LENGTH, BATCH = 432, 3
+SENT = 2 * LENGTH * BATCH * HIDDEN  # bytes of all tokens
+LINK, CARD = Fraction(9, 10) * 100 * 10**9, Fraction(8, 10) * 20 * 10**9
+INSIDE, BETWEEN = Fraction(2, 10**6), Fraction(9, 10**6)
+SWITCH = Fraction(11, 10**6)
+NODE = 6
+
+
+def evaluation(devices: int = 6, *, switched: bool = False, **changes: Any) -> Evaluation:
+    link = {"bandwidth": "200 GB/s", "convention": "bidirectional", "latency": "2 us"}
+    document: dict[str, Any] = {
+        "model": {
+            "layers": 12,
+            "hidden": HIDDEN,
+            "vocab": 5040,
+            "max_sequence": LENGTH,
+            "attention": {"heads": HEADS, "kv_heads": GROUPS},
+            "mlp": {"intermediate": 3456},
+        },
+        "cluster": {
+            "accelerator": {
+                "extends": "h100-sxm-80gb" if switched else "a100-sxm-80gb",
+                "link": {**link, "switch_latency": "11 us"} if switched else link,
+            },
+            "devices": devices,
+            "devices_per_node": NODE,
+            "network": {"bandwidth": "20 GB/s", "latency": "9 us"},
+        },
+        "training": {
+            "tokens": "1B",
+            "sequence_length": LENGTH,
+            "global_batch": 4320,
+            "micro_batch": BATCH,
+            "implementation": "megatron",
+        },
+        "parallelism": {"zero": 0},
+        "time": {"efficiency": {"link": "0.9", "network": "0.8"}},
+    }
+    for dotted, value in changes.items():
+        section, _, key = dotted.partition("__")
+        document[section] = {**document[section], key: value} if key else value
+    return Evaluation(case.build(loading.load(document)))
+
+
+def of_block(e: Evaluation, identifier: str, kind: str) -> Any:
+    block = next(x for x in e.case.axes["block"] if x.settings["block"] == kind)
+    return e.value(identifier, {"block": block})
+
+
+@pytest.mark.parametrize("switched", [False, True])
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6])
+def test_an_exchange_of_ranks_in_a_node(ranks: int, sequence: bool, switched: bool) -> None:
+    """2 (t-1)/t of the values round a ring in 2 (t-1) hops; switches take one exchange for them
+    all, or one for gathering and one for scattering, where that is faster."""
+    layout = {"tensor": ranks, "sequence": sequence and ranks > 1, "zero": 0}
+    e = evaluation(ranks, switched=switched, parallelism=layout)
+    hops = 2 * (ranks - 1) * INSIDE
+    if switched and sequence:
+        hops = 2 * min(hops / 2, SWITCH)
+    elif switched:
+        hops = min(hops, SWITCH)
+    expected = Fraction(2 * (ranks - 1), ranks) * SENT / LINK + hops if ranks > 1 else 0
+    assert e.value("network.tensor") == expected
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 6])
+def test_an_exchange_of_ranks_over_nodes(nodes: int) -> None:
+    """As a ring all passes over the six cards of a node, 2 (M-1) of 2 (t-1) hops between nodes;
+    as a tree 2 (M-1)/M of the values do while a ring inside a node passes its share, and the way
+    is 2 log2 M hops between nodes and a chain of 5 inside one, there and back."""
+    ranks = NODE * nodes
+    model = {"layers": 12, "hidden": HIDDEN, "vocab": 5040, "max_sequence": LENGTH}
+    model |= {"attention": {"heads": HEADS, "kv_heads": HEADS}, "mlp": {"intermediate": 3456}}
+
+    def found(sequence: bool) -> Any:
+        layout = {"tensor": ranks, "sequence": sequence, "zero": 0}
+        return evaluation(ranks, model=model, parallelism=layout).value("network.tensor")
+
+    passed = Fraction(2 * (ranks - 1), ranks) * SENT
+    ring = 2 * ((nodes - 1) * BETWEEN + (ranks - nodes) * INSIDE)
+    assert found(True) == passed / min(LINK, CARD * NODE) + ring
+    tree = 2 * (math.log2(nodes) * BETWEEN + (NODE - 1) * INSIDE)
+    across = 2 * (1 - Fraction(1, nodes)) * SENT / (CARD * NODE)
+    expected = max(passed / LINK, across) + min(float(ring), float(tree))
+    assert float(found(False)) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize(("tensor", "nodes"), [(1, 1), (2, 1), (2, 3), (3, 2), (6, 5), (1, 4)])
+@pytest.mark.parametrize("switched", [False, True])
+def test_the_hops_of_a_data_parallel_group(tensor: int, nodes: int, switched: bool) -> None:
+    """Of 6 M/t members 6/t lie in a node. A gathering passes every member once; an all-reduce is
+    two such rings, or a tree over the nodes with chains in them, or the switches, whatever is
+    fastest. All but one share of the values passes each, over as many cards as members lie in a
+    node."""
+    devices = NODE * nodes
+    layout = {"tensor": tensor, "sequence": False, "zero": 0}
+    e = evaluation(devices, switched=switched, parallelism=layout)
+    members, inside = devices // tensor, NODE // tensor
+    spread = nodes if inside > 1 or nodes > 1 else 1
+    if nodes == 1:
+        ring = (members - 1) * INSIDE
+        gather = min(ring, SWITCH) if switched else ring
+        reduce = min(2 * ring, SWITCH) if switched else 2 * ring
+        rate = LINK
+    else:
+        gather = (spread - 1) * BETWEEN + (members - spread) * INSIDE
+        chain = 2 * (inside - 1) * INSIDE
+        tree = 2 * math.log2(spread) * BETWEEN + (min(chain, SWITCH) if switched else chain)
+        reduce = min(float(2 * gather), float(tree))
+        rate = min(LINK, CARD * inside)
+    assert e.value("network.data_hops") == gather
+    assert float(e.value("network.reduce_hops")) == pytest.approx(float(reduce), rel=1e-12)
+    norm = next(x for x in e.case.axes["component"] if x.settings["split"] == "column")
+    expected = Fraction(members - 1, members) / rate
+    assert e.value("network.passed", {"component": norm}) == expected
+
+
+@pytest.mark.parametrize(("context", "tensor"), [(3, 1), (2, 3), (18, 1), (4, 3)])
+def test_keys_and_values_go_round_a_context_parallel_group(context: int, tensor: int) -> None:
+    """A rank's tokens times the keys and values of its heads, a hop at a time."""
+    ranks = context * tensor
+    layout = {"context": context, "tensor": tensor, "sequence": False, "zero": 0}
+    found = of_block(evaluation(ranks, parallelism=layout), "network.context", "attention")
+    sent = Fraction(2 * BATCH * LENGTH, context) * Fraction(GROUPS, tensor) * 2 * SIZE
+    wait, rate = (INSIDE, LINK) if ranks <= NODE else (BETWEEN, min(LINK, CARD))
+    assert found == sent / rate + wait
+
+
+@pytest.mark.parametrize(
+    ("devices", "stages", "tensor", "away"),
+    [
+        (6, 3, 2, Fraction(0)),  # one node
+        (12, 4, 3, Fraction(1, 2)),  # three ranks a stage: every other neighbour is elsewhere
+        (12, 4, 1, Fraction(1, 2)),
+        (18, 3, 6, Fraction(1)),  # a node a stage
+        (24, 2, 6, Fraction(1)),  # two nodes a stage
+    ],
+)
+def test_a_stage_sends_to_the_next(devices: int, stages: int, tensor: int, away: Any) -> None:
+    """Each rank sends its share of the values; of neighbours n/p devices apart, n/(6 p) lie in
+    another node."""
+    layout = {"pipeline": stages, "tensor": tensor, "sequence": False, "zero": 0}
+    e = evaluation(devices, parallelism=layout)
+    sent = Fraction(SENT, tensor)
+    expected = away * (sent / CARD + BETWEEN) + (1 - away) * (sent / LINK + INSIDE)
+    assert e.value("network.pipeline") == expected
+
+
+EXPERTS, CHOSEN = 24, 3
+
+
+@pytest.mark.parametrize(
+    ("devices", "expert", "shared"), [(6, 3, 1), (6, 3, 2), (12, 12, 1), (24, 6, 2), (24, 24, 1)]
+)
+def test_tokens_travel_to_their_experts(devices: int, expert: int, shared: int) -> None:
+    """Of 3 copies of each token all but one in e leave the device, at 0.7 of what collectives
+    sustain; across M nodes a token goes once to each that holds one of its experts, M (1 - (1 -
+    1/M)^3) of them on average, all but one in M of which are others, over the card of its device.
+    Devices that share an expert gather each other's rows."""
+    e = evaluation(
+        devices,
+        model={
+            "layers": 12,
+            "hidden": HIDDEN,
+            "vocab": 5040,
+            "max_sequence": LENGTH,
+            "attention": {"heads": HEADS, "kv_heads": GROUPS},
+            "moe": {"experts": EXPERTS, "top_k": CHOSEN, "intermediate": 768},
+        },
+        parallelism={"expert": expert, "tensor": shared, "expert_tensor": shared, "zero": 0,
+                     "sequence": shared > 1},
+        time={"efficiency": {"link": "0.9", "network": "0.8", "all_to_all": "0.7"}},
+    )  # fmt: skip
+    own = Fraction(SENT, shared)  # ranks of a tensor share the tokens
+    copies = own * CHOSEN * Fraction(expert - 1, expert) / (LINK * Fraction(7, 10))
+    nodes = Fraction(expert * shared, NODE)
+    if nodes > 1:
+        once = nodes * (1 - (1 - 1 / nodes) ** CHOSEN) * (1 - 1 / nodes)
+        copies = max(copies, own * once / (CARD * Fraction(7, 10)))
+    assert of_block(e, "network.experts", "moe") == copies
+    gather = own * CHOSEN * (shared - 1) / LINK + (shared - 1) * INSIDE if shared > 1 else 0
+    assert of_block(e, "network.experts.gather", "moe") == gather
