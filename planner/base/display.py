@@ -15,7 +15,6 @@ Steps = tuple[tuple[str, Exact], ...]
 
 THIN = "\u202f"  # narrow no-break space
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
-_WIDE = Context(prec=50, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 #: How what a spreadsheet runs begins; the empty text is none of them.
@@ -95,17 +94,10 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() or c == THIN else repr(c)[1:-1] for c in text)
 
 
-def rounded(value: Exact, digits: int) -> tuple[int, int]:
-    """Mantissa and power of ten of `value` at so many significant digits, half to even.
-
-    `rounded(123456, 3)` is (123, 3), for 123 * 10^3.
-    """
-    if value == 0:
-        return 0, 0
+def rounded(value: Exact, digits: int) -> Decimal:
+    """`value` at so many significant digits, half to even."""
     exact, context = Fraction(value), Context(digits, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)
-    quotient = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    power = quotient.adjusted() - digits + 1
-    return int(quotient.scaleb(-power, context)), power
+    return context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
 
 
 def _fixed(value: Exact, decimals: int, separator: str = THIN) -> str:
@@ -120,16 +112,14 @@ def significant(value: Exact, digits: int) -> str:
     """So many significant digits, written out, more where the whole part has more."""
     if value == 0:
         return "0"
-    _, power = rounded(value, digits)
-    return _fixed(value, max(0, -power))
+    return _fixed(value, max(0, digits - 1 - rounded(value, digits).adjusted()))
 
 
 def scientific(value: Exact, digits: int = 3) -> str:
     """`6.30e24`: one digit before the point."""
     if value == 0:
         return "0"
-    mantissa, power = rounded(value, digits)
-    return f"{Decimal(mantissa).scaleb(power, _WIDE):.{digits - 1}e}".replace("e+", "e")
+    return f"{rounded(value, digits):.{digits - 1}e}".replace("e+", "e")
 
 
 def exact_text(value: Exact, separator: str = THIN) -> str:
@@ -194,8 +184,7 @@ def format_value(value: Exact, unit: str = "1", digits: int = 3, short: bool = F
         return f"{significant(seconds / one, digits)} {name}" if seconds else "0 s"
     for name, size in _LARGE.get(unit, ()):
         part = Fraction(value) / size
-        mantissa, power = rounded(part, digits)
-        if mantissa and power > -digits:  # at least one, after rounding
+        if abs(rounded(part, digits)) >= 1:
             return f"{significant(part, digits)} {name}"
     number = significant(value, digits) if unit in _ROUNDED else _count(value, digits, short)
     return number if unit in ("1", "–", "") else f"{number} {unit.replace('bytes/s', 'B/s')}"
@@ -232,10 +221,10 @@ def digits(value: Any) -> tuple[str, int | None]:
         text = exact_text(exact) if isinstance(value, Fraction) else "/"
         if "/" not in text and len(text) <= 14:
             return text, None
-        _, power = rounded(exact, 6)
-        if -12 < power < 10:
+        power = rounded(exact, 6).adjusted()
+        if -7 < power < 15:
             # One decimal at least, so that a rounded number does not look like an exact one.
-            return _trimmed(significant(exact, max(6, power + 7))), None
+            return _trimmed(significant(exact, max(6, power + 2))), None
     mantissa, _, power_text = scientific(exact, 6).partition("e")
     return _trimmed(mantissa), int(power_text or 0)
 

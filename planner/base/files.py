@@ -260,7 +260,8 @@ def parse_json(
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """A file that takes the name of `path` when it is whole: until then, and where it never is,
-    the old one stays. It is made under a name that nobody can have planted.
+    the old one stays. It is made under a name that nobody can have planted. A device or a pipe is
+    written to as it is: renaming would put a file in its place.
 
     Raises:
         PlanError: the folder is missing or not writable, the disk is full, the target a folder.
@@ -268,9 +269,14 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     import tempfile
 
     temporary: str | None = None
-    if "\0" in str(path):
-        raise unwritable(path, ValueError("embedded null byte"))
     try:
+        if "\0" in str(path):
+            raise OSError("embedded null byte")
+        target = Path(path)
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            with _poured(target) as file:
+                yield file
+            return
         target = resolved(path)
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
@@ -290,23 +296,14 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text with LF line ends, whole or not at all. A device or a pipe is written to as
-    it is: renaming would put a file in its place.
+    """Write UTF-8 text with LF line ends, whole or not at all.
 
     Raises:
         PlanError: as for ``replacing``.
     """
-    # A name of a file that is no UTF-8 may stand in the text.
-    data = text.encode("utf-8", "backslashreplace")
-    target = Path(path)
-    try:
-        if target.exists() and not (target.is_file() or target.is_dir()):
-            _pour(target, data)
-            return
-    except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
     with replacing(path) as file:
-        file.write(data)
+        # A name of a file that is no UTF-8 may stand in the text.
+        file.write(text.encode("utf-8", "backslashreplace"))
 
 
 def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
@@ -322,8 +319,8 @@ def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -
         write_text(path, text)
 
 
-def _pour(target: Path, data: bytes) -> None:
-    """Write to a device or a pipe. Somebody has to read a pipe, now or soon."""
+def _poured(target: Path) -> IO[bytes]:
+    """A device or a pipe to write to. Somebody has to read a pipe, now or soon."""
     flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     until = time.monotonic() + PATIENCE
     while True:
@@ -337,8 +334,7 @@ def _pour(target: Path, data: bytes) -> None:
                 raise OSError(errno.ENXIO, "nobody reads this pipe") from None
         time.sleep(0.02)
     os.set_blocking(handle, True)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
+    return os.fdopen(handle, "wb")
 
 
 def resolved(path: str | Path) -> Path:
@@ -383,9 +379,9 @@ def beside(path: Path) -> IO[bytes]:
     return os.fdopen(handle, "a+b")
 
 
-def unwritable(path: str | Path, error: OSError | ValueError) -> PlanError:
+def unwritable(path: str | Path, error: OSError) -> PlanError:
     """What the system refuses, as a fault of the file."""
-    reason = (getattr(error, "strerror", None) or str(error)).lower()
+    reason = (error.strerror or str(error)).lower()
     return PlanError(Fault(f"cannot be written: {reason}", Place(str(path))))
 
 
@@ -413,11 +409,9 @@ def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
         PlanError: `path` is one of the inputs, by whatever name.
     """
     for given in inputs:
-        same = os.path.realpath(path) == os.path.realpath(given)
-        with contextlib.suppress(OSError):
-            same = same or os.path.samefile(path, given)
-        if same:
-            raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
+        with contextlib.suppress(OSError):  # what is not there is no input
+            if os.path.samefile(path, given):
+                raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
 
 
 def mode(target: Path) -> int:

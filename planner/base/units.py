@@ -85,8 +85,6 @@ class Dimension:
 
 def exact(value: Exact) -> Exact:
     """The same number as an int where it is integral."""
-    if isinstance(value, int):
-        return int(value)
     return value.numerator if value.denominator == 1 else value
 
 
@@ -198,7 +196,7 @@ def dimension(unit: str) -> Dimension:
     return _unit(unit)[1]
 
 
-_NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE]([+-]?\d+))?", re.ASCII)
 _SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})", re.ASCII)  # two thirds have no decimal
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
 
@@ -215,18 +213,15 @@ def number(text: str) -> Exact:
     if text.lstrip("+-.").casefold() in ("nan", "inf", "infinity"):
         raise UnitError(f"'{text}' is not a number", "a finite number")
     match = _NUMBER.fullmatch(text)
-    if not match or not (match[2] or match[3]):
+    if not match or "._" in text:
         grouped = _GROUPED.fullmatch(text)
         hint = re.sub(r"[^\d+-]", "", text) if grouped else None
         raise UnitError(f"'{text}' is not a number", hint=hint)
     if re.search(r"_(?!\d)", text):
         raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
-    if abs(int(match[4] or 0)) > LARGEST_EXPONENT:
+    if abs(int(match[1] or 0)) > LARGEST_EXPONENT:
         raise UnitError(f"'{text}' is out of range", f"up to 10^{LARGEST_EXPONENT}")
     return exact(Fraction(text.replace("_", "")))
-
-
-_LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
@@ -281,7 +276,7 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if grouped:
         plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
         raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
-    match = _LEADING.match(text)
+    match = _NUMBER.match(text)
     if not match:
         raise UnitError(f"'{text}' is not a quantity", wanted(unit))
     return number(match[0]), match[0], text[match.end() :].strip()

@@ -2,13 +2,13 @@
 
 The schemas are JSON Schema draft 7 with one keyword more: `"unit": "bytes"` says that the
 value is a quantity, which may be written as `80 GiB` and is exact in that unit afterwards.
-Three passes: read the quantities, check, fill in the defaults.
+Two passes: read the quantities and fill in the defaults, check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -25,74 +25,64 @@ DEFAULT = Origin("default", "default")
 ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
 
 
-@dataclass
-class _Walk:
-    """Goes through a document and its schema together."""
+def _applicable(schema: Schema, node: Node) -> Iterator[Schema]:
+    """A schema and those of its conditions and alternatives that apply."""
+    yield schema
+    for part in schema.get("allOf", ()):
+        yield from _applicable(part, node)
+    if "if" in schema:
+        branch = "then" if accepts(schema["if"], node.plain()) else "else"
+        if branch in schema:
+            yield from _applicable(schema[branch], node)
+    if "anyOf" in schema:
+        # Any text could be a quantity, so other readings of it go first.
+        plain = node.plain()
+        branches = sorted(schema["anyOf"], key=lambda branch: "unit" in branch)
+        fitting = [branch for branch in branches if accepts(branch, plain)]
+        alike = [branch for branch in branches if is_type(branch.get("type", []), plain)]
+        for chosen in (fitting or alike)[:1]:
+            yield from _applicable(chosen, node)
 
-    faults: list[Fault] = field(default_factory=list)
-    unread: set[Path_] = field(default_factory=set)  # quantities that could not be read
 
-    def parts(self, schema: Schema, node: Node) -> Iterator[Schema]:
-        """A schema and those of its conditions and alternatives that apply."""
-        yield schema
-        for part in schema.get("allOf", ()):
-            yield from self.parts(part, node)
-        if "if" in schema:
-            branch = "then" if accepts(schema["if"], node.plain()) else "else"
-            if branch in schema:
-                yield from self.parts(schema[branch], node)
-        if "anyOf" in schema:
-            # Any text could be a quantity, so other readings of it go first.
-            plain = node.plain()
-            branches = sorted(schema["anyOf"], key=lambda branch: "unit" in branch)
-            fitting = [branch for branch in branches if accepts(branch, plain)]
-            alike = [branch for branch in branches if is_type(branch.get("type", []), plain)]
-            for chosen in (fitting or alike)[:1]:
-                yield from self.parts(chosen, node)
+def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
+    """The tree with each quantity as an exact number of its unit, and with the defaults of absent
+    keys; ``faults`` are told by their paths."""
+    parts = [part for schema in schemas for part in _applicable(schema, node)]
+    if not isinstance(node.value, (dict, list)):
+        return _quantity(node, parts, path, faults)
+    children = dict(node.children())
+    for part in parts if isinstance(node.value, dict) else ():
+        for key, schema in part.get("properties", {}).items():
+            if key not in children and schema.get("default") is not None:
+                children[key] = replace(
+                    from_data(schema["default"], node.place, DEFAULT), key_place=node.key_place
+                )
+    made: dict[Any, Node] = {}
+    for step, child in children.items():
+        known = [schema for part in parts for schema in _below(part, step)]
+        # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
+        wanted = isinstance(step, str) and any("unit" in schema for schema in known)
+        if child.value is not None or not wanted:
+            made[step] = _read(child, known, (*path, step), faults)
+    return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
-    def read(self, node: Node, schemas: Sequence[Schema], path: Path_, fill: bool) -> Node:
-        """The tree with each quantity as an exact number of its unit, and where ``fill`` with the
-        defaults of absent keys."""
-        parts = [part for schema in schemas for part in self.parts(schema, node)]
-        if not isinstance(node.value, (dict, list)):
-            return self.scalar(node, parts, path)
-        children = dict(node.children())
-        for part in parts if fill and isinstance(node.value, dict) else ():
-            for key, schema in part.get("properties", {}).items():
-                if key not in children and schema.get("default") is not None:
-                    children[key] = replace(
-                        from_data(schema["default"], node.place, DEFAULT), key_place=node.key_place
-                    )
-        made: dict[Any, Node] = {}
-        for step, child in children.items():
-            known = [schema for part in parts for schema in _below(part, step)]
-            # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
-            wanted = isinstance(step, str) and any("unit" in schema for schema in known)
-            if child.value is not None or not wanted:
-                made[step] = self.read(child, known, (*path, step), fill)
-        return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
-    def scalar(self, node: Node, parts: Sequence[Schema], path: Path_) -> Node:
-        """A value; a quantity as an exact number of its unit, where it is none yet."""
-        wanted = (p["unit"] for p in parts if "unit" in p and node.value not in p.get("enum", ()))
-        unit = next(wanted, None)
+def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
+    """A value; a quantity as an exact number of its unit, where it is none yet."""
+    wanted = (p["unit"] for p in parts if "unit" in p and node.value not in p.get("enum", ()))
+    unit = next(wanted, None)
+    try:
         if unit is not None and node.unit != unit:
-            if len(self.faults) > ENOUGH:  # looking for near spellings takes its time
-                raise PlanError(self.faults)
-            try:
-                node = replace(node, value=units.parse(node.value, unit), unit=unit)  # type: ignore[arg-type]
-            except units.UnitError as error:
-                self.fault(node, path, error.message, error.allowed, error.hint)
-                return node
+            if len(faults) > ENOUGH:  # looking for near spellings takes its time
+                raise PlanError(faults.values())
+            node = replace(node, value=units.parse(node.value, unit), unit=unit)  # type: ignore[arg-type]
         allowed = units.out_of_range(node.value) if is_number(node.value) else None  # type: ignore[arg-type]
         if allowed is not None:
-            self.fault(node, path, "a number out of range", allowed)
-        return node
-
-    def fault(self, node: Node, path: Path_, message: str, *notes: str | None) -> None:
-        """A quantity that cannot be read or computed with; nothing else is said of it."""
-        self.faults.append(Fault(f"{'.'.join(map(str, path))}: {message}", node.place, *notes))
-        self.unread.add(path)
+            raise units.UnitError("a number out of range", allowed)
+    except units.UnitError as error:
+        wrong = f"{'.'.join(map(str, path))}: {error.message}"
+        faults[path] = Fault(wrong, node.place, error.allowed, error.hint)
+    return node
 
 
 def _below(schema: Schema, step: str | int) -> list[Schema]:
@@ -109,14 +99,14 @@ def validate(document: Document, schema: str) -> Document:
     Raises:
         PlanError: every fault of the document, sorted by place; of very many the first.
     """
-    root, walk = _load(schema), _Walk()
-    found = replace(document, node=walk.read(document.node, [root], (), fill=False))
-    if walk.faults or not accepts(root, found.data):
+    root, unread = _load(schema), dict[Path_, Fault]()
+    found = replace(document, node=_read(document.node, [root], (), unread))
+    if unread or not accepts(root, found.data):
         from planner.documents.schema_errors import faults  # it takes a while
 
-        others = faults(found, root, paths(schema), walk.unread)
-        raise PlanError([*walk.faults, *islice(others, max(0, ENOUGH - len(walk.faults)))])
-    return replace(found, node=walk.read(found.node, [root], (), fill=True))
+        others = faults(found, root, paths(schema), unread)
+        raise PlanError([*unread.values(), *islice(others, max(0, ENOUGH - len(unread)))])
+    return found
 
 
 def _load(schema: str) -> Schema:

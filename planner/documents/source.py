@@ -33,6 +33,21 @@ def lookup(data: Any, dotted: str) -> Any:
     return data
 
 
+def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with other values of some dotted keys, None taking a key away; everything beside
+    the ways to them is shared."""
+    changed = dict(data)
+    for dotted, value in changes.items():
+        key, _, rest = dotted.partition(".")
+        if rest:
+            changed[key] = with_values(changed.get(key) or {}, {rest: value})
+        elif value is None:
+            changed.pop(key, None)
+        else:
+            changed[key] = value
+    return changed
+
+
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys as mappings in mappings."""
     tree: dict[str, Any] = {}
@@ -66,9 +81,10 @@ class Document:
         """The value of a dotted key, None where the document gives none."""
         return lookup(self.data, dotted)
 
-    def with_data(self, data: dict[str, Any]) -> Document:
-        """The document in which other data holds, whatever its nodes say; these keep the places."""
-        return replace(self, held=data)
+    def changed(self, changes: Mapping[str, Any]) -> Document:
+        """The document with other values of some dotted keys, which were checked before, None
+        taking a key away; its nodes keep the places, whatever they say."""
+        return replace(self, held=with_values(self.data, changes))
 
     def _way(self, path: Sequence[str | int]) -> list[Node]:
         """The nodes on the way to a value, the whole document first, as far as there are any."""

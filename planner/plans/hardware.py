@@ -157,17 +157,10 @@ def _shares(name: str) -> Mapping[str, Any]:
 
 def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
     """The value of a fact, exact: 0.92, or `26 us`."""
-    return _exact(fact["value"], unit)
+    return _parsed(fact["value"], unit)
 
 
-@lru_cache(maxsize=1024, typed=True)
-def _exact(value: Any, unit: str) -> Any:
-    if isinstance(value, str):
-        top, slash, bottom = value.partition("/")
-        if slash and bottom.isdecimal():  # 20/132
-            return Fraction(int(top), int(bottom))
-        return units.parse(value, unit)
-    return Fraction(str(value)) if isinstance(value, float) else value
+_parsed = lru_cache(maxsize=1024)(units.parse)
 
 
 def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:

@@ -66,9 +66,9 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     if given is not None:
         return [0, *accumulate(given)]
     layers, chunks = len(model.sequence), chunk_count(layout)
-    if layout["cut"] == "compute" and chunks > 1:
+    if layout.get("cut") == "compute" and chunks > 1:
         return _by_compute(model, chunks, vocab)
-    ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
+    ends = 1 if layout.get("cut") == "ends" and chunks > 1 else 0
     cuts = [(layers + 2 * ends) * i // chunks - ends for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
 
@@ -208,7 +208,7 @@ def check_schedule(draft: Draft, model: Model) -> None:
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     chunks, steps = size * virtual, training.get("gradient_accumulation")
     if training["schedule"] == "interleaved" and virtual > 1:
-        whole = counted(len(model.sequence), layout["cut"], chunks)
+        whole = counted(len(model.sequence), layout.get("cut"), chunks)
         if whole % chunks and layout.get("stages") is None:
             wrong = (
                 f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}"

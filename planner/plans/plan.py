@@ -38,7 +38,7 @@ def opened(document: source.Document) -> source.Document:
     alone = data["cluster"]["devices"] == 1
     if said or alone or training["mode"] != "train" or not model.get("layers"):
         return document
-    return changed(document, {"parallelism.auto": True})
+    return document.changed({"parallelism.auto": True})
 
 
 def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
@@ -67,10 +67,10 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
         raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
     changes: dict[str, Any] = {"parallelism.stages": held}
     if document.origin(("parallelism", "virtual_pipeline")).kind != "default":
-        return changed(document, changes), {}
+        return document.changed(changes), {}
     virtual = "parallelism.virtual_pipeline"
     why = {virtual: "as many as parallelism.stages says"}
-    return changed(document, {**changes, virtual: len(held) // size}), why
+    return document.changed({**changes, virtual: len(held) // size}), why
 
 
 def planned(document: source.Document) -> Plan:
@@ -289,15 +289,6 @@ def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
 
 
-def with_keys(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data of a plan with other values of some keys of a layout, which are dotted."""
-    sections = {name: dict(data[name]) for name in OF_LAYOUTS}
-    for dotted, value in values.items():
-        section, _, key = dotted.partition(".")
-        sections[section][key] = value
-    return {**data, **sections}
-
-
 def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
     """A plan with another layout, checked as far as a layout goes, its faults in the draft.
 
@@ -308,14 +299,14 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     """
     assert plan.model is not None
     document = plan.document.data
-    given = {name: document[name] for name in OF_LAYOUTS}
+    given = {name: dict(document[name]) for name in OF_LAYOUTS}  # which a draft completes
     changed = {
         dotted: about(dotted).get("default") if value is None else value
         for dotted, value in changes.items()
         if dotted.startswith(OF_LAYOUTS)
     }
     cluster = devices_of(plan.data)
-    data = with_keys({**plan.data, "cluster": cluster, **given}, changed)
+    data = source.with_values({**plan.data, "cluster": cluster, **given}, changed)
     draft = Draft(plan.document, data)
     if whole:
         _choices(draft)
@@ -338,32 +329,7 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
         PlanError: where the changed document is no valid plan.
     """
     values = {key: checked(key, value) for key, value in changes.items()}
-    return planned(changed(plan.document, values))
-
-
-def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
-    """A checked document with some dotted keys changed to values that were checked before; None
-    takes a key away."""
-    return document.with_data(changed_data(document.data, changes))
-
-
-def changed_data(data: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data with some dotted keys changed; None takes a key away."""
-    for dotted, value in changes.items():
-        data = _changed(data, dotted.split("."), value)
-    return data
-
-
-def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy along the path to one key; everything beside the path is shared."""
-    changed = dict(node)
-    if len(steps) > 1:
-        changed[steps[0]] = _changed(changed.get(steps[0]) or {}, steps[1:], value)
-    elif value is None:
-        changed.pop(steps[0], None)
-    else:
-        changed[steps[0]] = value
-    return changed
+    return planned(plan.document.changed(values))
 
 
 @cache

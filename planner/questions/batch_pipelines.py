@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.documents.source import with_values
 from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
 from planner.plans.layout import RUN
-from planner.plans.plan import with_keys
 from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind, entries
 from planner.questions.batch_rows import Layouts, Run
 
@@ -46,7 +46,7 @@ class Pipelines:
         key = (alike, vocab, stages, virtual, schedule, micro_batches, cut, given)
         if key not in self._known:
             chosen_keys = dict(zip(RUN, (virtual, schedule, cut), strict=True))
-            data = with_keys(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
+            data = with_values(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
             layers = self.kinds[kind].layers
             found = pipeline.stages(layers, data["parallelism"], schedule, micro_batches, vocab)
             sorts = (

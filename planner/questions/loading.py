@@ -36,7 +36,7 @@ def load(
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}
     said = {key: value for key, value in asked.items() if value is not None}
     if said:
-        found = plan.changed(found, said)
+        found = found.changed(said)
         if found.origin(("parallelism",)).kind == "default":
             said = {"parallelism.auto": "true", **said}
         found = replace(found, overrides=(*found.overrides, *said.items()))
@@ -60,7 +60,7 @@ def planned(document: Document) -> Plan:
         if document.has(("parallelism", "auto")):
             raise
         # Nobody asked for it.
-        return plan.complete(plan.changed(document, {"parallelism.auto": None}))
+        return plan.complete(document.changed({"parallelism.auto": None}))
 
 
 #: Keys that only documents of one kind have, in the order in which kinds are told apart.

@@ -274,11 +274,11 @@ def test_prints_numbers_of_any_size() -> None:
 
 @given(st.fractions(), st.integers(1, 9))
 def test_rounding_is_within_half_a_digit(value: Fraction, digits: int) -> None:
-    mantissa, power = rounded(value, digits)
-    step = F(10) ** power
-    assert abs(mantissa * step - value) <= step / 2
-    assert value == 0 or 10 ** (digits - 1) <= abs(mantissa) < 10**digits
-    assert F(scientific(value, digits)) == mantissa * step
+    found = rounded(value, digits)
+    step = F(10) ** (found.adjusted() - digits + 1)
+    assert abs(F(found) - value) <= step / 2
+    assert F(found) % step == 0
+    assert F(scientific(value, digits)) == F(found)
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6))

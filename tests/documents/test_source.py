@@ -410,7 +410,7 @@ def test_the_document_itself_is_not_changed(presets: Path) -> None:
 
 
 def test_data_that_was_changed_stays_whatever_else_is_replaced(presets: Path) -> None:
-    document = load({"a": {"b": 1}}).with_data({"a": {"b": 2}})
+    document = load({"a": {"b": 1}}).changed({"a.b": 2})
     assert replace(document, overrides=(("a.c", "3"),)).data == {"a": {"b": 2}}
     assert document.origin(("a", "b")) == load({"a": {"b": 1}}).origin(("a", "b"))
     assert document.get("a.b") == 2 and document.get("a.b.c") is None

@@ -80,7 +80,7 @@ def test_by_set_as_in_the_document() -> None:
 def test_a_variant_is_searched_anew_until_its_layout_is_known() -> None:
     open_ended = validate(read(PLAN), "plan")
     for devices in (8, 32):
-        plan = plans.planned(plans.changed(open_ended, {"cluster.devices": devices}))
+        plan = plans.planned(open_ended.changed({"cluster.devices": devices}))
         layout = [
             plan.get(f"parallelism.{key}") for key in ("tensor", "pipeline", "context", "data")
         ]

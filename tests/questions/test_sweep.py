@@ -246,9 +246,7 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
     low, high = (Fraction(1, 5), Fraction(3, 5)) if key == "time.mfu" else (3 * 10**9, 10**12)
     if key == "training.expert_imbalance":
         low, high = Fraction(6, 5), Fraction(2)
-    before, after = (
-        bound(plans.planned(plans.changed(plan.document, {key: v}))) for v in (low, high)
-    )
+    before, after = (bound(plans.planned(plan.document.changed({key: v}))) for v in (low, high))
     own = SYMBOLS[key]
     assert before["bindings"].pop(own) == low and after["bindings"].pop(own) == high
     assert before == after

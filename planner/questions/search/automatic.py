@@ -50,7 +50,7 @@ def planned(document: Document) -> Plan:
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
-    found = plans.planned(plans.changed(_closed(document), chosen))
+    found = plans.planned(_closed(document).changed(chosen))
     given = {k for k in chosen if _given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)
@@ -64,10 +64,8 @@ def _closed(document: Document) -> Document:
         layout.pop(key, None)
     entries["parallelism"] = replace(entries["parallelism"], value=layout)
     # What holds is the data, which may have been changed since the nodes were read.
-    data = document.data
-    said = {key: value for key, value in data["parallelism"].items() if key not in CHOOSING}
-    closed = replace(document, node=replace(document.node, value=entries))
-    return closed.with_data({**data, "parallelism": said})
+    closed = document.changed({f"parallelism.{key}": None for key in CHOOSING})
+    return replace(closed, node=replace(document.node, value=entries))
 
 
 def _given(document: Document, key: str) -> bool:
@@ -145,7 +143,7 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
         f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
         "section 2.2), in whole sequences for each device"
     )
-    return plans.changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
+    return document.changed({"training.global_batch": batch}), {"training.global_batch": why}
 
 
 def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
@@ -157,4 +155,4 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     devices, experts = document.get("cluster.devices"), document.get("model.moe.experts") or 1
     tried = ({"parallelism.data": None, **layout, **fixed} for layout in starts(devices, experts))
     distinct = {tuple(said.values()): said for said in tried}
-    return first_valid(lambda said: plans.planned(plans.changed(document, said)), distinct.values())
+    return first_valid(lambda said: plans.planned(document.changed(said)), distinct.values())

@@ -9,9 +9,9 @@ from typing import Any
 from planner.connect import exports
 from planner.connect.exports.rules import Row, follow
 from planner.connect.exports.table import Draft, Elsewhere
+from planner.documents.source import with_values
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS, ROW
-from planner.plans.plan import with_keys
 
 
 class Launcher:
@@ -38,7 +38,7 @@ class Launcher:
         """Whether it can start a layout, which dotted keys say; what it leaves to the training
         script or the model counts as said."""
         # Neither completed nor checked.
-        draft = Draft(replace(self.plan, data=with_keys(self.plan.data, layout)))
+        draft = Draft(replace(self.plan, data=with_values(self.plan.data, layout)))
         follow(draft, self.rows)
         unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
         unheard = {

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import recent
+from planner.documents.source import with_values
 from planner.engine import instance as case
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
-from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant, with_keys
+from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant
 from planner.questions.batch_graph import Kind
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, chosen
 from planner.questions.domains import divisors
@@ -270,7 +271,7 @@ class Space:
 
         def running() -> bool:
             steps = {"training.gradient_accumulation": micro_batches}
-            draft = Draft(self.plan.document, with_keys(known.data, steps))
+            draft = Draft(self.plan.document, with_values(known.data, steps))
             pipeline.check_schedule(draft, model)
             return not draft.faults
 

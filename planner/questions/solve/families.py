@@ -18,10 +18,10 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.documents import schema, source
-from planner.documents.source import lookup
+from planner.documents.source import lookup, with_values
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count, counted
-from planner.plans.plan import changed_data, variant
+from planner.plans.plan import variant
 from planner.questions.domains import MOST_LAYERS, Domain
 
 #: Widths that grow with the hidden size, where the document gives them.
@@ -179,7 +179,7 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
     found = _family(plan, model, free)
 
     def member(index: int) -> Plan:
-        return variant(plan, changed_data({"model": model}, found.domain.changes(index)))
+        return variant(plan, with_values({"model": model}, found.domain.changes(index)))
 
     return first_valid(member, found.around()), found
 

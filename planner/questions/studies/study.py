@@ -107,7 +107,7 @@ class Study:
             if dimension not in without:
                 changes |= changes_at(axes, places[dimension])
         base = self.bases[places[0] if self.several else 0]
-        return plan.changed(base, in_order(changes))
+        return base.changed(in_order(changes))
 
     def searches_at(self, point: int) -> bool:
         """Whether the layout of a point is to be found."""
