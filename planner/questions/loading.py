@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,20 +63,20 @@ def planned(document: Document) -> Plan:
         return plan.complete(document.changed({"parallelism.auto": None}))
 
 
-#: Keys that only documents of one kind have, in the order in which kinds are told apart.
-_MARKS = (
-    ("study", {"axes", "plans", "base"}),
-    ("plan", {"training", "parallelism", "cluster", "time"}),
-    ("accelerator", {"peaks", "memory", "memory_bandwidth", "architecture"}),
-    ("cluster", {"accelerator", "devices", "devices_per_node"}),
-    ("model", {"layers", "hidden", "parameters", "vocab", "attention"}),
-)
+#: The kinds of documents, in the order in which they are told apart.
+_KINDS = ("study", "plan", "accelerator", "cluster", "model")
 
 
-def kind_of(keys: Iterable[str]) -> str:
-    """The kind of a document by its keys; a plan where nothing tells."""
-    present = set(keys)
-    return next((kind for kind, marks in _MARKS if marks & present), "plan")
+def kind_of(keys: Collection[str]) -> str:
+    """The kind of a document by its keys: the first of which it has a key that no other kind knows;
+    a plan where nothing tells."""
+    known = {kind: {key for key in schema.paths(kind) if "." not in key} for kind in _KINDS}
+    for kind in _KINDS:
+        others = set[str]().union(*(known[other] for other in _KINDS if other != kind))
+        if not (known[kind] - others).isdisjoint(keys):
+            return kind
+    # A plan has that key too, but is rarely known by it alone.
+    return "accelerator" if "memory" in keys else "plan"
 
 
 def check(file: str | Path, overrides: Sequence[str] = ()) -> str:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from planner.base import resources
 from planner.cli import main as cli
+from planner.documents.source import FOLDERS, preset_names
+from planner.questions import loading
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 EXPECTED = DOCUMENTS / "invalid.txt"
@@ -66,3 +69,27 @@ def test_every_message_names_a_place_and_there_are_enough(messages: dict[str, st
 )
 def test_a_valid_document_is_accepted(path: Path) -> None:
     assert cli.main(["validate", str(path)]) == cli.OK
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOLDERS if kind != "plan"])
+def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> None:
+    """Also where all that it says beside what it extends is a link and shares (a800-sxm-80gb)."""
+    folder = resources.folder("presets") / FOLDERS[kind]
+    found = {loading.check(folder / f"{name}.yaml") for name in preset_names(kind)}
+    assert found == {kind}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("extends: h100-sxm-80gb\nmemory: 96 GB\n", "accelerator"),
+        ("extends: h100-sxm-80gb\nefficiency: {like: h200-sxm-141gb}\n", "accelerator"),
+        ("extends: hgx-h100\nprice: 2 USD/h\n", "cluster"),
+        ("extends: llama2-70b\nkinds: {layer: {}}\n", "model"),
+        ("extends: llama70b_h100x1024\nname: the same\n", "plan"),
+    ],
+)
+def test_a_short_document_is_known_by_what_it_changes(text: str, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(text)
+    assert loading.check(file) == kind
