@@ -61,19 +61,15 @@ class Format:
 
 def load() -> list[Format]:
     """The formats that ship, wide ones first."""
-    formats = []
-    for path in (resources.folder("presets") / "formats").glob("*.yaml"):
-        formats.append(Format(key=path.stem, **resources.read_yaml(path)))
+    files = (resources.folder("presets") / "formats").glob("*.yaml")
+    formats = [Format(key=path.stem, **resources.read_yaml(path)) for path in files]
     return sorted(formats, key=lambda f: (-f.bits, -f.exponent - f.fraction, f.exponent, f.key))
 
 
 def table() -> list[tuple[str, ...]]:
     """The rows of ``plan.py list precisions``, with a heading."""
-    heading = "format", "bytes", "sign", "exponent", "fraction"
-    values = "largest", "smallest normal", "epsilon"
-    rows: list[tuple[str, ...]] = [(*heading, *values)]
+    names = ("bytes", "sign", "exponent", "fraction", "largest", "smallest_normal", "epsilon")
+    rows = [("format", *(name.replace("_", " ") for name in names))]
     for one in load():
-        exact = one.key, one.bytes, one.sign, one.exponent, one.fraction
-        rounded = one.largest, one.smallest_normal, one.epsilon
-        rows.append((*map(str, exact), *(f"{float(value):.6g}" for value in rounded)))
+        rows.append((one.key, *(f"{float(getattr(one, name)):.6g}" for name in names)))
     return rows

@@ -9,6 +9,7 @@ the uncommon ones name their kinds and spell the ``pattern`` out.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.book.inventory import components
@@ -77,23 +78,25 @@ def _check_adapters(draft: Draft, model: Model) -> None:
 
 def _decoder(part: Part) -> Part:
     """A part that runs on the decoder's tokens."""
-    blocks = tuple(_marked(block, "decoder") for block in part.blocks)
-    return Part(part.name, part.title, part.count, blocks)
+    return replace(part, blocks=tuple(_marked(block, "decoder") for block in part.blocks))
 
 
 def _marked(block: Block, mark: str) -> Block:
     """A block of which something further holds."""
-    return Block(block.kind, block.name, {**block.values, mark: True})
+    return replace(block, values={**block.values, mark: True})
 
 
 def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind) -> list[Part]:
     """Each layer kind with the number of its layers."""
-    parts = []
-    for name, kind in kinds.items():
-        title = "layers" if name == "layer" else f"{name} layers"
-        blocks = _blocks(draft, kind, data)
-        parts.append(Part(name, title, sequence.count(name), blocks))
-    return parts
+    return [
+        Part(
+            name,
+            "layers" if name == "layer" else f"{name} layers",
+            sequence.count(name),
+            _blocks(draft, kind, data),
+        )
+        for name, kind in kinds.items()
+    ]
 
 
 def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
@@ -137,15 +140,12 @@ def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind]
     for index, item in enumerate(data.get("pattern") or list(kinds)):
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
-            draft.fault(f"model.pattern.{index}", f"unknown layer kind {name!r}", _names(kinds))
+            unknown = f"unknown layer kind {name!r}"
+            draft.fault(f"model.pattern.{index}", unknown, f"one of: {', '.join(kinds)}")
         pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
     return {k: v for k, v in kinds.items() if k in sequence}, sequence
-
-
-def _names(pool: Any) -> str:
-    return "one of: " + ", ".join(pool)
 
 
 def _groups(value: Any) -> list[list[str]]:
@@ -172,17 +172,15 @@ def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
 
 def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     """The blocks of one layer kind in the order of the forward pass."""
-    mixers = _groups(kind.get("mixer") or "attention")
-    feed_forwards = _groups(kind.get("feed_forward") or ("moe" if kind.get("moe") else "mlp"))
-    labels = _labels(mixers, "mixer") + _labels(feed_forwards, "mlp")
-    groups = [
-        [_block(draft, kind, name, data, known, role) for name in group]
-        for known, role, found in (
-            (TOKEN_MIXERS, "mixer", mixers),
-            (CHANNEL_MIXERS, "feed_forward", feed_forwards),
-        )
-        for group in found
-    ]
+    labels: list[str] = []  # of the places of a layer; a second mixer is called after its block
+    groups: list[list[Block]] = []
+    for label, role, known, otherwise in (
+        ("mixer", "mixer", TOKEN_MIXERS, "attention"),
+        ("mlp", "feed_forward", CHANNEL_MIXERS, "moe" if kind.get("moe") else "mlp"),
+    ):
+        for names in _groups(kind.get(role) or otherwise):
+            labels.append(names[0] if label in labels else label)
+            groups.append([_block(draft, kind, name, data, known, role) for name in names])
     blocks: list[Block] = []
     if kind.get("parallel"):
         norms = labels[:1] if kind.get("shared_norm") else labels
@@ -204,30 +202,30 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     return tuple(_marked(block, "reused") if kind.get("reuse") else block for block in blocks)
 
 
-def _labels(groups: list[list[str]], label: str) -> list[str]:
-    """Names of the places of a layer: mixer, mlp; the second mixer is called after its block."""
-    return [label if index == 0 else group[0] for index, group in enumerate(groups)]
-
-
 def _block(
     draft: Draft, kind: Kind, name: str, data: Kind, known: Collection[str], role: str
 ) -> Block:
     if name not in known:
-        draft.fault(f"model.{role}", f"unknown {role.replace('_', '-')} {name!r}", _names(known))
+        unknown = f"unknown {role.replace('_', '-')} {name!r}"
+        draft.fault(f"model.{role}", unknown, f"one of: {', '.join(known)}")
         draft.finish()
     block = "attention" if name == "cross_attention" else name
     return Block(block, name, shape(draft, kind, name, data))
 
 
 def _embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
-    keys = ("embedding_dim", "embedding_projection", "token_types")
-    blocks = [Block("embedding", "embedding", {key: data.get(key) for key in keys})]
+    blocks = [_tables(data, "embedding")]
     blocks += _positions(draft, first, data["positions"], "positions")
     if data["embedding_norm"]:
         blocks.append(_norm(data, "embedding_norm", _narrow(data)))
     if data.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, data, data, table=True))
     return blocks
+
+
+def _tables(data: Kind, name: str) -> Block:
+    keys = ("embedding_dim", "embedding_projection", "token_types")
+    return Block("embedding", name, {key: data.get(key) for key in keys})
 
 
 def _per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
@@ -297,11 +295,9 @@ def _modules(draft: Draft, data: Kind) -> int:
 def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
     """Modules that predict further tokens: norms of the hidden state and of the next token's
     embedding, their projection, and a layer like the last."""
-    keys = ("embedding_dim", "embedding_projection", "token_types")
-    lookup = {**{key: data.get(key) for key in keys}, "reused": True}
     blocks = [
         _norm(data, "hidden_norm"),
-        Block("embedding", "next_embedding", lookup),
+        _marked(_tables(data, "next_embedding"), "reused"),
         _norm(data, "next_norm"),
         Block("projection", "projection", {}),
         *_blocks(draft, last, data),
