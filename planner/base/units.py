@@ -315,14 +315,13 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
         raise UnitError(error.message, wanted(unit), hint) from None
 
 
-def out_of_range(value: Exact) -> str | None:
-    """What is allowed instead, where a number is too large or too small to compute with."""
-    size: Exact = value if value >= 0 else -value
-    if size > LARGEST:
-        return f"at most {LARGEST:.0e}".replace("e+", "e")
-    if size and size * LARGEST < 1:
-        return f"0, or at least 1/{LARGEST:.0e}".replace("e+", "e")
-    return None
+def check_range(value: Exact) -> None:
+    """Raises UnitError where a number is too large or too small to compute with."""
+    most = f"{LARGEST:.0e}".replace("e+", "e")
+    if abs(value) > LARGEST:
+        raise UnitError("a number out of range", f"at most {most}")
+    if value and abs(value) * LARGEST < 1:
+        raise UnitError("a number out of range", f"0, or at least 1/{most}")
 
 
 #: What a dimension is called, and what may be written for a unit of it.

@@ -76,9 +76,8 @@ def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Pat
             if len(faults) > ENOUGH:  # looking for near spellings takes its time
                 raise PlanError(faults.values())
             node = replace(node, value=units.parse(node.value, unit), unit=unit)  # type: ignore[arg-type]
-        allowed = units.out_of_range(node.value) if is_number(node.value) else None  # type: ignore[arg-type]
-        if allowed is not None:
-            raise units.UnitError("a number out of range", allowed)
+        if is_number(node.value):
+            units.check_range(node.value)  # type: ignore[arg-type]
     except units.UnitError as error:
         wrong = f"{'.'.join(map(str, path))}: {error.message}"
         faults[path] = Fault(wrong, node.place, error.allowed, error.hint)

@@ -43,13 +43,6 @@ class Model:
     parts: tuple[Part, ...]
     sequence: tuple[str, ...]
 
-    def layers_between(self, start: int, stop: int) -> dict[str, int]:
-        """How many layers of each kind lie in ``sequence[start:stop]``."""
-        counts: dict[str, int] = {}
-        for name in self.sequence[start:stop]:
-            counts[name] = counts.get(name, 0) + 1
-        return counts
-
 
 @dataclass(frozen=True)
 class Stage:

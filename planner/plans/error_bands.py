@@ -111,19 +111,9 @@ def _basis(row: Mapping[str, Any], kind: str) -> Basis:
     return Basis(low, high, row["rows"], len(names) or sources, kind, names)
 
 
-def of_settings(settings: Mapping[str, Any]) -> Basis | None:
-    """The published times of the kind of run that a plan's settings describe; None where its time
-    is assumed, or rests on no shape."""
-    if settings.get("time.assumed", True) or not settings.get("model.shape"):
-        return None
-    return kind(workload(settings), settings.get("cluster.accelerator.architecture"))
-
-
-def of_memory(base: str, reading: str, settings: Mapping[str, Any]) -> Basis | None:
-    """The published readings of memory that an estimate is held against; None of a model without a
-    shape. They are of training runs; of inference there are none."""
-    if not settings.get("model.shape"):
-        return None
+def of_memory(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:
+    """The published readings of memory that an estimate is held against. They are of training
+    runs; of inference there are none."""
     rows = {row["quantity"]: row for row in memory()["measured"]}
     if workload(settings) == INFERENCE:
         return _basis(rows[REST], f"{reading} in inference")

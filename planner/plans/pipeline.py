@@ -46,13 +46,10 @@ def stages(
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
-            content = {FIRST: 1} if chunk == 0 else {}
-            content.update(model.layers_between(cuts[chunk], cuts[chunk + 1]))
-            if chunk == len(cuts) - 2:
-                content[LAST] = 1
-            for part, layers in content.items():
-                holds[part] = holds.get(part, 0) + layers
-                living[part] = living.get(part, 0) + layers * alive[place]
+            first, last = [FIRST] * (chunk == 0), [LAST] * (chunk == len(cuts) - 2)
+            for part in (*first, *model.sequence[cuts[chunk] : cuts[chunk + 1]], *last):
+                holds[part] = holds.get(part, 0) + 1
+                living[part] = living.get(part, 0) + alive[place]
         if found and found[-1].holds == holds:
             found[-1] = Stage(found[-1].index, index, holds, found[-1].alive)
         else:

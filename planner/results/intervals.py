@@ -89,9 +89,13 @@ def scales_with(base: str) -> str:
 
 def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
     """What the interval of a quantity rests on under a plan's settings; None where no published run
-    is held against it."""
+    is held against it: its time is assumed, or rests on no shape."""
     base = PROCESS if base == HEADROOM else base
     scaling = scales_with(base)
+    if not scaling or not settings.get("model.shape"):
+        return None
     if scaling == "memory":
         return bands.of_memory(base, BOOK.quantities[base].reading, settings)
-    return bands.of_settings(settings) if scaling else None
+    if settings.get("time.assumed", True):
+        return None
+    return bands.kind(bands.workload(settings), settings.get("cluster.accelerator.architecture"))

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import random
-from collections import Counter
 from itertools import islice, pairwise, product
 from typing import Any
 
@@ -18,7 +17,6 @@ from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans import pipeline
 from planner.plans import plan as plans
-from planner.plans.document import Model
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
@@ -395,13 +393,6 @@ def test_sequence_parallelism_is_shown() -> None:
     head, *rows = ranking.table(found)[0]
     assert rows[0][head.index("sequence")] == "yes"
     assert "sequence yes" in ranking.words(found.best[0])
-
-
-def test_layers_of_a_stretch_are_counted() -> None:
-    for sequence in ("", "a", "aaabbb", "abab", "abbbba"):
-        model = Model((), tuple(sequence))
-        for start, stop in product(range(8), repeat=2):
-            assert model.layers_between(start, stop) == Counter(sequence[start:stop])
 
 
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
