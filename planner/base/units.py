@@ -317,10 +317,11 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
 
 def check_range(value: Exact) -> None:
     """Raises UnitError where a number is too large or too small to compute with."""
+    size: Exact = value if value >= 0 else -value
     most = f"{LARGEST:.0e}".replace("e+", "e")
-    if abs(value) > LARGEST:
+    if size > LARGEST:
         raise UnitError("a number out of range", f"at most {most}")
-    if value and abs(value) * LARGEST < 1:
+    if size and size * LARGEST < 1:
         raise UnitError("a number out of range", f"0, or at least 1/{most}")
 
 
