@@ -33,9 +33,6 @@ class Origin:
     kind: str
     text: str
 
-    def __str__(self) -> str:
-        return self.text
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

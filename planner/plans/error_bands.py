@@ -53,13 +53,6 @@ class Basis(NamedTuple):
         """Whether any run of this very kind was published."""
         return self.rows > 0
 
-    def words(self) -> str:
-        """The runs behind an interval, for print."""
-        if not self.own:
-            return f"no published run of {self.kind}: held against all other kinds, and wider"
-        runs, sources = "s" * (self.rows > 1), "s" * (self.sources > 1)
-        return f"{self.rows} run{runs} of {self.sources} source{sources}: {self.kind}"
-
 
 @cache
 def kinds() -> tuple[Mapping[str, Any], ...]:

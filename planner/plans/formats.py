@@ -6,70 +6,50 @@ format's own unit; the bias of an exponent of e bits is 2^(e-1) - 1 (IEEE 754-20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from typing import NamedTuple
 
 from planner.base import resources
 
 TWO = Fraction(2)
 
 
-@dataclass(frozen=True)
-class Format:
-    """A binary floating-point format."""
+class Format(NamedTuple):
+    """A binary floating-point format, as ``plan.py list precisions`` has it in columns."""
 
-    key: str
-    name: str
+    format: str
+    bytes: Fraction
+    #: Bits.
     sign: int
     exponent: int
     fraction: int
-    infinities: bool  # without them, the top exponent holds numbers but for one pattern (NaN)
-    source: str
-    storage: int | None = None  # bits in memory where they are more than those of the number
-
-    @property
-    def bits(self) -> int:
-        return self.storage or self.sign + self.exponent + self.fraction
-
-    @property
-    def bytes(self) -> Fraction:
-        return Fraction(self.bits, 8)
-
-    @cached_property
-    def bias(self) -> int:
-        return int(2 ** (self.exponent - 1) - 1)
-
-    @cached_property
-    def largest(self) -> Fraction:
-        """The largest finite number: the highest exponent with the highest fraction."""
-        highest = 2**self.exponent - 1 - self.bias
-        if self.infinities:
-            return Fraction((2 - self.epsilon) * TWO ** (highest - 1))
-        return Fraction((2 - 2 * self.epsilon) * TWO**highest)
-
-    @cached_property
-    def smallest_normal(self) -> Fraction:
-        """The smallest number with a leading one."""
-        return TWO ** (1 - self.bias)
-
-    @cached_property
-    def epsilon(self) -> Fraction:
-        """From 1 to the next number."""
-        return TWO**-self.fraction
+    #: The largest finite number: the highest exponent with the highest fraction.
+    largest: Fraction
+    #: The smallest number with a leading one.
+    smallest_normal: Fraction
+    #: From 1 to the next number.
+    epsilon: Fraction
 
 
 def load() -> list[Format]:
     """The formats that ship, wide ones first."""
-    files = (resources.folder("presets") / "formats").glob("*.yaml")
-    formats = [Format(key=path.stem, **resources.read_yaml(path)) for path in files]
-    return sorted(formats, key=lambda f: (-f.bits, -f.exponent - f.fraction, f.exponent, f.key))
+    formats = []
+    for path in (resources.folder("presets") / "formats").glob("*.yaml"):
+        said = resources.read_yaml(path)
+        sign, exponent, fraction = said["sign"], said["exponent"], said["fraction"]
+        # In memory a number may take more bits than it has.
+        bits = said.get("storage", sign + exponent + fraction)
+        bias, epsilon = 2 ** (exponent - 1) - 1, TWO**-fraction
+        largest = (2 - epsilon) * TWO**bias
+        if not said["infinities"]:  # the top exponent holds numbers but for one pattern (NaN)
+            largest = (2 - 2 * epsilon) * TWO ** (bias + 1)
+        limits = largest, TWO ** (1 - bias), epsilon
+        formats.append(Format(path.stem, Fraction(bits, 8), sign, exponent, fraction, *limits))
+    return sorted(formats, key=lambda f: (-f.bytes, -f.exponent - f.fraction, f.exponent, f.format))
 
 
 def table() -> list[tuple[str, ...]]:
     """The rows of ``plan.py list precisions``, with a heading."""
-    names = ("bytes", "sign", "exponent", "fraction", "largest", "smallest_normal", "epsilon")
-    rows = [("format", *(name.replace("_", " ") for name in names))]
-    for one in load():
-        rows.append((one.key, *(f"{float(getattr(one, name)):.6g}" for name in names)))
-    return rows
+    heading = tuple(name.replace("_", " ") for name in Format._fields)
+    rows = ((one.format, *(f"{float(value):.6g}" for value in one[1:])) for one in load())
+    return [heading, *rows]

@@ -4,7 +4,7 @@ import pytest
 
 from planner.plans.formats import load
 
-FORMATS = {one.key: one for one in load()}
+FORMATS = {one.format: one for one in load()}
 
 
 @pytest.mark.parametrize(

@@ -251,9 +251,9 @@ def test_names_become_what_they_stand_for(tmp_path: Path, presets: Path) -> None
     assert document.find(("model",)).reference == "large"
     assert document.find(("cluster",)).reference == "eight"
     assert document.find(("cluster", "accelerator")).reference == "chip"
-    assert str(document.origin(("model", "layers"))) == "preset large"
-    assert str(document.origin(("model", "name"))) == "preset small"
-    assert str(document.origin(("cluster", "devices"))) == "plan.yaml:2"
+    assert document.origin(("model", "layers")).text == "preset large"
+    assert document.origin(("model", "name")).text == "preset small"
+    assert document.origin(("cluster", "devices")).text == "plan.yaml:2"
     assert document.origin(("cluster", "accelerator", "memory")).kind == "preset"
     assert document.place(("cluster", "devices")) == Place(str(path), 2, 36)
     assert document.key_place(("cluster", "devices")) == Place(str(path), 2, 27)
