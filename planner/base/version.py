@@ -18,7 +18,7 @@ def full() -> str:
     """Program, formula set (what the book, its symbols, sums and inventory say) and preset set
     (every shipped document), on one line; the sets as short hashes."""
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
-    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions", "sources"))
+    pages = (book / f"{name}.py" for name in ("inventory", "notation", "language", "sources"))
     formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)
     presets = _hash(shipped.glob("**/*.yaml"), shipped)
     return f"trainplan {__version__} (formulas {formulas}, presets {presets})"

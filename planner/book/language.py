@@ -1,6 +1,9 @@
 """What formulas are written in: the symbols of the notation, quantities, reductions, functions.
 
 Every module of formulas imports all of it, and by name only the quantities of other modules.
+
+Reductions run over an axis: one formula that holds for each part, stage or component, made into one
+value. Their names are NumPy's: ``Max`` reduces an axis, ``maximum`` compares values.
 """
 
 from functools import partial as partial
@@ -11,6 +14,7 @@ from planner.book.expressions import Operand as Operand
 from planner.book.expressions import ceil as ceil
 from planner.book.expressions import exp as exp
 from planner.book.expressions import floor as floor
+from planner.book.expressions import log, operation
 from planner.book.expressions import maximum as maximum
 from planner.book.expressions import minimum as minimum
 from planner.book.expressions import rational as rational
@@ -20,8 +24,13 @@ from planner.book.notation import *
 from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED
 from planner.book.quantity import Quantity as Quantity
-from planner.book.reductions import *
+from planner.book.settings import named
 from planner.book.sources import *
+
+#: Schedules by which a device is at one pass at a time.
+IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
+#: Where the devices of a group lie, if they are more than one.
+DIVIDED = ("node", "nodes")
 
 # Kinds of quantities that many modules have; `estimate`: not exact, a formula predicts it.
 in_bytes = partial(Quantity, unit="bytes")
@@ -33,3 +42,38 @@ bytes_of_stage = partial(in_bytes, per="stage")
 bytes_of_component = partial(in_bytes, per="component")
 seconds_of_block = partial(seconds, per="block")
 seconds_of_part = partial(seconds, per="part")
+
+
+def _reduction(op: str, body: Any, axis: str, *by: Any, **where: Any) -> Expression:
+    """Over the entries of an axis, or those whose settings agree with ``where``."""
+    pairs = tuple((name, str(value)) for name, value in sorted(named(where).items()))
+    return operation(op, body, *by, data=(axis, pairs))
+
+
+#: ``Sum(body, axis, **where)`` is the sum of a body over an axis, ``Max`` its largest value.
+Sum, Max = partial(_reduction, "total"), partial(_reduction, "largest")
+#: ``AtArgmax(body, axis, by)`` is the body where ``by`` is largest, at the first of equals.
+AtArgmax = partial(_reduction, "at_largest")
+#: ``Argmax(body, axis)`` is the name of the entry where the body is largest.
+Argmax = partial(_reduction, "which")
+
+
+def total_on_stage(body: Any, **where: Any) -> Expression:
+    """What the parts of a stage (those that agree with ``where``) come to, each as often as the
+    stage holds it."""
+    return Sum(layers_on_stage * body, "part", **where)
+
+
+def largest_on_stage(body: Any, **where: Any) -> Expression:
+    """The largest of the parts that a stage holds."""
+    return Max(minimum(1, layers_on_stage) * body, "part", **where)
+
+
+def on_fullest_stage(body: Any, **where: Any) -> Expression:
+    """What the components of a stage come to, each as often as it is held, where they are most."""
+    return Max(Sum(copies_on_stage * body, "component", **where), "stage")
+
+
+def log2(value: Any) -> Expression:
+    """The logarithm to the base of 2."""
+    return log(value) / log(2)

@@ -2,17 +2,17 @@
 
 A quantity is one object, declared once with its id, unit and title; where other formulas use it,
 its Python name stands for its symbol, like ``h`` or ``s``. Its formulas are stated below it, each
-with the settings under which it holds (``settings.py``), its value and a sentence on it::
+with its source, the settings under which it holds (``settings.py``), its value and a sentence::
 
     gathers = Quantity("time.part.gathers", "t_G", "gathering weights", unit="s", per="part")
-    gathers.where(zero=(0, 1, 2), source=ZERO).equals(0, "Every device holds its weights.")
-    gathers.where(zero=3, reshard=True, source=FSDP).equals(
+    gathers.by(ZERO, zero=(0, 1, 2)).equals(0, "Every device holds its weights.")
+    gathers.by(FSDP, zero=3, reshard=True).equals(
         3 * rings, "Weights are gathered for the forward and for the backward pass."
     )
 
 A quantity of one formula is its declaration and that formula: ``Quantity(…).equals(…)``.
 ``per="part"`` says that it has one value for each part of the model (each layer kind, the
-embedding, the head); the reductions of ``reductions.py`` make such values into one.
+embedding, the head); the reductions of ``language.py`` make such values into one.
 """
 
 from __future__ import annotations
@@ -115,6 +115,10 @@ class Quantity(Operand):
 
     def __repr__(self) -> str:
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
+
+    def by(self, source: str, **how: Any) -> Where:
+        """A formula by a source, ``where`` settings are so."""
+        return Where(self, {"source": source, **how})
 
     def where(self, **how: Any) -> Where:
         """Under which settings a formula holds, and what it states anew."""

@@ -27,8 +27,8 @@ from planner.book.expressions import (
     rational,
     sqrt,
 )
+from planner.book.language import Sum
 from planner.book.quantity import BOOK
-from planner.book.reductions import Sum
 from planner.book.symbolic import from_sympy, to_sympy
 
 ROOT = Path(__file__).resolve().parents[2]

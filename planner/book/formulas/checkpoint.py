@@ -9,7 +9,7 @@ ADAPTERS = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is th
 of_writing = partial(seconds, source="cluster.storage")
 
 size = in_bytes("checkpoint.bytes", "M_ckpt", "size of a checkpoint")
-size.where(lora=False, source="weights, master weights and optimizer states, each once").equals(
+size.by("weights, master weights and optimizer states, each once", lora=False).equals(
     (k_w + k_m + per_parameter) * total,
     "Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are "
     "not saved.",
@@ -18,21 +18,15 @@ size.where(lora=False, source="weights, master weights and optimizer states, eac
 _pair = copies * k_l * (n_in + n_out)
 #: Both matrices of every adapter, with what training keeps of them.
 _adapters = Sum(L_k * Sum((k_w + k_m + each) * _pair, "component", adapted=True), "part")
-size.where(
-    lora=True,
-    lora_checkpoint="adapters",
-    title="size of a checkpoint of the adapters",
-    source=ADAPTERS,
+size.by(
+    ADAPTERS, lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters"
 ).equals(
     _adapters,
     "Two matrices of rank r beside each projection that has an adapter, with their optimizer "
     "states; the frozen weights stay where they came from (training.lora.checkpoint: adapters).",
 )
-size.where(
-    lora=True,
-    lora_checkpoint="merged",
-    title="size of a checkpoint with merged weights",
-    source=ADAPTERS,
+size.by(
+    ADAPTERS, lora=True, lora_checkpoint="merged", title="size of a checkpoint with merged weights"
 ).equals(
     _adapters + k_a * total,
     "Adapters and their optimizer states, and all weights with the adapters added to them, in the "

@@ -59,41 +59,39 @@ CHUNKED = "the chunked form in plain PyTorch of transformers: "
 ENDS = CHUNKED + "the first state is zero, the last is not used"
 
 component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
-component.where(type="linear", side="", source=MATMUL).equals(
+component.by(MATMUL, type="linear", side="").equals(
     2 * applied * n_in * n_out,
     "Each weight is multiplied and added once: 2 FLOP for each weight that a token uses.",
 )
-component.where(type="linear", side="first", source=MATMUL).equals(
+component.by(MATMUL, type="linear", side="first").equals(
     2 * applied * n_in * n_out / s, "2 FLOP for each weight, on one of the s tokens of a sequence."
 )
-component.where(type="linear", side="decoder", source=MATMUL).equals(
+component.by(MATMUL, type="linear", side="decoder").equals(
     2 * applied * n_in * n_out * s_dec / s,
     "2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s.",
 )
-component.where(
+component.by(
+    "Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5",
     type=("core", "index"),
     side="",
-    source="Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5",
 ).equals(
     2 * keys * (n_in + n_out),
     "A query meets its keys over n_in, and the scores weigh values over n_out.",
 )
-component.where(
-    type="core",
-    side=("decoder", "cross"),
-    source="Raffel et al. 2019 (arXiv 1910.10683), section 2.1",
+component.by(
+    "Raffel et al. 2019 (arXiv 1910.10683), section 2.1", type="core", side=("decoder", "cross")
 ).equals(
     2 * keys * (n_in + n_out) * s_dec / s,
     "As for any core, for the s_dec queries of the decoder instead of s.",
 )
-component.where(type="scan", scan="mamba1", source=f"{GU_DAO}, section 3.2").equals(
+component.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
     2 * n_in * n_out,
     "Each state of each channel is read once; how states come to be is not a matmul.",
 )
 
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
-component.where(type="scan", scan="mamba2", source=CHUNKED + f"{DAO_GU}, section 6").equals(
+component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
     "chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state.",
@@ -102,15 +100,15 @@ component.where(type="scan", scan="mamba2", source=CHUNKED + f"{DAO_GU}, section
 #: Tokens of a sequence in whole chunks.
 _in_chunks = ceil(s / c_d) * c_d
 _each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
-component.where(type="scan", scan=("delta", "kda"), source=CHUNKED + f"{YANG}, section 3.3").equals(
+component.by(CHUNKED + f"{YANG}, section 3.3", type="scan", scan=("delta", "kda")).equals(
     2 * a_dv * _in_chunks * _each / s,
     "Within a chunk keys with keys, queries with keys, and scores with values; three products with "
     "the state for each chunk.",
 )
 
 _full = floor(s / c_l)
-component.where(
-    type="scan", scan="lightning", source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2"
+component.by(
+    CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2", type="scan", scan="lightning"
 ).equals(
     4 * n_in * (_full * c_l**2 + (s - _full * c_l) ** 2 + s * d_l) / s,
     "Two products within a chunk, and two with the state; the last chunk may be shorter.",
@@ -119,39 +117,39 @@ component.where(
 backward_component = of_component(
     "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
-backward_component.where(type="core", frozen=False, source=MATMUL).equals(
+backward_component.by(MATMUL, type="core", frozen=False).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-backward_component.where(type="linear", frozen=False, lora=False, source=MATMUL).equals(
+backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-backward_component.where(type="linear", frozen=False, lora=True, adapted=False, source=LORA).equals(
+backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=False).equals(
     component, "The weight is frozen: one product, for the gradient of the input."
 )
-backward_component.where(type="linear", frozen=False, lora=True, adapted=True, source=LORA).equals(
+backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=True).equals(
     component + 6 * applied * k_l * (n_in + n_out),
     "One product for the gradient of the frozen weight's input; and the adapter's two narrow "
     "products, forward once and backward twice: 2 FLOP for each of their weights and passes.",
 )
-backward_component.where(
-    type=("linear", "index"), frozen=True, source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1"
+backward_component.by(
+    "DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", type=("linear", "index"), frozen=True
 ).equals(0, "The loss sends no gradient here.")
-backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL).equals(
+backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2")).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-backward_component.where(type="scan", scan="delta", source=ENDS).equals(
+backward_component.by(ENDS, type="scan", scan="delta").equals(
     2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
     "with the first and the last state, which need no gradient.",
 )
-backward_component.where(type="scan", scan="kda", source=ENDS).equals(
+backward_component.by(ENDS, type="scan", scan="kda").equals(
     2 * component - 8 * a_dv * c_d * d_dk * d_dv / s,
     "Twice the forward pass, less the products with the first and the last state; the triangular "
     "systems are solved row by row, which multiplies no matrices.",
 )
 
 _first, _last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
-backward_component.where(type="scan", scan="lightning", source=ENDS).equals(
+backward_component.by(ENDS, type="scan", scan="lightning").equals(
     2 * component - 2 * n_in * d_l * (_first + 2 * _last) / s,
     "Twice the forward pass, less the products with the first and the last state.",
 )
@@ -166,13 +164,11 @@ layer = flops(
 forward = flops(
     "compute.forward_flops_per_token", "C_fwd", "matmul FLOPs of one forward pass, per token"
 )
-forward.where(shape=True, source=MATMUL).equals(
-    Sum(L_k * layer, "part"), "Each part as often as it occurs."
-)
-forward.where(
+forward.by(MATMUL, shape=True).equals(Sum(L_k * layer, "part"), "Each part as often as it occurs.")
+forward.by(
+    KAPLAN,
     shape=False,
     title="FLOPs of one forward pass, per token, without attention scores",
-    source=KAPLAN,
     exact=False,
     coefficient="FLOP",
 ).equals(2 * active, "Without a shape only the rule remains: 2 FLOP for each parameter.")
@@ -180,11 +176,11 @@ forward.where(
 backward = flops(
     "compute.backward_flops_per_token", "C_bwd", "matmul FLOPs of one backward pass, per token"
 )
-backward.where(shape=True, source=MATMUL).equals(
+backward.by(MATMUL, shape=True).equals(
     Sum(L_k * Sum(backward_component, "component", matmul=True), "part"),
     "Each part as often as it occurs; nothing recomputed.",
 )
-backward.where(shape=False, source=KAPLAN, exact=False).equals(
+backward.by(KAPLAN, shape=False, exact=False).equals(
     2 * forward, "Backward multiplies twice, for the input's and for the weight's gradient."
 )
 
@@ -242,9 +238,7 @@ again = flops(
     "C_again",
     "FLOPs that recomputation runs again, per token",
 )
-again.where(recompute="none", source="the plan (training.recompute)").equals(
-    0, "Nothing is computed again."
-)
+again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
 
 #: Blocks of which nothing can be chosen to be computed again.
 ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
@@ -255,51 +249,47 @@ block_again = flops(
     "FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
-block_again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CORE).equals(
+block_again.by(CHECKPOINTED_CORE, block="attention", again_core_attention=True).equals(
     Sum(component, "component", type="core"), "The attention core runs forward once more."
 )
-block_again.where(
-    block="attention",
-    again_core_attention=False,
-    source=f"{DAO}, section 3.1; Megatron-LM (recompute-modules)",
+block_again.by(
+    f"{DAO}, section 3.1; {MODULES}", block="attention", again_core_attention=False
 ).equals(0, "Its core is kept, or is a fused one of an implementation that does not run it again.")
 
 for _kind in ("mlp", "moe"):
-    block_again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES).equals(
+    block_again.by(MODULES, block=_kind, **{f"again_{_kind}": True}).equals(
         Sum(component, "component"), "The whole block runs forward once more."
     )
-    block_again.where(block=_kind, **{f"again_{_kind}": False}, source=MODULES).equals(
+    block_again.by(MODULES, block=_kind, **{f"again_{_kind}": False}).equals(
         0, "No product of it runs again."
     )
 
-block_again.where(block=("norm", *ELSE), source=MODULES).equals(
-    0, "No product of it can be chosen."
-)
+block_again.by(MODULES, block=("norm", *ELSE)).equals(0, "No product of it can be chosen.")
 
-again.where(recompute="selective", shape=True, again_operations=False, source=MODULES).equals(
+again.by(MODULES, recompute="selective", shape=True, again_operations=False).equals(
     Sum(L_k * Sum(block_again, "block"), "part", layers=True),
     "The chosen modules (training.recompute_modules) of every layer.",
 )
-again.where(recompute="selective", shape=True, again_operations=True, source=PER_OPERATION).equals(
+again.by(PER_OPERATION, recompute="selective", shape=True, again_operations=True).equals(
     Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True),
     "Every second product; attention is kept.",
 )
-again.where(
-    recompute="full", early_stop=False, shape=True, source="Chen et al. 2016 (arXiv 1604.06174)"
+again.by(
+    "Chen et al. 2016 (arXiv 1604.06174)", recompute="full", early_stop=False, shape=True
 ).equals(
     Sum(L_k * layer, "part", layers=True), "Every layer runs forward once more; the head does not."
 )
-again.where(
+again.by(
+    "torch.utils.checkpoint of PyTorch 2.13, early stop",
     recompute="full",
     early_stop=True,
     shape=True,
-    source="torch.utils.checkpoint of PyTorch 2.13, early stop",
 ).equals(
     Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True),
     "Every layer runs once more up to the last tensor that its backward needs: its last matmul is "
     "left out where nothing keeps its output.",
 )
-again.where(recompute=("selective", "full"), shape=False, source=KAPLAN, exact=False).equals(
+again.by(KAPLAN, recompute=("selective", "full"), shape=False, exact=False).equals(
     forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
 
@@ -359,11 +349,8 @@ scores_again = counted(
     "FLOPs of attention scores that the kernel computes again in backward, per token",
 )
 scores_again.where(training_attention="eager").equals(0, "The scores were kept.")
-scores_again.where(
-    training_attention=("flash", "efficient"),
-    shape=True,
-    source=f"{DAO}, algorithm 4",
-    coefficient="FLOP",
+scores_again.by(
+    f"{DAO}, algorithm 4", training_attention=("flash", "efficient"), shape=True, coefficient="FLOP"
 ).equals(
     Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part"),
     "Backward makes the scores anew from queries and keys: five products instead of four.",

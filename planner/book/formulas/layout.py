@@ -2,8 +2,6 @@
 
 from planner.book.language import *
 
-#: Schedules by which a device is at one pass at a time.
-IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 GROUPS = f"{NARAYANAN}, section 3"
 
 data = Quantity("layout.data", "d", "data-parallel size", source=GROUPS).equals(
@@ -21,14 +19,14 @@ micro_batches = Quantity(
 shards = Quantity(
     "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )
-shards.where(split=("none", "column", "row", "vocabulary"), source=SHARDED).equals(
+shards.by(SHARDED, split=("none", "column", "row", "vocabulary")).equals(
     data * c / r,
     "Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid "
     "sharding each hold all shards.",
 )
-shards.where(
+shards.by(
+    "Megatron-LM: expert data parallel; Singh et al. 2023 (arXiv 2303.06318), section 4",
     split="experts",
-    source="Megatron-LM: expert data parallel; Singh et al. 2023 (arXiv 2303.06318), section 4",
 ).equals(
     t * c * data / (e * t_e * r),
     "An expert lies on t_e devices of each of the e groups, so fewer devices hold copies of it.",
@@ -57,7 +55,7 @@ routed = estimate(
     unit="tokens",
     per="block",
 )
-routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
+routed.by("Megatron-LM (all-to-all dispatch)", capped=False).equals(
     gamma * E * ceil(tokens * k * t_e / (t * E)),
     "With even routing every expert gets the same whole number of rows. The e groups bring e times "
     "the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share "
@@ -67,14 +65,14 @@ routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
 sequence_ranks = Quantity(
     "layout.sequence_ranks", "t_seq", "devices that share the residual stream"
 )
-sequence_ranks.where(sequence=True, source=SEQUENCE).equals(
+sequence_ranks.by(SEQUENCE, sequence=True).equals(
     t, "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."
 )
-sequence_ranks.where(sequence=False, source=f"{KORTHIKANTI}, section 4.2.1").equals(
+sequence_ranks.by(f"{KORTHIKANTI}, section 4.2.1", sequence=False).equals(
     1, "Without sequence parallelism every tensor-parallel rank holds the whole residual stream."
 )
 
-routed.where(capped=True, source=CAPACITY).equals(
+routed.by(CAPACITY, capped=True).equals(
     E * ceil(f_cap * tokens * k * t_e / (t * E)),
     "Every expert has the same number of slots, filled or not: its even share times the capacity "
     "factor. Tokens beyond them are dropped, so imbalance adds nothing.",

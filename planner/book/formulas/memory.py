@@ -27,12 +27,12 @@ gradients_live = in_bytes(
     source="PyTorch (gradients are set to none after each step)",
     per="stage phase",
 )
-gradients_live.where(
+gradients_live.by(
+    "Megatron-LM (one gradient buffer for the whole run)",
     gradients="persistent",
     phase=("loss", "backward", "first", "gradients", "step"),
-    source="Megatron-LM (one gradient buffer for the whole run)",
 ).equals(states.gradients_stage, "The buffer is there in every phase.")
-gradients_live.where(phase="serving", source="nothing is trained").equals(0, "None.")
+gradients_live.by("nothing is trained", phase="serving").equals(0, "None.")
 
 #: What the micro-batches before left: nothing in the first one.
 _summed = minimum(1, micro_batches - 1) * states.gradients_stage
@@ -51,11 +51,11 @@ gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2)).equals
 gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
     states.gradients_stage, "All of them."
 )
-gradients_live.where(
+gradients_live.by(
+    "PyTorch FSDP2: the root's gradients are still whole, among the buffers",
     gradients="fresh",
     phase=("first", "gradients"),
     zero=3,
-    source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
 ).equals(
     maximum(_summed, _of_layers),
     "Those of the layers in the first micro-batch; all of them from the second one on.",
@@ -99,9 +99,7 @@ def _at_peak(
 ) -> Quantity:
     found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
-    return found.where(shape=True, **when, source=PEAK).equals(
-        value, "At the peak of the fullest stage."
-    )
+    return found.by(PEAK, shape=True, **when).equals(value, "At the peak of the fullest stage.")
 
 
 weights = _at_peak("weights", "M_w", "weights on the fullest device", states.weights_stage)
@@ -156,10 +154,10 @@ fullest_phase = fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 def _from_size(quantity: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
     """States of a model without a shape: an even share of all parameters, and the ZeRO stages that
     leave it whole and that divide it."""
-    how: dict[str, Any] = {"title": title, "shape": False, "source": ZERO, "exact": False}
+    of_size = partial(quantity.by, ZERO, title=title, shape=False, exact=False)
     why = "An even share of the parameters"
-    quantity.where(**how, zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
-    quantity.where(**how, zero=divided).equals(
+    of_size(zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
+    of_size(zero=divided).equals(
         each * parameters_total * r / (t * p * data * c),
         f"{why}, divided over the data-parallel devices too.",
     )
@@ -175,10 +173,8 @@ _from_size(
     k_m + k_G + states.per_parameter,
 )
 
-total.where(
-    shape=False,
-    title="model states on one device; activations and buffers need a shape",
-    source=ZERO,
+total.by(
+    ZERO, shape=False, title="model states on one device; activations and buffers need a shape"
 ).equals(
     ceil(weights + gradients + optimizer),
     "Weights, gradients and optimizer states only, in whole bytes.",
@@ -191,7 +187,7 @@ blocks = in_bytes(
     "memory.blocks",
     r"M_blk,\sigma",
     "what each kind of tensor holds at its own peak on a stage, added up",
-    source="PyTorch's caching allocator: a freed block serves others of its size",
+    source=f"{ALLOCATOR}: a freed block serves others of its size",
     per="stage",
     mode="train",
     shape=True,
@@ -220,9 +216,7 @@ allocator = predicted(
     attribution="allocator's cache",
     source=ALLOCATOR,
 )
-allocator.where(
-    shape=True, mode="train", source="PyTorch's caching allocator; measured runs (docs/accuracy.md)"
-).equals(
+allocator.by(f"{ALLOCATOR}; measured runs (docs/accuracy.md)", shape=True, mode="train").equals(
     ceil(Max(blocks, "stage") - (1 - f_all) * total),
     "Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and "
     "went leave gaps, unless segments can grow.",

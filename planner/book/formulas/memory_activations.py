@@ -19,28 +19,26 @@ input_ranks = Quantity(
     "t_in",
     "devices that share the kept input of a recomputed layer",
 )
-input_ranks.where(partition_activations=False, source=KORTHIKANTI).equals(
+input_ranks.by(KORTHIKANTI, partition_activations=False).equals(
     sequence_ranks, "As the residual stream is divided."
 )
-input_ranks.where(
+input_ranks.by(
+    "Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
     partition_activations=True,
-    source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
 ).equals(t, "Divided over the tensor-parallel ranks and gathered again before use.")
 
 layer = bytes_of_part(
     "memory.activations.part", "M_act^{k}", "activations that one layer keeps of one micro-batch"
 )
-layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4").equals(
+layer.by(f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4", recompute="none").equals(
     Sum(tensor, "tensor", moment="kept"),
     "Everything that the profile lists; tensors that several operations read are listed once.",
 )
-layer.where(
-    recompute="selective", source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6"
-).equals(
+layer.by(f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6", recompute="selective").equals(
     Sum(tensor, "tensor", moment="kept", recomputed="no"),
     "What belongs to a recomputed module (training.recompute_modules) is computed again.",
 )
-layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
+layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full").equals(
     k_a * tokens * h / input_ranks, "The layer's input only; the rest is computed again."
 )
 
@@ -82,18 +80,14 @@ stays = Quantity(
     within=SHARE,
 ).equals(1 - f_off, "The rest lies in the host's memory until the backward pass.")
 
+_kept = recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole
 layers = bytes_of_stage(
     "memory.activations.layers",
     r"M_act,\sigma^{L}",
     "activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
 ).equals(
-    stays
-    * Sum(
-        recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole,
-        "part",
-        layers=True,
-    ),
+    stays * Sum(_kept, "part", layers=True),
     "Each layer kind as often as the stage holds it, for each micro-batch that is alive there; "
     "layers that are not recomputed keep everything.",
 )
@@ -117,24 +111,22 @@ live = in_bytes(
     per="stage phase",
 )
 _embedding = Sum(in_flight * whole, "part", part="embedding")
-live.where(phase="loss", source="end of the forward pass").equals(
+live.by("end of the forward pass", phase="loss").equals(
     stage, "Everything that is kept, logits included."
 )
-live.where(phase="backward", source=f"{KORTHIKANTI}, section 5").equals(
+live.by(f"{KORTHIKANTI}, section 5", phase="backward").equals(
     layers + _embedding + Max(minimum(1, recomputed_in_flight) * again, "part"),
     "The head has let go of its tensors; a layer that was not kept is computed again.",
 )
-live.where(phase="first", source="last layer of the backward pass").equals(
+live.by("last layer of the backward pass", phase="first").equals(
     largest_on_stage(whole, layers=True) + _embedding,
     "One layer is left, in full, and the embedding's tensors.",
 )
-live.where(phase="gradients", source="end of the backward pass").equals(
+live.by("end of the backward pass", phase="gradients").equals(
     _embedding, "The embedding's tensors are left."
 )
-live.where(phase="serving", source="forward pass without gradients").equals(
+live.by("forward pass without gradients", phase="serving").equals(
     largest_on_stage(whole, layers=True),
     "The tensors of one layer at a time; what sequences keep is the cache.",
 )
-live.where(phase="step", source="optimizer step").equals(
-    0, "No activation survives the backward pass."
-)
+live.by("optimizer step", phase="step").equals(0, "No activation survives the backward pass.")

@@ -59,24 +59,22 @@ gathered.where(zero=3, phase="gradients").equals(
     total_on_stage(gathered_part, part="embedding"),
     "The root's weights are let go of; the embedding's gradient is as large as its table.",
 )
-gathered.where(
+gathered.by(
+    "PyTorch autocast (copies are kept until the end of the forward pass)",
     zero=(0, 1, 2),
     copies=True,
     phase="loss",
-    source="PyTorch autocast (copies are kept until the end of the forward pass)",
 ).equals(
     total_on_stage(k_c * Sum(device_parameters, "component", type="linear")),
     "Weights are kept wider than the matmuls take them: a copy of every matrix.",
 )
-gathered.where(
-    zero=(0, 1, 2), copies=False, phase="loss", source="the matmuls take the weights as they lie"
+gathered.by(
+    "the matmuls take the weights as they lie", zero=(0, 1, 2), copies=False, phase="loss"
 ).equals(0, "No copy.")
-gathered.where(
-    zero=(0, 1, 2),
-    phase=("backward", "first", "gradients"),
-    source="the backward pass makes no copies",
+gathered.by(
+    "the backward pass makes no copies", zero=(0, 1, 2), phase=("backward", "first", "gradients")
 ).equals(0, "No copy.")
-gathered.where(phase="step", source="the optimizer works on shards").equals(0, "No copy.")
+gathered.by("the optimizer works on shards", phase="step").equals(0, "No copy.")
 
 reduced = of_phase(
     "memory.buffers.reduced", r"M_red,\sigma\varphi", "whole gradients on their way to their shards"
@@ -97,27 +95,23 @@ reduced.where(zero=3, phase="gradients").equals(
     total_on_stage((k_c + k_red) * _own_parameters, layers=False),
     "The root's group (embedding and head): gradients as they are made and as they are summed.",
 )
-reduced.where(zero=3, phase=("loss", "step"), source="nothing is reduced").equals(
+reduced.by("nothing is reduced", zero=3, phase=("loss", "step")).equals(
     0, "No gradient is on its way."
 )
-reduced.where(zero=(0, 1, 2), source="gradients are summed where they lie").equals(
-    0, "No further buffer."
-)
+reduced.by("gradients are summed where they lie", zero=(0, 1, 2)).equals(0, "No further buffer.")
 
 step = of_stage("memory.buffers.step", r"M_step,\sigma", "temporary tensors of the optimizer step")
-step.where(
+step.by(
+    "PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
     optimizer_kernel="foreach",
-    source="PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
 ).equals(
     weights_stage * k_o / k_w,
     "One number in the format of a state for each weight that the device holds.",
 )
-step.where(
-    optimizer_kernel="fused", source="PyTorch (torch.optim, fused): weights are updated in place"
+step.by(
+    "PyTorch (torch.optim, fused): weights are updated in place", optimizer_kernel="fused"
 ).equals(0, "None.")
-step.where(
-    optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)"
-).equals(
+step.by("PyTorch (torch.optim, one tensor after the other)", optimizer_kernel="loop").equals(
     largest_on_stage(Max(weights_component * k_o / k_w, "component")),
     "One number in the format of a state for each weight of the largest tensor.",
 )
@@ -130,14 +124,10 @@ dummies = of_stage(
     "placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
 )
+_placeholder = k_c * first_on_stage * device_parameters
 dummies.where(dummies=True).equals(
-    Sum(k_c * first_on_stage * device_parameters, "component", type="linear", routed=False)
-    + Sum(
-        k_c * first_on_stage * device_parameters * e / copies,
-        "component",
-        type="linear",
-        routed=True,
-    ),
+    Sum(_placeholder, "component", type="linear", routed=False)
+    + Sum(_placeholder * e / copies, "component", type="linear", routed=True),
     "Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in "
     "the compute format, one for each distinct shape (of one expert), kept for ever.",
 )
@@ -146,19 +136,19 @@ dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 workspace = of_stage(
     "memory.buffers.workspace", r"M_ws,\sigma", "workspaces of the matmul libraries"
 )
-workspace.where(
-    head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
+workspace.by(
+    "PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)", head_workspace=False
 ).equals(n_ws * M_work, "One for each thread that starts matmuls.")
-workspace.where(
-    head_workspace=True, experts=False, source="PyTorch and TransformerEngine: one workspace each"
+workspace.by(
+    "PyTorch and TransformerEngine: one workspace each", head_workspace=True, experts=False
 ).equals(
     M_work + total_on_stage(M_work, part="head"),
     "TransformerEngine has one for the layers, PyTorch one for the head.",
 )
-workspace.where(
+workspace.by(
+    "PyTorch and TransformerEngine (grouped matmuls run on four streams)",
     head_workspace=True,
     experts=True,
-    source="PyTorch and TransformerEngine (grouped matmuls run on four streams)",
 ).equals(
     M_work + total_on_stage(M_work, part="head") + largest_on_stage(4 * M_work, experts=True),
     "As for a dense model; with experts, four more for the streams of grouped matmuls.",
@@ -184,17 +174,17 @@ live_parameters = in_bytes(
 quantized = of_stage(
     "memory.buffers.quantized", r"M_quant,\sigma", "weights in the format of quantized products"
 )
-quantized.where(
-    zero=(0, 1, 2),
-    source="TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
+quantized.by(
+    "TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
+    zero=(0, 1, 2),
 ).equals(
     total_on_stage(k_quant * Sum(device_parameters, "component", type="linear"), layers=True),
     "Cast in the first micro-batch and kept for the others, beside the weights themselves.",
 )
-quantized.where(
-    zero=3, source="PyTorch, torchao.float8: a gathered weight is cast for each product"
-).equals(0, "Casts of gathered weights do not outlive their product.")
+quantized.by("PyTorch, torchao.float8: a gathered weight is cast for each product", zero=3).equals(
+    0, "Casts of gathered weights do not outlive their product."
+)
 
 constant = of_stage(
     "memory.buffers.constant", r"M_con,\sigma", "buffers that are there for the whole run"

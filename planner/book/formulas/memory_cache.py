@@ -11,45 +11,43 @@ held = b * micro_batches
 block = in_bytes(
     "memory.cache.block", r"M_{kv}^{j}", "cache of one block on one device", per="block"
 )
-block.where(block="attention", latent=False, windowed=False, source=POPE).equals(
+block.by(POPE, block="attention", latent=False, windowed=False).equals(
     k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
     "A key and a value for each token of prompt and answer of the sequences under way, m "
     "micro-batches of b; a rank holds one head at least.",
 )
-block.where(
+block.by(
+    f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
     block="attention",
     latent=False,
     windowed=True,
-    source=f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
 ).equals(
     k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
     "Only the last w tokens are attended to.",
 )
-block.where(
-    block="attention", latent=True, source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2"
-).equals(
+block.by("DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True).equals(
     k_kv * held * (s + s_o) * (r_kv + d_r),
     "The compressed keys and values and one rotary key, which every rank holds whole.",
 )
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.
 _window = Sum(n_in * n_out, "component", type="conv")
-block.where(block="mamba", source=f"{GU_DAO}; {DAO_GU}").equals(
+block.by(f"{GU_DAO}; {DAO_GU}", block="mamba").equals(
     k_a * held * (m_in * n_st + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
-block.where(block="delta_net", source=YANG).equals(
+block.by(YANG, block="delta_net").equals(
     k_a * held * (a_dv * d_dk * d_dv + _window) / t,
     "One matrix of keys by values for each head, and the window of the convolution.",
 )
-block.where(block="recurrence", source="De et al. 2024 (arXiv 2402.19427)").equals(
+block.by("De et al. 2024 (arXiv 2402.19427)", block="recurrence").equals(
     k_a * held * (w_r + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
-block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)").equals(
+block.by("LFM2 (arXiv 2511.23404)", block="short_conv").equals(
     k_a * held * _window / t, "The window of the convolution."
 )
-block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
+block.by("MiniMax-01 (arXiv 2501.08313)", block="lightning").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
 )
 

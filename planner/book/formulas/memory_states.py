@@ -28,19 +28,19 @@ device_parameters.where(split="row", bias=True).equals(
     "Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is "
     "added after the sum.",
 )
-device_parameters.where(split="vocabulary", shared=False, source=PADDED).equals(
+device_parameters.by(PADDED, split="vocabulary", shared=False).equals(
     component * vocabulary / (V * t),
     "Rows of the padded vocabulary are divided over the tensor-parallel ranks.",
 )
-device_parameters.where(split="vocabulary", shared=True, again=False, source=TIED).equals(
+device_parameters.by(TIED, split="vocabulary", shared=True, again=False).equals(
     n_in * n_out * vocabulary / (V * t),
     "The copy of a tied matrix, for stages that hold it without the original.",
 )
-device_parameters.where(
-    split="vocabulary", shared=True, again=True, source=DUALPIPE_EMBEDDING
-).equals(0, "The matrix lies on the same stage and is used once more.")
-device_parameters.where(
-    split="experts", source=f"{LEPIKHIN}; Megatron-LM (expert-tensor-parallel-size)"
+device_parameters.by(DUALPIPE_EMBEDDING, split="vocabulary", shared=True, again=True).equals(
+    0, "The matrix lies on the same stage and is used once more."
+)
+device_parameters.by(
+    f"{LEPIKHIN}; Megatron-LM (expert-tensor-parallel-size)", split="experts"
 ).equals(component / (e * t_e), "Experts are divided over e groups, each expert over t_e devices.")
 
 width = partial(Quantity, source=MEGATRON, per="component")
@@ -89,17 +89,13 @@ trained = parameters(
     "N_{c}^tr",
     "parameters of one component that get gradients, on one tensor and expert rank",
 )
-trained.where(lora=False, source="all weights are trained").equals(
-    device_parameters, "All of them."
-)
-trained.where(lora=True, adapted=False, source=LORA).equals(
-    0, "The component is frozen and has no adapter."
-)
-trained.where(lora=True, adapted=True, split=("none", "column", "vocabulary"), source=LORA).equals(
+trained.by("all weights are trained", lora=False).equals(device_parameters, "All of them.")
+trained.by(LORA, lora=True, adapted=False).equals(0, "The component is frozen and has no adapter.")
+trained.by(LORA, lora=True, adapted=True, split=("none", "column", "vocabulary")).equals(
     k_l * (n_in + n_out / t),
     "Two matrices of rank r: the first is whole on every rank, the second divided as outputs.",
 )
-trained.where(lora=True, adapted=True, split="row", source=LORA).equals(
+trained.by(LORA, lora=True, adapted=True, split="row").equals(
     k_l * (n_in / t + n_out),
     "Two matrices of rank r: the first divided as the inputs, the second whole on every rank.",
 )
@@ -114,14 +110,14 @@ frozen_bytes = in_bytes(
     "bytes of a frozen weight of a hidden matrix",
     coefficient="bytes",
 )
-frozen_bytes.where(lora_base="bf16", source=LORA).equals(2, "Kept in bf16.")
-frozen_bytes.where(lora_base="int8", source="Dettmers et al. 2022 (arXiv 2208.07339)").equals(
+frozen_bytes.by(LORA, lora_base="bf16").equals(2, "Kept in bf16.")
+frozen_bytes.by("Dettmers et al. 2022 (arXiv 2208.07339)", lora_base="int8").equals(
     1, "One byte; the scale of a row is not counted."
 )
-frozen_bytes.where(lora_base="nf4", source=QLORA).equals(
+frozen_bytes.by(QLORA, lora_base="nf4").equals(
     rational(1, 2) + rational(4, 64), "Four bits, and an fp32 scale for each block of 64."
 )
-frozen_bytes.where(lora_base="nf4-double", source=QLORA).equals(
+frozen_bytes.by(QLORA, lora_base="nf4-double").equals(
     rational(1, 2) + rational(1, 64) + rational(4, 64 * 256),
     "Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those.",
 )
@@ -162,58 +158,50 @@ gradients_component.where(zero=(2, 3)).equals(
 per_parameter = in_bytes(
     "memory.optimizer.per_parameter", "K_o", "optimizer states of one parameter"
 )
-per_parameter.where(optimizer="adamw", source="Loshchilov & Hutter 2019 (arXiv 1711.05101)").equals(
+per_parameter.by("Loshchilov & Hutter 2019 (arXiv 1711.05101)", optimizer="adamw").equals(
     2 * k_o, "A first and a second moment."
 )
-per_parameter.where(
-    optimizer="adam-8bit",
-    source="Dettmers et al. 2021 (arXiv 2110.02861), section 2",
-    coefficient="bytes",
+per_parameter.by(
+    "Dettmers et al. 2021 (arXiv 2110.02861), section 2", optimizer="adam-8bit", coefficient="bytes"
 ).equals(
     2 * (1 + rational(4, 256)),
     "Two moments of one byte, and for each of them one fp32 scale for a block of 256.",
 )
-per_parameter.where(optimizer="sgd", source="stochastic gradient descent").equals(0, "No state.")
-per_parameter.where(
-    optimizer=("sgd-momentum", "lion"),
-    source="Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)",
+per_parameter.by("stochastic gradient descent", optimizer="sgd").equals(0, "No state.")
+per_parameter.by(
+    "Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)", optimizer=("sgd-momentum", "lion")
 ).equals(k_o, "One momentum.")
 
+MUON = "Jordan et al. 2024 (Muon)"
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
 each = bytes_of_component(
     "memory.optimizer.each", r"k_{o,c}", "optimizer states of one parameter of a component"
 )
-each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
+each.by("one state has the shape of the weight", optimizer=ALIKE).equals(
     per_parameter, "The same for each parameter."
 )
-each.where(optimizer="adafactor", matrix=True, source=FACTORED).equals(
+each.by(FACTORED, optimizer="adafactor", matrix=True).equals(
     k_o * (inputs + outputs + biases) / (inputs * outputs + biases),
     "Of a matrix, the sums of the rows and of the columns that the rank holds; biases in full.",
 )
-each.where(optimizer="adafactor", matrix=False, source=FACTORED).equals(
+each.by(FACTORED, optimizer="adafactor", matrix=False).equals(
     k_o, "A vector keeps its second moment in full."
 )
-each.where(
-    optimizer="muon", hidden_matrix=True, source=f"Jordan et al. 2024 (Muon); {MOONLIGHT}"
-).equals(
+each.by(f"{MUON}; {MOONLIGHT}", optimizer="muon", hidden_matrix=True).equals(
     k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases),
     "A momentum for each parameter of a hidden matrix; for its biases two moments.",
 )
-each.where(
-    optimizer="muon",
-    hidden_matrix=False,
-    source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
+each.by(
+    f"{MUON}: AdamW for embeddings, head and vectors", optimizer="muon", hidden_matrix=False
 ).equals(2 * k_o, "Two moments, as AdamW keeps them.")
 
-per_parameter.where(
-    optimizer=("adafactor", "muon"), shape=True, source=f"{SHAZEER}; Jordan et al. 2024 (Muon)"
-).equals(
+per_parameter.by(f"{SHAZEER}; {MUON}", optimizer=("adafactor", "muon"), shape=True).equals(
     Sum(L_k * Sum(each * component, "component"), "part") / total,
     "On average over the model: matrices and vectors keep different states.",
 )
-per_parameter.where(
-    optimizer="muon", shape=False, source=f"{MOONLIGHT}: one momentum buffer", exact=False
+per_parameter.by(
+    f"{MOONLIGHT}: one momentum buffer", optimizer="muon", shape=False, exact=False
 ).equals(
     k_o,
     "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
@@ -232,9 +220,7 @@ optimizer_component = of_zero(
     r"M_{o,c}",
     "master weights and optimizer states of one component on one device",
 )
-optimizer_component.where(offload_optimizer=True, source=REN).equals(
-    0, "They lie in the host's memory."
-)
+optimizer_component.by(REN, offload_optimizer=True).equals(0, "They lie in the host's memory.")
 optimizer_component.where(zero=0, offload_optimizer=False).equals(
     (k_m + k_G) * trained + states,
     "A master weight, the gradient's copy where the recipe keeps one, the optimizer's states.",
@@ -255,14 +241,9 @@ steps = bytes_of_component(
 
 
 def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity:
-    return in_bytes(
-        f"memory.{name}.stage",
-        latex,
-        title,
-        short=name,
-        attribution=attribution,
-        source="sum over the layers of the stage",
-        per="stage",
+    source = "sum over the layers of the stage"
+    return bytes_of_stage(
+        f"memory.{name}.stage", latex, title, short=name, attribution=attribution, source=source
     )
 
 

@@ -21,23 +21,23 @@ link = rate(
     r"\beta_\ell",
     "bandwidth of collectives inside a node, per device and direction",
 )
-link.where(link_convention="bidirectional", source="datasheet; it adds both directions").equals(
+link.by("datasheet; it adds both directions", link_convention="bidirectional").equals(
     e_link * B_link / 2,
     "Half of the printed figure is one direction, of which collectives sustain a share.",
 )
-link.where(link_convention="per-direction", source="datasheet; it prints one direction").equals(
+link.by("datasheet; it prints one direction", link_convention="per-direction").equals(
     e_link * B_link, "The printed figure, of which collectives sustain a share."
 )
 
 fabric = rate(
     "network.fabric", r"\beta_f", "bandwidth of collectives between nodes, per device and direction"
 )
-fabric.where(measured=False, source="cluster document").equals(
+fabric.by("cluster document", measured=False).equals(
     e_net * B_net,
     "The network card of a device, of which collectives sustain a share. A ring that follows the "
     "topology leaves a switch with one flow, so oversubscription above does not slow it.",
 )
-fabric.where(measured=True, source="cluster document: a collective benchmark", exact=True).equals(
+fabric.by("cluster document: a collective benchmark", measured=True, exact=True).equals(
     minimum(B_sus, B_net),
     "What collectives reached there, no more than the network card of a device.",
 )
@@ -50,49 +50,49 @@ tensor = seconds(
     "one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
 )
-tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
+tensor.by(MEGATRON, tensor="none").equals(0, "One device has nothing to exchange.")
 
 #: Bytes that a ring passes through each device, of the activations of all tokens.
 _passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
 tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-parallel exchange")
-tensor_hops.where(tensor="node", switched=False, source=RING).equals(
+tensor_hops.by(RING, tensor="node", switched=False).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
 )
-tensor_hops.where(tensor="node", switched=True, sequence=False, source=NVLS).equals(
+tensor_hops.by(NVLS, tensor="node", switched=True, sequence=False).equals(
     minimum(2 * (t - 1) * a_link, a_sw),
     "The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the "
     "switches.",
 )
-tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS).equals(
+tensor_hops.by(NVLS, tensor="node", switched=True, sequence=True).equals(
     2 * minimum((t - 1) * a_link, a_sw),
     "An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches.",
 )
 
 _ring_over_nodes = 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
-tensor_hops.where(tensor="nodes", sequence=True, source=RING).equals(
+tensor_hops.by(RING, tensor="nodes", sequence=True).equals(
     _ring_over_nodes,
     "Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next.",
 )
 
 _tree_over_nodes = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
-tensor_hops.where(tensor="nodes", sequence=False, source=TREE).equals(
+tensor_hops.by(TREE, tensor="nodes", sequence=False).equals(
     minimum(_ring_over_nodes, _tree_over_nodes),
     "The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node "
     "nodes, log2 M deep, with a chain inside each.",
 )
 
-tensor.where(tensor="node", source=RING).equals(
+tensor.by(RING, tensor="node").equals(
     _passed_by_ranks / link + tensor_hops,
     "A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a "
     "reduce-scatter (sequence parallelism) move the same as an all-reduce.",
 )
-tensor.where(tensor="nodes", sequence=False, source=TREE).equals(
+tensor.by(TREE, tensor="nodes", sequence=False).equals(
     maximum(_passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node))
     + tensor_hops,
     "Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node, "
     "while the ring inside each node passes its share over the link.",
 )
-tensor.where(tensor="nodes", sequence=True, source=RING).equals(
+tensor.by(RING, tensor="nodes", sequence=True).equals(
     _passed_by_ranks / minimum(link, fabric * n_node) + tensor_hops,
     "All-gather and reduce-scatter run as rings, which cross the nodes with all that passes.",
 )
@@ -109,11 +109,11 @@ shards = Quantity(
 group = rate(
     "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
 )
-group.where(shards="none", source="a group of one device").equals(
+group.by("a group of one device", shards="none").equals(
     e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
 )
-group.where(shards="node", source=RING).equals(link, "The group lies inside one node.")
-group.where(shards="nodes", source=RING).equals(
+group.by(RING, shards="node").equals(link, "The group lies inside one node.")
+group.by(RING, shards="nodes").equals(
     minimum(link, fabric * maximum(1, minimum(n_node / t, shards))),
     "Its n_node/t members in a node, one at least, use a network card each; the link bounds them.",
 )
@@ -123,11 +123,11 @@ hops = seconds(
     r"\alpha_d",
     "hops of one gathering or scattering over the data-parallel group",
 )
-hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
-hops.where(shards="node", switched=False, source=RING).equals(
+hops.by("a group of one device", shards="none").equals(0, "None: a device alone.")
+hops.by(RING, shards="node", switched=False).equals(
     (shards - 1) * a_link, "One hop to each other member."
 )
-hops.where(shards="node", switched=True, source=NVLS).equals(
+hops.by(NVLS, shards="node", switched=True).equals(
     minimum((shards - 1) * a_link, a_sw),
     "The library takes what is faster: one hop to each other member, or one exchange with the "
     "switches, which add up and copy.",
@@ -135,7 +135,7 @@ hops.where(shards="node", switched=True, source=NVLS).equals(
 
 #: Nodes over which the data-parallel group is spread: each member on its own, at most.
 _nodes = minimum(shards, shards * t / n_node)
-hops.where(shards="nodes", source=RING).equals(
+hops.by(RING, shards="nodes").equals(
     (_nodes - 1) * a_net + (shards - _nodes) * a_link,
     "A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to "
     "the next and stays inside otherwise; libraries gather and scatter across nodes in rings.",
@@ -146,12 +146,12 @@ TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 reduce_hops = seconds(
     "network.reduce_hops", r"\alpha_AR", "hops of one all-reduce over the data-parallel group"
 )
-reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
-reduce_hops.where(shards="node", switched=False, source=RING).equals(
+reduce_hops.by("a group of one device", shards="none").equals(0, "None: a device alone.")
+reduce_hops.by(RING, shards="node", switched=False).equals(
     2 * (shards - 1) * a_link,
     "A ring adds up, and once more passes the sums on; trees inside a node are chains.",
 )
-reduce_hops.where(shards="node", switched=True, source=TUNER).equals(
+reduce_hops.by(TUNER, shards="node", switched=True).equals(
     minimum(2 * (shards - 1) * a_link, a_sw),
     "A ring, or one exchange with the switches, which add up and copy: what is faster.",
 )
@@ -159,12 +159,12 @@ reduce_hops.where(shards="node", switched=True, source=TUNER).equals(
 #: A tree over M nodes is log2 M deep; inside each its devices take a chain of hops.
 _deep = 2 * log2(_nodes) * a_net
 _chain = 2 * (shards / _nodes - 1) * a_link
-reduce_hops.where(shards="nodes", switched=False, source=TUNER).equals(
+reduce_hops.by(TUNER, shards="nodes", switched=False).equals(
     minimum(2 * hops, _deep + _chain),
     "A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them: "
     "what is faster.",
 )
-reduce_hops.where(shards="nodes", switched=True, source=TUNER).equals(
+reduce_hops.by(TUNER, shards="nodes", switched=True).equals(
     minimum(2 * hops, _deep + minimum(_chain, a_sw)),
     "As without switches that add up; inside a node these may take the place of chains.",
 )
@@ -174,11 +174,11 @@ replicas = rate(
     r"\beta_r",
     "bandwidth between the replicas of hybrid sharding, per device and direction",
 )
-replicas.where(replicas="none", source="a group of one device").equals(
+replicas.by("a group of one device", replicas="none").equals(
     e_mem * W, "One replica exchanges nothing; what it would, stays in its memory."
 )
-replicas.where(replicas="node", source=RING).equals(link, "All replicas lie inside one node.")
-replicas.where(replicas="nodes", source=RING).equals(
+replicas.by(RING, replicas="node").equals(link, "All replicas lie inside one node.")
+replicas.by(RING, replicas="nodes").equals(
     minimum(link, fabric * maximum(1, n_node / (shards * t))),
     "A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a "
     "network card each; the link bounds them.",
@@ -207,13 +207,11 @@ passed.where(split="experts", shards="nodes").equals(
 
 # -- expert parallelism ------------------------------------------------------------------------
 
-experts = seconds_of_block(
-    "network.experts",
-    "t_a2a",
-    "one exchange of tokens between experts, the mean of there and back",
-    attribution="expert-parallel exchange",
+exchanging = partial(seconds_of_block, attribution="expert-parallel exchange")
+experts = exchanging(
+    "network.experts", "t_a2a", "one exchange of tokens between experts, the mean of there and back"
 )
-experts.where(expert="none", source=LEPIKHIN).equals(0, "All experts are on the device.")
+experts.by(LEPIKHIN, expert="none").equals(0, "All experts are on the device.")
 
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
@@ -233,13 +231,11 @@ reach = of_experts(
     "network.reach.devices",
     r"e_{\mathrm{r}}",
     "devices of whose experts a token chooses",
-    expert=("node", "nodes"),
+    expert=DIVIDED,
     dispatcher="deepep",
 )
-reach.where(grouped=False, source="definition").equals(e, "All of the expert-parallel group.")
-reach.where(grouped=True, source=LIMITED).equals(
-    _of_groups(e), "Those that hold the groups of the token."
-)
+reach.by("definition", grouped=False).equals(e, "All of the expert-parallel group.")
+reach.by(LIMITED, grouped=True).equals(_of_groups(e), "Those that hold the groups of the token.")
 
 reach_nodes = of_experts(
     "network.reach.nodes",
@@ -247,10 +243,10 @@ reach_nodes = of_experts(
     "nodes of whose experts a token chooses",
     expert="nodes",
 )
-reach_nodes.where(grouped=False, source="definition").equals(
+reach_nodes.by("definition", grouped=False).equals(
     NODES, "All over which the expert-parallel group is spread."
 )
-reach_nodes.where(grouped=True, source=LIMITED).equals(
+reach_nodes.by(LIMITED, grouped=True).equals(
     _of_groups(NODES),
     "Those that hold the groups of the token: routing that is limited to some nodes.",
 )
@@ -260,10 +256,10 @@ uneven = of_experts(
     r"\gamma_a2a",
     "rows that travel to the experts of the fullest device, over an even share",
 )
-uneven.where(capped=False, source="definition").equals(
+uneven.by("definition", capped=False).equals(
     gamma, "All wait for the device to which most rows travel."
 )
-uneven.where(capped=True, source=CAPACITY).equals(
+uneven.by(CAPACITY, capped=True).equals(
     f_cap, "The slots of an expert travel, filled or not; what is beyond them is dropped before."
 )
 
@@ -280,31 +276,30 @@ def _once(reached: Operand, members: Operand) -> Expression:
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * o_net
-experts.where(expert="node", dispatcher="all-to-all", source=LEPIKHIN).equals(
+experts.by(LEPIKHIN, expert="node", dispatcher="all-to-all").equals(
     _copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device."
 )
-experts.where(expert="nodes", dispatcher="all-to-all", source=DUALPIPE_EXCHANGE).equals(
+experts.by(DUALPIPE_EXCHANGE, expert="nodes", dispatcher="all-to-all").equals(
     maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a)),
     "Of M nodes from which it chooses a token goes once to each that holds one of its k experts, M "
     "(1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All "
     "pairs of nodes talk at once, so an oversubscribed network slows them.",
 )
-experts.where(expert="node", dispatcher="deepep", source=DEEPEP).equals(
+experts.by(DEEPEP, expert="node", dispatcher="deepep").equals(
     _once(reach, e) / (link * e_disp),
     "Of M devices from which it chooses a token goes once to each that holds one of its k experts, "
     "M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link.",
 )
-experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP).equals(
+experts.by(DEEPEP, expert="nodes", dispatcher="deepep").equals(
     maximum(_once(reach, e) / (link * e_disp), _across / (B_net * e_disp)),
     "A token goes once to each node that holds one of its experts, and there once to each such "
     "device, by kernels that nearly fill a device's network card and its link.",
 )
 
-experts_gather = seconds_of_block(
+experts_gather = exchanging(
     "network.experts.gather",
     "t_ge",
     "gathering rows among the devices that share an expert, the mean of there and back",
-    attribution="expert-parallel exchange",
     source="Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)",
 )
 experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")

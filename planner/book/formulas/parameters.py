@@ -48,10 +48,10 @@ layer = counted("parameters.layer", r"N_{\ell}", "parameters of one layer", per=
 )
 
 total = parameters("parameters.total", "N", "parameters")
-total.where(shape=True, source=SHAPES).equals(
+total.by(SHAPES, shape=True).equals(
     Sum(L_k * layer, "part"), "Each part as often as it occurs; tied tensors are counted once."
 )
-total.where(shape=False, source="the plan (model.parameters)").equals(
+total.by("the plan (model.parameters)", shape=False).equals(
     N_given, "The size that the plan states."
 )
 
@@ -66,11 +66,11 @@ component_active = counted(
 )
 
 active = parameters("parameters.active", "N_act", "parameters used by one token")
-active.where(shape=True, source=SHAPES).equals(
+active.by(SHAPES, shape=True).equals(
     Sum(L_k * Sum(component_active, "component"), "part"),
     "As the total, with the chosen experts instead of all.",
 )
-active.where(shape=False, source="the plan (model.parameters)").equals(
+active.by("the plan (model.parameters)", shape=False).equals(
     total, "A model given by its size alone is taken as dense."
 )
 

@@ -12,7 +12,7 @@ by_rate = partial(Quantity, scales_with="rate", source=PALM)
 token_rate = partial(Quantity, unit="tokens/s", scales_with="rate", source="definition")
 
 tokens_per_second = token_rate("time.tokens_per_second", "r_tok", "tokens per second, all devices")
-tokens_per_second.where(assumed=True, source=PALM).equals(
+tokens_per_second.by(PALM, assumed=True).equals(
     n * peak * mfu_assumed / per_token,
     "All devices at the assumed share of their dense peak, over the model FLOPs of a token.",
 )
@@ -24,7 +24,7 @@ tokens_per_second_per_device = token_rate(
     "time.tokens_per_second_per_device", "r_dev", "tokens per second and device"
 ).equals(tokens_per_second / n, "The rate of the run divided by its devices.")
 
-step.where(assumed=True, title="time of one optimizer step", source="definition").equals(
+step.by("definition", assumed=True, title="time of one optimizer step").equals(
     B * s / tokens_per_second, "B sequences of s tokens at the assumed rate."
 )
 

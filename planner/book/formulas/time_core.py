@@ -42,17 +42,17 @@ keys.where(sees="past window").equals(
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 rate = of_block("time.core.rate", "R_att", "rate of fused attention", unit="FLOP/s")
-rate.where(time_attention="vendor", source=CALIBRATED).equals(
+rate.by(CALIBRATED, time_attention="vendor").equals(
     e_att * peak_16 * _filled,
     "A share of the 16-bit peak; heads below 128 fill the products less well.",
 )
-rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP").equals(
+rate.by(CALIBRATED, time_attention="open", coefficient="FLOP").equals(
     e_att * minimum(2048 * n_sm * f_clk, peak_16) * _filled,
     "Open kernels issue instructions of the Ampere generation: 2048 FLOP for each multiprocessor "
     "and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do half); heads "
     "below 128 fill the products less well.",
 )
-rate.where(time_attention="unknown", source="no published calibration").equals(
+rate.by("no published calibration", time_attention="unknown").equals(
     e_att * peak_16 * _filled,
     "Without multiprocessors and clock, and on accelerators of other vendors, the share of open "
     "kernels is taken of the 16-bit peak.",
@@ -61,14 +61,14 @@ rate.where(time_attention="unknown", source="no published calibration").equals(
 forward = of_core(
     "time.core.forward", "t_core", "forward pass of an attention core", coefficient="FLOP"
 )
-forward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
+forward.by(FLASH, training_attention=("flash", "efficient")).equals(
     2 * tokens * keys * a * (d_h + d_v) / (t * rate),
     "2 FLOP for each query, key and width of query and value, heads divided over the "
     "tensor-parallel ranks.",
 )
 
 backward = of_core("time.core.backward", "t_core'", "backward pass of an attention core")
-backward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
+backward.by(FLASH, training_attention=("flash", "efficient")).equals(
     forward * rational(5, 2) / e_back,
     "Five products instead of two, at a share of the forward rate.",
 )
@@ -78,10 +78,10 @@ half = estimate(
     "d_core",
     "depth at which the products of an unfused core run at half of their rate",
 )
-half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
+half.by(CALIBRATED, tiles=True, coefficient="s/FLOP").equals(
     shallow(e_16 * peak_16), "As for other products (time.product.half), at the 16-bit rate."
 )
-half.where(tiles=False, source="no multiprocessors are known").equals(
+half.by("no multiprocessors are known", tiles=False).equals(
     d_min, "As if each multiprocessor did 1 TFLOP/s."
 )
 
@@ -110,56 +110,41 @@ scores_backward = of_scores(
 )
 
 
-def _core(tiled: bool) -> Expression:
-    return _product(s / c, s, d_h, tiled) + _product(s / c, d_v, s, tiled) + scores
-
-
-def _core_backward(tiled: bool) -> Expression:
-    return (
-        _product(s / c, d_h, s, tiled)
-        + _product(s, d_h, s / c, tiled)
-        + _product(s / c, s, d_v, tiled)
-        + _product(s, d_v, s / c, tiled)
-        + scores_backward
+for _tiled in (True, False):
+    _untiled = "The same where it is not known how the device cuts products: nothing is wasted."
+    forward.by(SCALED, training_attention="eager", tiles=_tiled).equals(
+        _product(s / c, s, d_h, _tiled) + _product(s / c, d_v, s, _tiled) + scores,
+        "Queries with keys and scores with values, in full, and the kernels on the scores."
+        if _tiled
+        else _untiled,
+    )
+    backward.by(SCALED, training_attention="eager", tiles=_tiled, coefficient="FLOP").equals(
+        _product(s / c, d_h, s, _tiled)
+        + _product(s, d_h, s / c, _tiled)
+        + _product(s / c, s, d_v, _tiled)
+        + _product(s, d_v, s / c, _tiled)
+        + scores_backward,
+        "Four products of the transposed shapes, and the kernels on the scores."
+        if _tiled
+        else _untiled,
     )
 
-
-forward.where(training_attention="eager", tiles=True, source=SCALED).equals(
-    _core(tiled=True),
-    "Queries with keys and scores with values, in full, and the kernels on the scores.",
-)
-forward.where(training_attention="eager", tiles=False, source=SCALED).equals(
-    _core(tiled=False),
-    "The same where it is not known how the device cuts products: nothing is wasted.",
-)
-
-backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED).equals(
-    _core_backward(tiled=True),
-    "Four products of the transposed shapes, and the kernels on the scores.",
-)
-backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED).equals(
-    _core_backward(tiled=False),
-    "The same where it is not known how the device cuts products: nothing is wasted.",
-)
-
 # -- context parallelism -----------------------------------------------------------------------
-
-RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
 
 context_forward = of_context(
     "time.core.context", "t_cp", "keys and values of other context-parallel ranks, forward"
 )
-context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
+context_forward.by(RING, context="none").equals(0, "The device holds whole sequences.")
 
 context_backward = of_context(
     "time.core.context_backward",
     "t_cp'",
     "keys and values of other context-parallel ranks, backward",
 )
-context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
+context_backward.by(RING, context="none").equals(0, "The device holds whole sequences.")
 
 _outputs_summed = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
-context_forward.where(**RINGS, source=RING, coefficient="bytes").equals(
+context_forward.by(RING, context=DIVIDED, context_exchange="ring", coefficient="bytes").equals(
     (c - 1) * maximum(0, context - forward / c) + _outputs_summed,
     "Keys and values travel round the ring while the block before is worked on: what takes longer "
     "than a block shows. Each rank holds a piece from either end of the sequence, so that all "
@@ -168,17 +153,17 @@ context_forward.where(**RINGS, source=RING, coefficient="bytes").equals(
 )
 
 _gradients_summed = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
-context_backward.where(**RINGS, source=RING, coefficient="bytes").equals(
+context_backward.by(RING, context=DIVIDED, context_exchange="ring", coefficient="bytes").equals(
     (c - 1) * maximum(0, 2 * context - backward / c) + context + _gradients_summed,
     "Keys and values travel again, and their gradients with them, which go one hop further, home. "
     "Gradients of each block are added up: two values read and one written.",
 )
 
-context_forward.where(context=("node", "nodes"), context_exchange="gather", source=GATHER).equals(
+context_forward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(
     (c - 1) * context,
     "Keys and values of all ranks are gathered before attention starts; nothing hides that.",
 )
 
-context_backward.where(context=("node", "nodes"), context_exchange="gather", source=GATHER).equals(
+context_backward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(
     2 * (c - 1) * context, "They are gathered again, and their gradients reduced and scattered."
 )

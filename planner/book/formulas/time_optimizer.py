@@ -9,25 +9,22 @@ from planner.book.formulas.time_peak import peak_16
 from planner.book.language import *
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
-OPERATIONS: dict[str, Any] = {"optimizer_kernel": ("foreach", "loop")}
-HIDDEN: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": True}
-OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
+OPERATIONS = ("foreach", "loop")
+WHOLE_TENSORS = "operations on whole tensors"
+ADAMW = f"PyTorch, torch.optim.adamw: {WHOLE_TENSORS}"
 
 # -- memory traffic ----------------------------------------------------------------------------
 
 _once = 2 * (k_w + k_m + each) + k_g
-update = in_bytes(
-    "time.update",
-    "D_upd",
-    "memory traffic of the update, for each parameter of a component",
-    per="component",
+update = bytes_of_component(
+    "time.update", "D_upd", "memory traffic of the update, for each parameter of a component"
 )
-update.where(
-    optimizer=("adamw", "sgd-momentum", "lion"), optimizer_kernel="fused", source=ONE_KERNEL
-).equals(_once, "Weights, master weights and states are read and written, gradients read.")
-update.where(
+update.by(ONE_KERNEL, optimizer=("adamw", "sgd-momentum", "lion"), optimizer_kernel="fused").equals(
+    _once, "Weights, master weights and states are read and written, gradients read."
+)
+update.by(
+    "PyTorch, torch.optim.sgd: one operation; bitsandbytes: one kernel",
     optimizer=("sgd", "adam-8bit"),
-    source="PyTorch, torch.optim.sgd: one operation; bitsandbytes: one kernel",
 ).equals(
     _once,
     "However it is asked for, one kernel: weights, master weights and states are read and written, "
@@ -35,28 +32,25 @@ update.where(
 )
 
 _adamw_operations = 4 * (k_w + k_m) + 16 * k_o + k_g
-
-ADAMW_SOURCE = "PyTorch, torch.optim.adamw: operations on whole tensors"
-
-update.where(optimizer="adamw", **OPERATIONS, source=ADAMW_SOURCE).equals(
+update.by(ADAMW, optimizer="adamw", optimizer_kernel=OPERATIONS).equals(
     _adamw_operations,
     "Each operation reads and writes for itself: of the weight decay (2 accesses) and step (2), of "
     "a state's width first moment (3), second moment (5), its root, correction and offset (6) and "
     "what the step reads (2), and the gradient.",
 )
-update.where(
+update.by(
+    f"PyTorch, torch.optim.sgd: {WHOLE_TENSORS}",
     optimizer="sgd-momentum",
-    **OPERATIONS,
-    source="PyTorch, torch.optim.sgd: operations on whole tensors",
+    optimizer_kernel=OPERATIONS,
 ).equals(
     2 * (k_w + k_m) + 5 * k_o + k_g,
     "The momentum is scaled (2 accesses), the gradient added (2 and the gradient), and the step "
     "reads it (1) and reads and writes the weight (2).",
 )
-update.where(
+update.by(
+    f"google/automl, lion_pytorch.py: {WHOLE_TENSORS}",
     optimizer="lion",
-    **OPERATIONS,
-    source="google/automl, lion_pytorch.py: operations on whole tensors",
+    optimizer_kernel=OPERATIONS,
 ).equals(
     4 * (k_w + k_m) + 13 * k_o + 2 * k_g,
     "Decay (2 accesses of the weight); momentum and gradient are scaled and added (7, of which 1 "
@@ -66,32 +60,32 @@ update.where(
 
 ADAFACTOR = f"transformers, optimization.py (Adafactor); {SHAZEER}"
 
-update.where(optimizer="adafactor", optimizer_kernel="fused", source=ADAFACTOR).equals(
+update.by(ADAFACTOR, optimizer="adafactor", optimizer_kernel="fused").equals(
     _once + k_g,
     "Gradients are read for the sums of rows and columns and once more for the step, which reads "
     "and writes weights and master weights; the states are read and written.",
 )
-update.where(optimizer="adafactor", **OPERATIONS, source=ADAFACTOR).equals(
+update.by(ADAFACTOR, optimizer="adafactor", optimizer_kernel=OPERATIONS).equals(
     2 * (k_w + k_m + each) + 14 * k_o + 2 * k_g,
     "The gradient's square (1 access of the gradient and 1), its offset (2), the sums of rows and "
     "columns (2), their product (1) with the gradient (1 of it and 2), its mean square (1), two "
     "scalings (4) and the step (1, and 2 of the weight); the states are read and written.",
 )
-update.where(**HIDDEN, optimizer_kernel="fused", source=JORDAN).equals(
+update.by(JORDAN, optimizer="muon", hidden_matrix=True, optimizer_kernel="fused").equals(
     _once + 3 * k_c,
     "Weights, master weights and momentum are read and written, gradients read; the momentum's "
     "copy in the compute format is written, read for its norm, and read again as the update.",
 )
-update.where(**HIDDEN, **OPERATIONS, source=JORDAN).equals(
+update.by(JORDAN, optimizer="muon", hidden_matrix=True, optimizer_kernel=OPERATIONS).equals(
     4 * (k_w + k_m) + 5 * k_o + 2 * k_g + 5 * k_c,
     "Of the weight decay (2 accesses) and step (2); the momentum's mean (2 and the gradient), "
     "Nesterov's step (2 and the gradient) and its copy (1); in the compute format that copy (1), "
     "its norm (1), its scaling (2) and what the step reads (1).",
 )
-update.where(**OUTSIDE, optimizer_kernel="fused", source=ONE_KERNEL).equals(
+update.by(ONE_KERNEL, optimizer="muon", hidden_matrix=False, optimizer_kernel="fused").equals(
     _once, "As AdamW: weights, master weights and states are read and written, gradients read."
 )
-update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
+update.by(ADAMW, optimizer="muon", hidden_matrix=False, optimizer_kernel=OPERATIONS).equals(
     _adamw_operations, "As AdamW's operations."
 )
 
@@ -116,7 +110,8 @@ flops = Quantity(
     source=JORDAN,
     per="component",
     coefficient="FLOP",
-    **HIDDEN,
+    optimizer="muon",
+    hidden_matrix=True,
 ).equals(
     5 * (4 * _short**2 * _long + 2 * _short**3),
     "Each tensor-parallel rank makes its own part orthogonal (Megatron-Core's blockwise mode), in "
@@ -133,22 +128,24 @@ matrix = seconds(
 )
 
 _lacking = 5 * 2 * half * (2 * _short**2 + _short * _long)
-matrix.where(**HIDDEN, coefficient="FLOP").equals(
+matrix.where(optimizer="muon", hidden_matrix=True, coefficient="FLOP").equals(
     (flops + _lacking) / (e_16 * peak_16),
     "At the rate of 16-bit products, the depth of each of three (n, m and m) with what shallow "
     "ones lack.",
 )
-matrix.where(**OUTSIDE).equals(0, "AdamW updates embeddings, head and vectors.")
+matrix.where(optimizer="muon", hidden_matrix=False).equals(
+    0, "AdamW updates embeddings, head and vectors."
+)
 
 NOT_MUON = (*ALIKE, "adafactor")
 
 orthogonal = seconds("time.orthogonal", r"t_{\perp}", "Muon's products")
-orthogonal.where(optimizer=NOT_MUON, source="definition").equals(0, "None.")
-orthogonal.where(optimizer="muon", zero=0, source=JORDAN).equals(
+orthogonal.by("definition", optimizer=NOT_MUON).equals(0, "None.")
+orthogonal.by(JORDAN, optimizer="muon", zero=0).equals(
     on_fullest_stage(matrices * matrix, hidden_matrix=True),
     "Every device does all matrices of its stage.",
 )
-orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
+orthogonal.by(MOONLIGHT, optimizer="muon", zero=(1, 2, 3)).equals(
     maximum(
         on_fullest_stage(matrices * matrix / owners, hidden_matrix=True),
         Max(matrix, "component", hidden_matrix=True),
@@ -160,13 +157,11 @@ orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
 momentum = seconds(
     "time.momentum", "t_mom", "gathering momentum, so that a device has the whole of its matrices"
 )
-momentum.where(optimizer=NOT_MUON, source="definition").equals(
+momentum.by("definition", optimizer=NOT_MUON).equals(
     0, "A parameter's update needs no other parameter."
 )
-momentum.where(optimizer="muon", zero=0, source=MOONLIGHT).equals(
-    0, "Every device has the whole momentum."
-)
-momentum.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
+momentum.by(MOONLIGHT, optimizer="muon", zero=0).equals(0, "Every device has the whole momentum.")
+momentum.by(MOONLIGHT, optimizer="muon", zero=(1, 2, 3)).equals(
     k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops,
     "In the compute format, from all that share a matrix to the one that does it: a share of what "
     "gathering everything on every device would pass.",
@@ -191,19 +186,16 @@ optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
     "As without sharding, for the part that the device keeps, and what Muon gathers.",
 )
 
-LEAVES: dict[str, Any] = {
-    "offload_optimizer": True,
-    "optimizer": NOT_MUON,
-    "source": f"{REN}, section 4",
-}
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
-optimizer.where(zero=0, **LEAVES).equals(
+optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NOT_MUON).equals(
     on_fullest_stage(trained * _on_host),
     "Gradients go to the host and weights come back; there weights, master weights and states are "
     "read and written, gradients read, at the rate of its memory, which the devices share.",
 )
-optimizer.where(zero=(1, 2, 3), **LEAVES).equals(
+optimizer.by(
+    f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NOT_MUON
+).equals(
     on_fullest_stage(trained * _on_host / owners),
     "As without sharding, for the part that the device keeps.",
 )

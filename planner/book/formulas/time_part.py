@@ -4,7 +4,7 @@ kernels and exchanges, what is computed again, what the host launches, what trav
 from planner.book.formulas import time_core as core
 from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import ELSE, NOTHING, OTHERS
-from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
+from planner.book.formulas.layout import routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import experts as experts_exchange
@@ -103,19 +103,19 @@ ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 exchange = seconds_of_block(
     "time.exchange", "t_ex", "exchanges of a block with other devices in one pass"
 )
-exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
+exchange.by(CALIBRATED, block=ALONE, tensor_overlap=False).equals(
     exchanges * tensor, "The products wait for the exchange."
 )
-exchange.where(block=ALONE, tensor_overlap=True, source=CALIBRATED).equals(
+exchange.by(CALIBRATED, block=ALONE, tensor_overlap=True).equals(
     exchanges * tensor * (1 - hidden_t),
     "A part runs beside the products (parallelism.tensor_overlap).",
 )
-exchange.where(block="moe", schedule="dualpipe", source=DUALPIPE).equals(
+exchange.by(DUALPIPE, block="moe", schedule="dualpipe").equals(
     0,
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
     "beside the products of the other; they are taken as hidden, as the report says.",
 )
-exchange.where(block="moe", schedule=IN_TURN, source=LEPIKHIN).equals(
+exchange.by(LEPIKHIN, block="moe", schedule=IN_TURN).equals(
     2 * (experts_exchange + experts_gather),
     "Tokens go to their experts, and to all devices that share one, and come back.",
 )
@@ -164,35 +164,34 @@ backward = of_kernels(
 again = seconds_of_block(
     "time.block.again", "t_re", "what the backward pass computes again of a block"
 )
-again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CORE).equals(
+again.by(CHECKPOINTED_CORE, block="attention", again_core_attention=True).equals(
     core.forward + core.context_forward,
     "The attention core, with the keys and values of other ranks: what backward needs of it was "
     "not kept.",
 )
-again.where(
+again.by(
+    f"{DAO}, section 3.1: the backward kernel computes the scores again by itself; {MODULES}",
     block="attention",
     again_core_attention=False,
-    source=f"{DAO}, section 3.1: the backward kernel computes the "
-    "scores again by itself; Megatron-LM (recompute-modules)",
 ).equals(
     0,
     "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
 )
-again.where(block="norm", again_norm=True, source=MODULES).equals(elementwise, "The norm.")
-again.where(block="norm", again_norm=False, source=MODULES).equals(0, "It is kept.")
+again.by(MODULES, block="norm", again_norm=True).equals(elementwise, "The norm.")
+again.by(MODULES, block="norm", again_norm=False).equals(0, "It is kept.")
 
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
     _LEFT = {"block": _kind, f"again_{_kind}": False}
-    again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES).equals(
+    again.by(MODULES, block=_kind, **{f"again_{_kind}": True}).equals(
         Sum(product.forward, "product") + elementwise + exchange,
         "The whole block: products, elementwise kernels and exchanges.",
     )
-    again.where(**_LEFT, again_activation=True, source=MODULES).equals(
+    again.by(MODULES, **_LEFT, again_activation=True).equals(
         elementwise, "The activation between its products."
     )
-    again.where(**_LEFT, again_activation=False, source=MODULES).equals(0, "It is kept.")
+    again.by(MODULES, **_LEFT, again_activation=False).equals(0, "It is kept.")
 
-again.where(block=ELSE, source=MODULES).equals(0, "Nothing of it can be chosen.")
+again.by(MODULES, block=ELSE).equals(0, "Nothing of it can be chosen.")
 
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
@@ -202,18 +201,18 @@ repeated = seconds_of_part(
     "what the backward pass of a layer computes again",
     attribution="recomputation",
 )
-repeated.where(recompute="none", source="definition").equals(0, "Nothing.")
-repeated.where(recompute="selective", again_operations=False, source=MODULES).equals(
+repeated.by("definition", recompute="none").equals(0, "Nothing.")
+repeated.by(MODULES, recompute="selective", again_operations=False).equals(
     Sum(again, "block"), "The chosen modules (training.recompute_modules) of its blocks."
 )
-repeated.where(recompute="selective", again_operations=True, source=PER_OPERATION).equals(
+repeated.by(PER_OPERATION, recompute="selective", again_operations=True).equals(
     Sum(product.forward, "product") / 2 + Sum(elementwise, "block"),
     "Every second product and all elementwise kernels; attention and exchanges are kept.",
 )
-repeated.where(recompute="full", layers=True, source=CHECKPOINTS).equals(
+repeated.by(CHECKPOINTS, recompute="full", layers=True).equals(
     forward, "The whole forward pass of the layer, with its exchanges."
 )
-repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
+repeated.by(CHECKPOINTS, recompute="full", layers=False).equals(
     0, "Embedding and head are not computed again."
 )
 
@@ -255,18 +254,18 @@ gathers = seconds_of_part(
     "gathering a layer's weights and scattering its gradients",
     attribution="sharded weights' exchange",
 )
-gathers.where(zero=(0, 1, 2), source=f"{RAJBHANDARI}, section 5: weights stay whole").equals(
+gathers.by(f"{RAJBHANDARI}, section 5: weights stay whole", zero=(0, 1, 2)).equals(
     0, "Every device holds its weights."
 )
 
 FSDP = f"{ZHAO}, section 3"
 
-gathers.where(zero=3, reshard=True, source=FSDP).equals(
+gathers.by(FSDP, zero=3, reshard=True).equals(
     (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops,
     "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
     "gradients reduced and scattered in theirs: three rings over the group.",
 )
-gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after_forward)").equals(
+gathers.by("PyTorch, fully_shard (reshard_after_forward)", zero=3, reshard=False).equals(
     (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops,
     "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings.",
 )
@@ -297,17 +296,13 @@ _least = minimum(device, host)
 #: sharper.
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
 busy = seconds_of_part("time.part.busy", "t_busy", "device or host at work on a layer")
-busy.where(schedule=IN_TURN, source=CALIBRATED).equals(
-    _rounded,
-    "The device waits for the host where kernels are short: the longer of the two, rounded where "
-    "they are alike.",
-)
-busy.where(schedule="dualpipe", expert="none", source=CALIBRATED).equals(
-    _rounded,
-    "The device waits for the host where kernels are short: the longer of the two, rounded where "
-    "they are alike.",
-)
-busy.where(schedule="dualpipe", expert=("node", "nodes"), source=DUALPIPE_EXCHANGE).equals(
+for _alone in ({"schedule": IN_TURN}, {"schedule": "dualpipe", "expert": "none"}):
+    busy.by(CALIBRATED, **_alone).equals(
+        _rounded,
+        "The device waits for the host where kernels are short: the longer of the two, rounded "
+        "where they are alike.",
+    )
+busy.by(DUALPIPE_EXCHANGE, schedule="dualpipe", expert=DIVIDED).equals(
     _rounded / (1 - f_disp),
     "The exchanges that run beside the products take multiprocessors from them.",
 )

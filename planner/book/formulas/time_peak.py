@@ -10,12 +10,12 @@ for _peak, _listed, _convention in (
     (peak, P_listed, "peak_convention"),
     (peak_16, P_16, "peak_16_convention"),
 ):
-    _peak.where(
-        **{_convention: "dense"}, source="datasheet of the accelerator; it prints the dense rate"
+    _peak.by(
+        "datasheet of the accelerator; it prints the dense rate", **{_convention: "dense"}
     ).equals(_listed, "The datasheet's figure as it stands.")
-    _peak.where(
+    _peak.by(
+        "datasheet of the accelerator; it prints the rate with 2:4 sparsity",
         **{_convention: "sparse"},
-        source="datasheet of the accelerator; it prints the rate with 2:4 sparsity",
     ).equals(
         _listed / 2,
         "Two of four weights are taken as zero in the printed rate, so the dense rate is half.",

@@ -6,11 +6,9 @@ from planner.book.formulas.memory_states import frozen_bytes as k_f
 from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.language import *
 
-TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
-WIDTHS = (
-    "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); bounded by "
-    "the cost of padding"
-)
+GUIDE = "NVIDIA, Matrix multiplication background user's guide"
+TILES = f"{GUIDE} (tile and wave quantization)"
+WIDTHS = f"{GUIDE} (tensor-core requirements); bounded by the cost of padding"
 
 of_product = partial(estimate, per="product")
 width = partial(of_product, source=WIDTHS)
@@ -127,12 +125,12 @@ rate.where(wide=True).equals(
 )
 
 half = of_product("time.product.half", r"d_x", "depth at which a product runs at half of its rate")
-half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
+half.by(CALIBRATED, tiles=True, coefficient="s/FLOP").equals(
     shallow(rate),
     "Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is, "
     "the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate.",
 )
-half.where(tiles=False, source="no multiprocessors are known").equals(
+half.by("no multiprocessors are known", tiles=False).equals(
     d_min, "As if each multiprocessor did 1 TFLOP/s."
 )
 
@@ -185,15 +183,14 @@ gradient_of_weight = roofline(
 )
 
 bias = product_time("time.product.bias", r"t_x^{\mathrm{b}}", "gradient of a product's bias")
-bias.where(bias=False, source="definition").equals(0, "There is no bias.")
-bias.where(bias=True, time_bias="fused", source="TransformerEngine").equals(
+bias.by("definition", bias=False).equals(0, "There is no bias.")
+bias.by("TransformerEngine", bias=True, time_bias="fused").equals(
     0, "The kernel before or after sums it up on its way."
 )
-bias.where(
+bias.by(
+    "PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, core/tensor_parallel/layers.py",
     bias=True,
     time_bias="separate",
-    source="PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, "
-    "core/tensor_parallel/layers.py",
     coefficient="bytes",
 ).equals(
     k_a * rows * count * N_x / (W * e_mem),
@@ -203,24 +200,22 @@ bias.where(
 backward = product_time(
     "time.product.backward", r"t_x'", "backward pass of a product", attribution="matrix products"
 )
-backward.where(frozen=False, lora=False, source=ROOFLINE).equals(
+backward.by(ROOFLINE, frozen=False, lora=False).equals(
     gradient_of_input + gradient_of_weight + bias,
     "Two products: the gradient of the input and that of the weight; and that of the bias.",
 )
-backward.where(frozen=False, lora=True, adapted=False, source=LORA).equals(
+backward.by(LORA, frozen=False, lora=True, adapted=False).equals(
     gradient_of_input, "The weight is frozen: the gradient of the input only."
 )
-backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP").equals(
+backward.by(LORA, frozen=False, lora=True, adapted=True, coefficient="FLOP").equals(
     gradient_of_input
     + 3 * sum(kernel(x, x, 1, 1, rate, half) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
     "The frozen weight's product; and the adapter's two narrow products, forward once and backward "
     "twice, which run far below the rate of wide ones.",
 )
-backward.where(frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)").equals(
+backward.by("DeepSeek-AI 2025 (arXiv 2512.02556)", frozen=True).equals(
     0, "The loss sends it no gradient."
 )
-
-PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
 casts = product_time(
     "time.product.casts",
@@ -228,17 +223,17 @@ casts = product_time(
     "casts of a product's inputs to its format, forward and backward",
     attribution="casts to the format of products",
 )
-casts.where(casts=False, quantised=False, source="TransformerEngine").equals(
+casts.by("TransformerEngine", casts=False, quantised=False).equals(
     0, "Inputs are in the format of the product already."
 )
-casts.where(casts=True, wide=True, quantised=False, source="TransformerEngine").equals(
+casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
     0, "This product stays in 16 bit."
 )
-casts.where(
+casts.by(
+    "TransformerEngine: a cast and a transpose for each input",
     casts=True,
     wide=False,
     quantised=False,
-    source="TransformerEngine: a cast and a transpose for each input",
     coefficient="bytes",
 ).equals(
     4 * rows * count * (K_x + N_x) / (W * e_mem),
@@ -248,15 +243,15 @@ casts.where(
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
 _unpacked = count * K_x * N_x / (W * e_mem)
-casts.where(**PACKED, recompute=("none", "selective"), source=QLORA).equals(
+casts.by(QLORA, quantised=True, hidden_matrix=True, recompute=("none", "selective")).equals(
     2 * (k_f + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward and for the backward product.",
 )
-casts.where(**PACKED, recompute="full", source=QLORA).equals(
+casts.by(QLORA, quantised=True, hidden_matrix=True, recompute="full").equals(
     3 * (k_f + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward product, for that product once more, and for "
     "the backward product.",
 )
-casts.where(quantised=True, hidden_matrix=False, source=QLORA).equals(
+casts.by(QLORA, quantised=True, hidden_matrix=False).equals(
     0, "Of the weights only hidden matrices are quantised."
 )

@@ -93,22 +93,16 @@ _lost = maximum(0, 1 / goodput - 1 - stall / interval)
 checkpoint_days = days(
     "time.checkpoint_days", "t_wr", "days of standing still for checkpoints", source=DALY
 )
-checkpoint_days.where(stragglers_given=False).equals(
-    training_days * _written, "Training stands still once in each interval of training."
-)
-checkpoint_days.where(stragglers_given=True).equals(
-    (training_days + straggler_days) * _written,
-    "As without stragglers, of days that are longer by them.",
-)
-
 failure_days = days("time.failure_days", "t_lost", "days lost to interruptions", source=DALY)
-failure_days.where(stragglers_given=False).equals(
-    training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
-)
-failure_days.where(stragglers_given=True).equals(
-    (training_days + straggler_days) * _lost,
-    "As without stragglers, of days that are longer by them.",
-)
+for _days, _share, _why in (
+    (checkpoint_days, _written, "Training stands still once in each interval of training."),
+    (failure_days, _lost, "What goodput leaves for them: work that is done again, and restarts."),
+):
+    _days.where(stragglers_given=False).equals(training_days * _share, _why)
+    _days.where(stragglers_given=True).equals(
+        (training_days + straggler_days) * _share,
+        "As without stragglers, of days that are longer by them.",
+    )
 
 run_days = days(
     "time.run_days", "t_cal", "days of the run with interruptions", source="sum of its parts"

@@ -1,7 +1,7 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
 from planner.book.formulas import network
-from planner.book.formulas.layout import IN_TURN, micro_batches
+from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
@@ -15,19 +15,18 @@ EACH = (
     "reduce in the backward pass of each micro-batch"
 )
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
-REPLICATED = ("node", "nodes")
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
-stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE).equals(
+stage.by(PIPELINE, schedule=IN_TURN, again_some=False).equals(
     total_on_stage(part),
     "The layers of the stage, and the embedding or the head where it holds them.",
 )
-stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE).equals(
+stage.by(PIPELINE, schedule=IN_TURN, again_some=True).equals(
     total_on_stage(part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
 )
-stage.where(schedule="dualpipe", source=DUALPIPE).equals(
+stage.by(DUALPIPE, schedule="dualpipe").equals(
     total_on_stage(part) / 2,
     "A device holds a chunk from each end, and a micro-batch passes one of them.",
 )
@@ -55,20 +54,20 @@ bubble = seconds(
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
 )
-bubble.where(schedule=("1f1b", "gpipe", "interleaved"), source=PIPELINE).equals(
+bubble.by(PIPELINE, schedule=("1f1b", "gpipe", "interleaved")).equals(
     (p - 1) / v * (model / p + 2 * v * network.send),
     "p - 1 passes of an average stage, which v chunks for each device shorten v-fold.",
 )
-bubble.where(
+bubble.by(
+    "Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
     schedule="zero-bubble",
-    source="Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
 ).equals(
     (p - 1) * ((1 - f_back) * model / p + 2 * network.send),
     "ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of "
     "weights, which fill it; both gradients are half of the backward pass, so a forward pass is "
     "left.",
 )
-bubble.where(schedule="dualpipe", source=f"{DEEPSEEK_V3}, table 2").equals(
+bubble.by(f"{DEEPSEEK_V3}, table 2", schedule="dualpipe").equals(
     (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send),
     "p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three "
     "times the gradients of weights, half of a backward pass each.",
@@ -127,23 +126,21 @@ accumulation.where(accumulation="separate", zero=(2, 3)).equals(
 )
 
 buckets = estimate("time.buckets", "n_rings", "messages that gradients are reduced in")
-buckets.where(
+buckets.by(
+    "Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
     buckets="growing",
-    source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
 ).equals(
     maximum(1, resident / maximum(40 * 10**6, 10**6 * network.shards)),
     "At least one; large groups take larger messages.",
 )
-buckets.where(
-    buckets="fixed", zero=(0, 1), source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)"
+buckets.by(
+    "PyTorch, DistributedDataParallel (bucket_cap_mb: 25)", buckets="fixed", zero=(0, 1)
 ).equals(
     maximum(1, resident / 13107200),
     "At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many "
     "devices there are.",
 )
-buckets.where(
-    buckets="fixed", zero=(2, 3), source=f"{ZHAO}, section 3: a unit for each layer"
-).equals(
+buckets.by(f"{ZHAO}, section 3: a unit for each layer", buckets="fixed", zero=(2, 3)).equals(
     Max(Sum(layers_on_stage, "part"), "stage"),
     "One for each layer, and for embedding and head, where the stage holds them.",
 )
@@ -155,32 +152,30 @@ _between_replicas = 2 * k_red * owned * (1 - 1 / r) / network.replicas
 reduce = seconds(
     "time.data.reduce", "t_red", "reducing gradients over data parallelism, in one step"
 )
-reduce.where(zero=0, source=ZERO_TRAFFIC).equals(
+reduce.by(ZERO_TRAFFIC, zero=0).equals(
     2 * k_red * ring + buckets * network.reduce_hops, "An all-reduce: each gradient passes twice."
 )
-reduce.where(zero=1, replicas="none", source=ZERO_TRAFFIC).equals(
+reduce.by(ZERO_TRAFFIC, zero=1, replicas="none").equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
 )
-reduce.where(zero=2, replicas="none", source=EACH).equals(
+reduce.by(EACH, zero=2, replicas="none").equals(
     micro_batches * _scattered,
     "A device keeps its share of the sum only, so that gradients are reduced and scattered after "
     "each of m micro-batches.",
 )
-reduce.where(zero=1, replicas=REPLICATED, source=ZERO_TRAFFIC).equals(
+reduce.by(ZERO_TRAFFIC, zero=1, replicas=DIVIDED).equals(
     _scattered + _between_replicas,
     "As without replicas, inside each; then the shards' gradients over the r replicas.",
 )
-reduce.where(zero=2, replicas=REPLICATED, source=EACH).equals(
+reduce.by(EACH, zero=2, replicas=DIVIDED).equals(
     micro_batches * _scattered + _between_replicas,
     "As without replicas, inside each; after the last micro-batch the shards' gradients over the r "
     "replicas.",
 )
-reduce.where(zero=3, replicas="none", source=ZERO_TRAFFIC).equals(
+reduce.by(ZERO_TRAFFIC, zero=3, replicas="none").equals(
     0, "Layers scatter for themselves (time.part.gathers)."
 )
-reduce.where(
-    zero=3, replicas=REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)"
-).equals(
+reduce.by("PyTorch, fully_shard (set_requires_all_reduce)", zero=3, replicas=DIVIDED).equals(
     _between_replicas,
     "Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the "
     "r replicas.",
@@ -213,22 +208,22 @@ data = seconds(
     short="data parallelism",
     attribution="data-parallel exchange",
 )
-data.where(data_overlap="none", source=ZERO_TRAFFIC).equals(
+data.by(ZERO_TRAFFIC, data_overlap="none").equals(
     reduce + gather,
     "Gradients are reduced when the last one is there; weights are gathered before the next step "
     "starts.",
 )
-data.where(data_overlap="gradients", zero=(0, 1, 3), source=OVERLAP).equals(
+data.by(OVERLAP, data_overlap="gradients", zero=(0, 1, 3)).equals(
     _shown(reduce, f_back * micro_batch) + gather,
     "Gradients are reduced beside the backward pass of the last micro-batch, which hides a share "
     "of the traffic; weights are gathered before the next step starts.",
 )
-data.where(data_overlap="all", zero=(0, 1, 3), source=OVERLAP).equals(
+data.by(OVERLAP, data_overlap="all", zero=(0, 1, 3)).equals(
     _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch),
     "Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered "
     "beside the forward pass of the first: both hide a share.",
 )
-data.where(data_overlap=("gradients", "all"), zero=2, source=f"{ZHAO}, section 3").equals(
+data.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
     _shown(reduce, f_back * micro_batch * micro_batches)
     + _shown(gather, (1 - f_back) * micro_batch),
     "Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered "
@@ -245,7 +240,7 @@ tied = seconds(
     source=TIED,
 )
 tied.where(pipeline="none").equals(0, "One stage holds one matrix.")
-tied.where(pipeline=("node", "nodes"), schedule="dualpipe", source=DUALPIPE_EMBEDDING).equals(
+tied.by(DUALPIPE_EMBEDDING, pipeline=("node", "nodes"), schedule="dualpipe").equals(
     0, "The first and the last stage lie on one device, which holds one matrix."
 )
 tied.where(pipeline="node", schedule=IN_TURN).equals(
@@ -263,7 +258,7 @@ step = Quantity(
     unit="s",
     scales_with="time",
 )
-step.where(assumed=False, shape=True, mode="train", source="sum of its parts", exact=False).equals(
+step.by("sum of its parts", assumed=False, shape=True, mode="train", exact=False).equals(
     micro_batches * micro_batch + bubble + accumulation + data + tied + optimizer,
     "m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then "
     "gradients and weights over data parallelism, and the update.",
