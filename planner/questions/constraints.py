@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,8 +14,6 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
@@ -34,16 +30,13 @@ class Limit:
 
     def holds(self, value: Any) -> Any:
         """Whether a value keeps the limit. Of an array of any shape, such an array."""
-        return _COMPARE[self.relation](value, self._bound(value))
+        return self.slack(value) >= 0
 
     def slack(self, value: Any) -> Any:
         """How far a value is inside the limit; negative outside. Of an array, an array."""
-        bound = self._bound(value)
+        # An array takes no fractions.
+        bound = float(self.value) if hasattr(value, "dtype") else self.value
         return bound - value if self.relation == "<=" else value - bound
-
-    def _bound(self, value: Any) -> Number:
-        """The limit, as it can be compared with a value: an array takes no fractions."""
-        return float(self.value) if hasattr(value, "dtype") else self.value
 
     def share(self, value: Any) -> float:
         """The slack as a share of the limit or of the value, whichever is larger."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
@@ -103,7 +104,6 @@ class Slopes:
 
     def __init__(self, evaluation: Evaluation, target: str) -> None:
         self.target, self._evaluation = target, evaluation
-        self._evaluator = AsItIs([target], evaluation)
         self.value: Number = evaluation.values_of([target])[target]
 
     @property
@@ -134,19 +134,17 @@ class Slopes:
         be, or some measure does not follow it, those alone are larger by as much. None where the
         quantity has no value there."""
         moved, named = self._evaluation, [str(entry.note.key) for entry in entries]
-        try:
+        with suppress(PlanError, Absent):
             other = variant(plan, {key: Fraction(entries[0].value) * (1 + share)})
             if all(other.get(name) != plan.get(name) for name in named):
-                _, values, _ = self._evaluator.values((other,), exact=True)
-                return Fraction(values[self.target]) / Fraction(self.value) - 1
-        except PlanError:
-            pass
-        for entry in entries:
-            moved = moved.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
-        try:
+                built = case.build(other)
+                there = moved.rerun(built, exact=True) or Evaluation(built)
+                return Fraction(there.value(self.target)) / Fraction(self.value) - 1
+        with suppress(Absent):
+            for entry in entries:
+                moved = moved.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
             return Fraction(moved.value(self.target)) / Fraction(self.value) - 1
-        except Absent:
-            return None
+        return None
 
 
 def settable(plan: Plan, key: str) -> str:

@@ -42,8 +42,8 @@ class Functions:
             raise PlanError(Fault("a hole"))
         return (changes["x"],)
 
-    def values(self, plans: Sequence[Any], exact: bool) -> tuple[Any, Mapping[str, Any], bool]:
-        return plans[0], {name: function(plans[0]) for name, function in self.of.items()}, True
+    def values(self, plans: Sequence[Any], exact: bool) -> tuple[Any, Mapping[str, Any]]:
+        return plans[0], {name: function(plans[0]) for name, function in self.of.items()}
 
 
 def domain(start: int, last: int, endless: bool = False) -> Domain:
@@ -133,7 +133,7 @@ def test_exact_numbers_decide_where_estimates_are_wrong(rounding: int) -> None:
 
     class Estimates(Functions):
         def values(self, plans: Sequence[Any], exact: bool) -> Any:
-            return plans[0], {BYTES: plans[0] + (0 if exact else rounding)}, exact
+            return plans[0], {BYTES: plans[0] + (0 if exact else rounding)}
 
     limit = Limit(BYTES, "<=", 500)
     over = domain(100, 1000)
@@ -608,7 +608,7 @@ def test_a_limit_that_is_just_met_is_kept() -> None:
 
     def rank(pair: tuple[int, float]) -> Any:
         values = {BYTES: pair[0], TIME: pair[1]}
-        return solve_with_layout.Layouts._rank(layouts, (None, values, True))  # type: ignore[arg-type]
+        return solve_with_layout.Layouts._rank(layouts, (None, values))  # type: ignore[arg-type]
 
     assert sorted(ranked, key=rank, reverse=True) == ranked
     assert [rank(pair)[0] for pair in ranked] == [True, True, True, False, False]

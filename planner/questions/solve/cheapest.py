@@ -133,7 +133,7 @@ def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str
     found = layouts.fastest(base, own_changes(base, domain), within=False)
     if found is None:
         return None
-    _, values, _ = layouts.values((variant(base, found),), exact=False)
+    _, values = layouts.values((variant(base, found),), exact=False)
     slow = [li for li in layouts.limits if li.quantity == DAYS and not li.holds(values[DAYS])]
     cost = values[GOAL.quantity]
     if not slow or cost < CLEARLY * least:

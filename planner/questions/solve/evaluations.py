@@ -32,7 +32,7 @@ FEW = 64
 MOST_GRAPHS = 48
 
 
-Evaluated = tuple[Plan, Mapping[str, Any], bool]
+Evaluated = tuple[Plan, Mapping[str, Any]]
 
 
 def broken(values: Mapping[str, Any], limits: Iterable[Limit]) -> tuple[Limit, ...]:
@@ -50,7 +50,7 @@ class Probe:
     plan: Plan
     values: Mapping[str, Any]  # quantity -> value
     broken: tuple[Limit, ...]
-    exact: bool = True
+    exact: bool
 
     def slack(self, limit: Limit) -> Number:
         inside: Number = limit.slack(self.values[limit.quantity])
@@ -101,9 +101,9 @@ class AsItIs:
     """Which plans a value of the unknown stands for, and what their quantities are: here each value
     is one plan, with the layout that it has."""
 
-    def __init__(self, quantities: Iterable[str], first: Evaluation | None = None) -> None:
+    def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
-        self._graphs = _asked(self.quantities) if first is None else [{True: first}]
+        self._graphs = _asked(self.quantities)
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
         """The plans with some keys changed, at least one.
@@ -114,7 +114,7 @@ class AsItIs:
         return (variant(plan, changes),)
 
     def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
-        """The plan that is meant, its quantities, and whether they are exact.
+        """The plan that is meant, and its quantities: exactly, or in floats where these suffice.
 
         Raises:
             PlanError: a quantity cannot be computed.
@@ -124,8 +124,8 @@ class AsItIs:
         if not exact:
             floats = self._evaluation(built, exact=False)
             with suppress(Absent, ArithmeticError):
-                return plan, {name: tidy(floats.value(name)) for name in self.quantities}, False
-        return plan, self._evaluation(built, exact=True).values_of(self.quantities), True
+                return plan, {name: tidy(floats.value(name)) for name in self.quantities}
+        return plan, self._evaluation(built, exact=True).values_of(self.quantities)
 
     def _evaluation(self, built: Case, exact: bool) -> Evaluation:
         """An evaluation of a case over a graph that holds for it."""
@@ -161,13 +161,9 @@ class Probes:
 
     def probe(self, index: int) -> Probe | None:
         """What holds at an index; None outside the domain and where no valid plan results."""
-        if index not in self.probes:
-            self.probes[index] = self._probe(index)
-        return self.probes[index]
-
-    def _probe(self, index: int) -> Probe | None:
-        if not self.domain.has(index):
-            return None
+        if index in self.probes or not self.domain.has(index):
+            return self.probes.get(index)
+        self.probes[index] = None
         value = self.domain.value(index)
         try:
             plans = self.evaluator.variants(self.plan, self.domain.changes(value))
@@ -175,15 +171,15 @@ class Probes:
             self.faults[index] = error
             return None
         probe = self._evaluate(index, value, plans, exact=False)
-        if not probe.exact and any(abs(probe.share(limit)) < NEAR for limit in self.limits):
+        if any(abs(probe.share(limit)) < NEAR for limit in self.limits):
             probe = self._evaluate(index, value, plans, exact=True)
+        self.probes[index] = probe
         return probe
 
     def _evaluate(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
-        meant, values, is_exact = self.evaluator.values(plans, exact)
+        meant, values = self.evaluator.values(plans, exact)
         number = values[self.domain.measure] if self.domain.rows else value
-        fails = broken(values, self.limits)
-        return Probe(index, value, number, meant, values, fails, is_exact)
+        return Probe(index, value, number, meant, values, broken(values, self.limits), exact)
 
     def confirm(self, probe: Probe) -> Probe:
         """The same with exact values, which replace the estimates."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, floor, gcd, lcm
 from typing import Any
 
@@ -177,11 +177,8 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
     if not model.get("layers"):
         raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
     found = _family(plan, model, free)
-
-    def member(index: int) -> Plan:
-        return variant(plan, with_values({"model": model}, found.domain.changes(index)))
-
-    return first_valid(member, found.around()), found
+    tried = ({"model": model, **found.domain.changes(index)} for index in found.around())
+    return first_valid(partial(variant, plan), tried), found
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:

@@ -267,9 +267,9 @@ def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
     plain = layouts.find(probe.plan, changes, BoundedSearch.plainest)
     known = layouts.variants(search.plan, changes)
     chosen = known if plain is None else [variant(search.plan, {**plain, **changes})]
-    meant, values, _ = layouts.values(chosen, True)
+    meant, values = layouts.values(chosen, True)
     if chosen is not known and broken(values, layouts.limits):
-        meant, values, _ = layouts.values(known, True)
+        meant, values = layouts.values(known, True)
     return replace(probe, plan=meant, values={name: values[name] for name in layouts.shown})
 
 
