@@ -78,13 +78,12 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
         return among(key, said.get("unit", "1"), listed, current)
     if "integer" not in kinds and key != "training.tokens":
         size = math.floor(math.log10(float(abs(Fraction(current)) or 1)))
-        quantum = Fraction(10) ** (size - DIGITS + 1)
-        return _in_steps(plan, key, current, said, quantum, f"to {DIGITS} digits")
+        return _in_steps(plan, key, current, said, Fraction(10) ** (size - DIGITS + 1))
     step = _step(plan, key)
     if free and key == "training.sequence_length":
         # Lengths that many layouts divide: an eighth of the present one, as a power of two.
         step = 1 << max(6, int(current).bit_length() - 4)
-    return _in_steps(plan, key, current, said, step, f"multiples of {step}" if step > 1 else "")
+    return _in_steps(plan, key, current, said, step)
 
 
 def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
@@ -94,15 +93,12 @@ def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Doma
 
 
 def _in_steps(
-    plan: Plan,
-    key: str,
-    current: int | Fraction,
-    said: Mapping[str, Any],
-    step: int | Fraction,
-    words: str,
+    plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | Fraction
 ) -> Domain:
     """Multiples of a step: whole numbers of one that is, from 1 on if the schema says no less."""
-    least = 1 if isinstance(step, int) else 0
+    least, words = 0, f"to {DIGITS} digits"
+    if isinstance(step, int):
+        least, words = 1, f"multiples of {step}" if step > 1 else ""
     first = math.ceil(Fraction(said.get("minimum", least)) / step)
     if said.get("exclusiveMinimum") is not None:
         first = math.floor(Fraction(said["exclusiveMinimum"]) / step) + 1

@@ -4,11 +4,8 @@ times memory over bytes, and the shipped models of its size."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from planner.base import units
 from planner.base.display import exact_text
@@ -16,8 +13,8 @@ from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
-from planner.plans.layout import CLEARED, RUN, UNDIVIDED
 from planner.plans.plan import variant
+from planner.questions import loading
 from planner.questions.solve.families import SIZE
 
 #: What is kept for each parameter, whatever the activations.
@@ -25,13 +22,11 @@ STATES = "memory.bytes_per_parameter"
 #: The precision that the closed form shows beside the plan's own.
 OTHER = {"fp32": "bf16"}
 #: One short sequence on one device: what any model can be counted on.
-ALONE: Mapping[str, Any] = {
-    "cluster.devices": 1,
-    "training.sequence_length": 8,
-    "training.decoder_sequence_length": None,
-    "training.global_batch": None,
-    **dict.fromkeys((*RUN, *CLEARED)),
-    **UNDIVIDED,
+ALONE = {
+    "name": "alone",
+    "model": {"parameters": 1},
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+    "training": {"sequence_length": 8},
 }
 #: A size in the name of a shipped model: 7b, 1.5b, 125m, 8x7b.
 NAMED = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
@@ -85,6 +80,7 @@ def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
         (units.parse(match[2] + match[3].upper(), "parameters") * int(match[1] or 1), match.string)
         for match in filter(None, map(NAMED.search, source.preset_names("model")))
     ]
+    alone = loading.load(ALONE)
     sparse, found = bool(plan.get("model.moe")), list[tuple[str, int]]()
     for nominal, name in sorted(named, reverse=True):
         if nominal > size * (1 + LOOSE):
@@ -92,11 +88,8 @@ def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
         if len(found) >= most and nominal * (1 + LOOSE) < min(total for _, total in found):
             break
         model = schema.validate(source.load({"extends": name}, kind="model"), "model").data
-        if bool(model.get("moe")) != sparse:
-            continue
-        with suppress(PlanError):
-            counted = variant(plan, {**ALONE, "model": model})
-            total = int(evaluated(counted, [SIZE])[SIZE])
+        if bool(model.get("moe")) == sparse:
+            total = int(evaluated(variant(alone, {"model": model}), [SIZE])[SIZE])
             if total <= size:
                 found.append((name, total))
     return sorted(found, key=lambda pair: -pair[1])[:most]
