@@ -9,7 +9,7 @@ the layout) the next one that people would try is taken: twice as many, a multip
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -95,56 +95,29 @@ def is_measure(key: str) -> bool:
     return "integer" not in ([kinds] if isinstance(kinds, str) else kinds)
 
 
-class Slopes:
-    """The derivatives of one quantity of an evaluated plan.
+def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
+    """The measures that a quantity of an evaluated plan hangs on, the strongest first.
 
     Raises:
         PlanError: the quantity has no value.
     """
-
-    def __init__(self, evaluation: Evaluation, target: str) -> None:
-        self.target, self._evaluation = target, evaluation
-        self.value: Number = evaluation.values_of([target])[target]
-
-    @property
-    def measures(self) -> list[Elasticity]:
-        """The measures that the quantity hangs on, the strongest first."""
-        found = list[Elasticity]()
-        if not self.value:
-            return found
-        nodes, values = self._evaluation.graph.nodes, self._evaluation.values
-        place = self._evaluation.instance(self.target, {})
-        kept = derivatives(nodes, values, place, rounds=COARSE)
-        for leaf, slope in derivatives(nodes, values, place).items():
-            (symbol, *scope), size = nodes[leaf][1], values[leaf]
-            note = BOOK.notation.get(symbol)
-            if note is None or note.key is None or scope or not is_measure(note.key):
-                continue
-            scale = Fraction(size) / Fraction(self.value)
-            elasticity = Fraction(slope) * scale
-            rounded = abs(Fraction(kept.get(leaf, 0)) * scale - elasticity) > SMALL
-            if elasticity and not note.meaning.startswith("whether"):
-                found.append(Elasticity(note, size, elasticity, rounded))
-        return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
-
-    def change(
-        self, plan: Plan, key: str, entries: Sequence[Elasticity], share: Fraction
-    ) -> Fraction | None:
-        """By which share the quantity changes where a key is set to a share more; where it cannot
-        be, or some measure does not follow it, those alone are larger by as much. None where the
-        quantity has no value there."""
-        moved, named = self._evaluation, [str(entry.note.key) for entry in entries]
-        with suppress(PlanError, Absent):
-            other = variant(plan, {key: Fraction(entries[0].value) * (1 + share)})
-            if all(other.get(name) != plan.get(name) for name in named):
-                built = case.build(other)
-                there = moved.rerun(built, exact=True) or Evaluation(built)
-                return Fraction(there.value(self.target)) / Fraction(self.value) - 1
-        with suppress(Absent):
-            for entry in entries:
-                moved = moved.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
-            return Fraction(moved.value(self.target)) / Fraction(self.value) - 1
-        return None
+    value, found = evaluation.values_of([target])[target], list[Elasticity]()
+    if not value:
+        return found
+    nodes, values = evaluation.graph.nodes, evaluation.values
+    place = evaluation.instance(target, {})
+    kept = derivatives(nodes, values, place, rounds=COARSE)
+    for leaf, slope in derivatives(nodes, values, place).items():
+        (symbol, *scope), size = nodes[leaf][1], values[leaf]
+        note = BOOK.notation.get(symbol)
+        if note is None or note.key is None or scope or not is_measure(note.key):
+            continue
+        scale = Fraction(size) / Fraction(value)
+        elasticity = Fraction(slope) * scale
+        rounded = abs(Fraction(kept.get(leaf, 0)) * scale - elasticity) > SMALL
+        if elasticity and not note.meaning.startswith("whether"):
+            found.append(Elasticity(note, size, elasticity, rounded))
+    return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
 
 
 def settable(plan: Plan, key: str) -> str:
@@ -157,26 +130,45 @@ def settable(plan: Plan, key: str) -> str:
     return key
 
 
-def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
+def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measure]:
     """The measures that a quantity hangs on by the keys that set them, the strongest derivative
     first; what cannot be set to a tenth more and a tenth less moves on the formulas alone."""
     together: dict[str, list[Elasticity]] = {}
-    for entry in slopes.measures:
+    for entry in elasticities(evaluation, target):
         together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
     whole = {
         key: sum((entry.elasticity for entry in found), Fraction(0))
         for key, found in together.items()
     }
+
+    def change(key: str, share: Fraction) -> Fraction | None:
+        """By which share the quantity changes where a key is set to a share more; where it cannot
+        be, or some measure does not follow it, those alone are larger by as much. None where the
+        quantity has no value there."""
+        here = Fraction(evaluation.value(target))
+        named = [str(entry.note.key) for entry in together[key]]
+        with suppress(PlanError, Absent):
+            other = variant(plan, {key: Fraction(together[key][0].value) * (1 + share)})
+            if all(other.get(name) != plan.get(name) for name in named):
+                built = case.build(other)
+                there = evaluation.rerun(built, exact=True) or Evaluation(built)
+                return Fraction(there.value(target)) / here - 1
+        with suppress(Absent):
+            there = evaluation
+            for entry in together[key]:
+                there = there.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
+            return Fraction(there.value(target)) / here - 1
+        return None
+
     for key in sorted(together, key=lambda key: -abs(whole[key])):
-        entries, slope = together[key], whole[key]
-        more, less = slopes.change(plan, key, entries, TENTH), None
+        slope, first, less = whole[key], together[key][0], None
+        more = change(key, TENTH)
         if more is None:
             continue
-        if any(entry.rounded for entry in entries):
-            less = slopes.change(plan, key, entries, -TENTH)
+        if any(entry.rounded for entry in together[key]):
+            less = change(key, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)
-        first = entries[0]
         yield Measure(key, first.value, slope, more, less is not None, first.note.meaning)
 
 
@@ -250,9 +242,10 @@ def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
         PlanError: an unknown quantity, a name, or one that cannot be computed.
     """
     numeric(quantity)
-    slopes = Slopes(Evaluation(case.build(plan)), quantity)
-    found = tuple(measures(plan, slopes))
-    return Sensitivity(quantity, slopes.value, found, tuple(by_step(plan, quantity)))
+    evaluation = Evaluation(case.build(plan))
+    value = evaluation.values_of([quantity])[quantity]
+    found = tuple(measures(plan, evaluation, quantity))
+    return Sensitivity(quantity, value, found, tuple(by_step(plan, quantity)))
 
 
 def text(found: Sensitivity, most: int | None = None) -> str:
@@ -322,9 +315,8 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    slopes = Slopes(result.evaluation, target)
-    named = (found for found in measures(result.plan, slopes) if found.key.startswith(SMOOTH))
-    return list(islice(named, most))
+    found = measures(result.plan, result.evaluation, target)
+    return list(islice((each for each in found if each.key.startswith(SMOOTH)), most))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.sensitivity import Slopes, by_step, hangs_on, sensitivities
+from planner.questions.sensitivity import by_step, elasticities, hangs_on, sensitivities
 from planner.results.result import evaluate
 from tests.conftest import RunCli
 from tests.strategies import plans
@@ -51,7 +51,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
     document["training"] = {**document["training"], "tokens": 15 * 10**12}
     plan = loading.load(document)
     evaluation = Evaluation(case.build(plan))
-    entries = Slopes(evaluation, target).measures
+    entries = elasticities(evaluation, target)
     assert entries
     for entry in entries:
         if entry.rounded:
@@ -65,8 +65,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
 def test_whatever_is_left_out_moves_nothing(mfu: Any) -> None:
     plan = variant(loading.load(LLAMA), {"time.mfu": mfu})
     evaluation = Evaluation(case.build(plan))
-    slopes = Slopes(evaluation, "time.training_days")
-    named = {entry.note.key for entry in slopes.measures}
+    named = {entry.note.key for entry in elasticities(evaluation, "time.training_days")}
     for key in ("cluster.price", "memory.context", "cluster.accelerator.memory"):
         assert key not in named
     assert "training.tokens" in named and ("time.mfu" in named) == (mfu is not None)

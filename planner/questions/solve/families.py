@@ -18,7 +18,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.documents import schema, source
-from planner.documents.source import lookup, with_values
+from planner.documents.source import lookup
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count, counted
 from planner.plans.plan import variant
