@@ -407,14 +407,14 @@ def _search(options: argparse.Namespace) -> int:
     many("--set KEY=VALUE", "override a key of the study", dest="changes"),
 )
 def _sweep(options: argparse.Namespace) -> int:
-    from planner.questions.studies import outputs
+    from planner.questions.studies import COMPARISONS, TABLES
     from planner.questions.studies.engines import chosen
 
     if not options.output:
         raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
-    formats = {**outputs.TABLES, **outputs.COMPARISONS}
+    formats = {**TABLES, **COMPARISONS}
     kinds = _outputs(options.output, formats, "table and no comparison")
-    tables = [path for path, kind in kinds.items() if kind in outputs.TABLES.values()]
+    tables = [path for path, kind in kinds.items() if kind in TABLES.values()]
     reports = [path for path in kinds if path not in tables]
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))

@@ -14,7 +14,8 @@ from planner.base.display import columns, exact_text, format_value
 from planner.base.files import format_of, write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
-from planner.questions.studies import outputs, points, summary
+from planner.plans.plan import about
+from planner.questions.studies import COMPARISONS, points, summary
 from planner.questions.studies.axes import LAYOUT, Axis, keys
 from planner.questions.studies.points import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.run import Outcome
@@ -23,7 +24,7 @@ from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
 from planner.report.numbers import Data, clean, headline, shown
 from planner.report.report import page, words
-from planner.results.result import Quantity, Result, evaluate
+from planner.results.result import Quantity, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
@@ -66,6 +67,14 @@ class View:
         unknown = "unknown" if self.tasks and not found.unfit else "bad"
         self.status = "ok" if found.fit else unknown
         self.word = WORDS[self.status]
+        tasks = sorted(self.tasks, key=lambda places: [int(p) for p in places.split(",") if p])
+        asked = list(summary.QUESTIONS)[: None if len(tasks) <= FEW_TASKS else 2]
+        bests = [self.tasks[task] for task in tasks[:MOST_TASKS]]
+        #: Questions with the point that is best, task by task.
+        self.highlights = [(q, best[q][1]) for best in bests for q in asked if q in best]
+        #: These points, each evaluated exactly, as a plan by itself.
+        several = dict.fromkeys(point for _, point in self.highlights)
+        self.results = {point: evaluate(study.plan(point)) for point in several}
 
     # -- the head -----------------------------------------------------------------------------
 
@@ -104,20 +113,6 @@ class View:
         return ", ".join(_label(axis, axis.choices[place].label) for axis in axes)
 
     # -- highlights ---------------------------------------------------------------------------
-
-    @cached_property
-    def highlights(self) -> list[tuple[str, int]]:
-        """Questions with the point that is best, task by task."""
-        tasks = sorted(self.tasks, key=lambda places: [int(p) for p in places.split(",") if p])
-        asked = list(summary.QUESTIONS)[: None if len(tasks) <= FEW_TASKS else 2]
-        bests = [self.tasks[task] for task in tasks[:MOST_TASKS]]
-        return [(q, best[q][1]) for best in bests for q in asked if q in best]
-
-    @cached_property
-    def results(self) -> dict[int, Result]:
-        """The highlighted points, each evaluated exactly, as a plan by itself."""
-        several = dict.fromkeys(point for _, point in self.highlights)
-        return {point: evaluate(self.study.plan(point)) for point in several}
 
     @cached_property
     def best(self) -> Data | None:
@@ -211,10 +206,11 @@ class View:
             for (_, label), several in zip(self.lines, best, strict=True)
         ]
         words = dict(zip(along, texts, strict=True))
+        unit, tick = ("days", chart.tick) if quantity == DAYS else ("cost, USD", _cost)
         picture = chart.lines(
             drawn,
-            (x_name, "days" if quantity == DAYS else "cost, USD"),
-            (lambda where: words.get(where, f"{where:g}"), _tick(quantity)),
+            (x_name, unit),
+            (lambda where: words.get(where, f"{where:g}"), tick),
             along if len(along) <= 16 else None,
         )
         rows = [
@@ -239,7 +235,7 @@ class View:
         picture = chart.lines(
             [(label, [(days, cost) for cost, days, _ in points]) for label, points in series],
             ("days", "cost, USD"),
-            (_tick(DAYS), _tick(COST)),
+            (chart.tick, _cost),
         )
         rows = [
             (label or "all", self.value(DAYS, days), self.value(COST, cost), *self._varied(point))
@@ -334,7 +330,8 @@ class View:
 def _label(axis: Axis, value: Any) -> str:
     """A value of an axis, for people."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
-        return format_value(value, axis.unit, short=axis.unit in ("tokens", "parameters"))
+        unit = str(about(axis.name).get("unit", "1")) if axis.numeric else "1"
+        return format_value(value, unit, short=unit in ("tokens", "parameters"))
     return clean(value, 80)
 
 
@@ -349,16 +346,12 @@ def _cell(quantity: Quantity | None) -> str:
     return text
 
 
-def _tick(quantity: str) -> chart.Words:
-    """How a tick says a number: short, the unit stands on the axis."""
-
-    def said(value: float) -> str:
-        for name, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
-            if quantity == COST and value >= size:
-                return f"{value / size:.3g}{name}"
-        return chart.tick(value)
-
-    return said
+def _cost(value: float) -> str:
+    """How a tick says a cost: short, the unit stands on the axis."""
+    for name, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if value >= size:
+            return f"{value / size:.3g}{name}"
+    return chart.tick(value)
 
 
 def markdown(outcome: Outcome) -> str:
@@ -389,4 +382,4 @@ def write(outcome: Outcome, path: str) -> None:
         PlanError: another ending, or a place that cannot be written.
     """
     writers = {"md": markdown, "html": html}
-    write_text(path, writers[format_of(path, outputs.COMPARISONS, "comparison")](outcome))
+    write_text(path, writers[format_of(path, COMPARISONS, "comparison")](outcome))

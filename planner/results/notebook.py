@@ -59,11 +59,9 @@ def _table(quantities: Iterable[Any]) -> str:
     rows = []
     for quantity in quantities:
         value, unit = quantity.value, quantity.unit
-        whole = shown = str(value)
-        if isinstance(value, (int, Fraction)):
-            whole, shown = f"{exact_text(value)} {unit}", format_value(value, unit)
-        elif isinstance(value, float):
-            shown = format_value(Fraction(value), unit)
+        exact = isinstance(value, (int, Fraction))
+        whole = f"{exact_text(value)} {unit}" if exact else str(value)
+        shown = value if isinstance(value, str) else format_value(Fraction(value), unit)
         rows.append(
             f'<tr><td style="{_STYLE}"><code>{escape(quantity.id)}</code></td>'
             f'<td style="{_STYLE}">{escape(quantity.title)}</td><td title="{escape(whole)}">'

@@ -47,7 +47,6 @@ from planner.questions.studies import (
     work,
 )
 from planner.questions.studies import summary as summaries
-from planner.questions.studies import text as cells
 from planner.questions.studies.dimensions import PLAIN, SYMBOLS
 from planner.questions.studies.work import Pieces
 from planner.results.result import evaluate
@@ -468,14 +467,14 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     assert "memory.process.low" in ends
     numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
     valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)
-    whole = table.Points(read, [range(n) for n in read.shape], numbers, {"reason": reasons}, valid)
+    whole = points.Points(read, [range(n) for n in read.shape], numbers, {"reason": reasons}, valid)
     merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
     for place in np.ndindex(*read.shape):
 
         def alone(array: Any, place: tuple[int, ...] = place) -> Any:
             return np.broadcast_to(array, read.shape)[tuple(slice(i, i + 1) for i in place)]
 
-        one = table.Points(
+        one = points.Points(
             read,
             [range(i, i + 1) for i in place],
             {q: alone(a) for q, a in numbers.items()},
@@ -484,12 +483,12 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
         )
         merged.add(summaries.summary(one))
         for kind in lines:
-            lines[kind] += cells.encoded(one, kind)
+            lines[kind] += table.encoded(one, kind)
     at_once = summaries.Summary()
     at_once.add(summaries.summary(whole))
     assert at_once == merged
     for kind, expected in lines.items():
-        assert cells.encoded(whole, kind) == expected
+        assert table.encoded(whole, kind) == expected
     pytest.importorskip("pyarrow")
     from pyarrow import parquet as reader
 
@@ -531,7 +530,7 @@ def test_parquet_without_pyarrow_is_one_clear_error(
 
 @given(st.text())
 def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
-    cell = cells._csv(text)
+    cell = table._csv(text)
     (row,) = csv.reader(io.StringIO(f"{cell},x\n", newline=""))
     assert row[1] == "x" and row[0].removeprefix("'").split() == text.removeprefix("'").split()
 
@@ -539,9 +538,9 @@ def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("x","y")'])
 def test_no_cell_of_text_begins_like_a_formula(text: str) -> None:
     """OWASP, CSV injection: an apostrophe in front. A number is a number."""
-    (row,) = csv.reader(io.StringIO(cells._csv(text)))
+    (row,) = csv.reader(io.StringIO(table._csv(text)))
     assert row == [f"'{text}"]
-    assert [cells._csv(value) for value in (-1, -0.5, None, True)] == ["-1", "-0.5", "", "true"]
+    assert [table._csv(value) for value in (-1, -0.5, None, True)] == ["-1", "-0.5", "", "true"]
 
 
 # Going on --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.units import Exact
 from planner.documents import schema
 from planner.documents.yaml_nodes import Node
-from planner.plans.plan import about, near_key
+from planner.plans.plan import near_key
 
 AUTO = "auto"
 LAYOUT = "parallelism"
@@ -57,11 +57,6 @@ class Axis:
     def numeric(self) -> bool:
         """Whether every value is a number."""
         return all(schema.is_number(choice.label) for choice in self.choices)
-
-    @property
-    def unit(self) -> str:
-        """The unit of a numeric axis."""
-        return str(about(self.name).get("unit", "1")) if self.numeric else "1"
 
 
 def keys(axes: Iterable[Axis]) -> set[str]:
@@ -129,10 +124,8 @@ def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exa
     written = _Range(key, node, said)
     count, value = written.way()
     if count > min(most, MOST_VALUES):
-        allowed = f"at most {most}; the key limit allows more"
-        if count > MOST_VALUES:
-            allowed = f"at most {min(most, MOST_VALUES)}"
-        raise written.fault(f" has {count} values", allowed)
+        more = "; the key limit allows more" if count <= MOST_VALUES else ""
+        raise written.fault(f" has {count} values", f"at most {min(most, MOST_VALUES)}{more}")
     kinds = said.get("type", ())
     whole = "integer" in kinds and "number" not in kinds
     made = map(value, range(count))
@@ -181,10 +174,10 @@ class _Range:
             raise PlanError(Fault(what, place, "linear or log", close))
         if scale == "log" and ways != ["steps"]:
             raise self.fault(": scale log goes with steps", "steps, or factor without scale")
-        if ways == ["steps"]:
-            return self._by_steps(scale == "log")
         if ways == ["factor"]:
             return self._by_factor()
+        if ways == ["steps"]:
+            return self._by_steps(scale == "log")
         step = self.number("step", self.unit)
         if step <= 0:
             raise self.fault(f".step is {plain_text(step)}", "above 0", "step")
@@ -218,19 +211,18 @@ class _Range:
         if not isinstance(count, int) or count < least:
             allowed = f"a whole number, at least {least}"
             raise self.fault(f".steps is {plain_text(count)}", allowed, "steps")
-        if log and self.low <= 0:
+        if not log:
+            step = Fraction(self.high - self.low, max(1, count - 1))
+            return count, lambda index: self.low + index * step
+        if self.low <= 0:
             raise self.fault(" is logarithmic", "from above 0", "from")
-        last = count - 1
+        ends = {0: self.low, count - 1: self.high}
 
-        def inner(index: int) -> Exact:
-            if index in (0, last):
-                return self.high if index else self.low
-            if not log:
-                return self.low + Fraction(index, last) * (self.high - self.low)
-            power = float(self.low) * float(Fraction(self.high) / self.low) ** (index / last)
-            return units.number(f"{power:.{DIGITS}g}")
+        def power(index: int) -> Exact:
+            ratio = float(Fraction(self.high) / self.low) ** (index / (count - 1))
+            return units.number(f"{float(self.low) * ratio:.{DIGITS}g}")
 
-        return count, inner
+        return count, lambda index: ends[index] if index in ends else power(index)
 
 
 def _decimal(value: Exact) -> Decimal:

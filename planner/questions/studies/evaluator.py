@@ -27,29 +27,17 @@ from planner.plans.plan import begun
 from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, chosen
+from planner.questions.studies import points
 from planner.questions.studies.axes import LAYOUT, keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
-from planner.questions.studies.points import (
-    LAYOUT_FOUND,
-    REASON,
-    Array,
-    ends,
-    is_name,
-    missing,
-    wanted,
-    why,
-    words,
-    worth,
-)
+from planner.questions.studies.points import LAYOUT_FOUND, REASON, Array, Points
 from planner.questions.studies.study import Study, changes_at, in_order
-from planner.questions.studies.table import Points, numbers_of
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
-DATA = "parallelism.data"
-#: What a combination of degrees says.
-OF_DEGREES = (*OUTER, *INNER, DATA, *OWN_CHOICE, KIND)
+#: What a combination of degrees says of a kind.
+OF_DEGREES = (*OUTER, *INNER, "parallelism.data", *OWN_CHOICE)
 #: What the plans of a kind differ in, and what follows from that.
 TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
 #: What the completion of a plan turns into other keys, or what it refuses, before its checks.
@@ -61,8 +49,8 @@ class Evaluator:
 
     def __init__(self, study: Study) -> None:
         self.study, self.differences = study, differences(study)
-        self.names = tuple(filter(is_name, wanted(study)))
-        self.quantities = tuple(name for name in wanted(study) if name not in self.names)
+        self.names = tuple(filter(points.is_name, points.wanted(study)))
+        self.quantities = tuple(name for name in points.wanted(study) if name not in self.names)
         self._plans: _Plans | None = None  # of the last piece
 
     def evaluate(self, ranges: Sequence[range]) -> Points:
@@ -76,11 +64,11 @@ class Evaluator:
         if plans is None or plans.ranges != slow:
             plans = self._plans = None  # those before go first, so that memory stays flat
             plans = self._plans = _Plans(self, slow)
-        points = _Values(plans, fast)
+        values = _Values(plans, fast)
         for group in plans.groups:
-            points.add(group)
+            values.add(group)
         if self.names:
-            points.add_names(self.names)
+            values.add_names(self.names)
         # In the arrays here dimensions of plans come first, those of inputs last.
         order = np.argsort(inputs, kind="stable")
         lengths = [len(slow[axis]) for axis in order if not inputs[axis]]
@@ -91,16 +79,16 @@ class Evaluator:
             found: Array = array.reshape((*lengths, *beside)).transpose(np.argsort(order))
             return found
 
-        numbers = {name: over(array) for name, array in points.numbers.items()}
+        numbers = {name: over(array) for name, array in values.numbers.items()}
         of_kind = over(plans.of_kind)
         settings = [kind.case.settings for kind in plans.kinds]
-        words = {**points.words, REASON: points.reasons}
+        words = {**values.words, REASON: values.reasons}
         if self.study.searches:
             words[LAYOUT_FOUND] = plans.words
         return Points(
             self.study,
             ranges,
-            numbers | ends(self.study, numbers, settings, of_kind),
+            numbers | points.ends(self.study, numbers, settings, of_kind),
             {name: over(array) for name, array in words.items()},
             of_kind >= 0,
         )
@@ -116,21 +104,20 @@ class _Plans:
     def __init__(self, evaluator: Evaluator, ranges: Sequence[range]) -> None:
         self.evaluator, self.study, self.ranges = evaluator, evaluator.study, ranges
         #: The first point of each plan.
-        self.points = numbers_of(self.study, ranges).ravel()
+        self.points = points.numbers_of(self.study, ranges).ravel()
         self.size = len(self.points)
-        self.faults = Column(np.zeros(self.size, dtype=np.int64))  # reasons
-        self.faults.code("")
+        self.reasons = np.full(self.size, "", dtype=object)  # why there is no plan
         self.columns = {key: Column(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
         self.kinds: list[Kind] = []
         self.of_kind = np.full(self.size, -1)  # of no plan
         self.words = np.full(self.size, "", dtype=object)  # layouts that were found
-        layouts = [one == LAYOUTS for one in evaluator.differences]
+        layouts = [n for n, one in enumerate(evaluator.differences) if one == LAYOUTS]
         rows = np.arange(self.size).reshape([len(r) for r in ranges])
-        heads: list[Any] = [
-            [slice(None)] if one else range(len(r)) for r, one in zip(ranges, layouts, strict=True)
-        ]
+        heads: Any = (
+            [slice(None)] if n in layouts else range(len(r)) for n, r in enumerate(ranges)
+        )
         for head in product(*heads):
-            self._complete(rows[head].ravel(), np.flatnonzero(layouts).tolist())
+            self._complete(rows[head].ravel(), layouts)
 
     # -- completing them ------------------------------------------------------------------------
 
@@ -139,7 +126,7 @@ class _Plans:
         try:
             drafts = self._drafts(rows, layouts) if layouts else None
         except PlanError as error:  # whatever the layout
-            self.faults.of_row[rows] = self.faults.code(why(error))
+            self.reasons[rows] = points.why(error)
             return
         if drafts is not None:
             self._take(rows, drafts)
@@ -148,10 +135,10 @@ class _Plans:
             try:
                 plan = self._add(row)
             except PlanError as error:
-                self.faults.of_row[row] = self.faults.code(why(error))
+                self.reasons[row] = points.why(error)
                 continue
             if self.study.searches_at(int(self.points[row])):
-                self.words[row] = words(plan)
+                self.words[row] = points.words(plan)
             self.of_kind[row] = len(self.kinds) - 1
             for key, column in self.columns.items():
                 column.of_row[row] = column.code(plan.get(key))
@@ -185,13 +172,13 @@ class _Plans:
     def _take(self, rows: Array, drafts: Drafts) -> None:
         """Drafts that are completed, to the rows that they are of."""
         faults, of_faults = drafts.faults
-        reasons = [why(PlanError(several)) if several else "" for several in faults]
-        self.faults.of_row[rows] = np.array([self.faults.code(r) for r in reasons])[of_faults]
+        reasons = [points.why(PlanError(several)) if several else "" for several in faults]
+        self.reasons[rows] = np.array(reasons, dtype=object)[of_faults]
         for key, column in self.columns.items():
             own = drafts.column(key)
             codes = np.array([column.code(value) for value in own.values])
             column.of_row[rows] = codes[own.of_row]
-        valid = np.flatnonzero(self.faults.of_row[rows] == 0)
+        valid = np.flatnonzero(self.reasons[rows] == "")
         if not len(valid):
             return
         tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
@@ -240,28 +227,26 @@ class _Group:
             self.axes.append(codes.ravel())
             crossed.append(tuple(plans.columns[key].values[place] for place in places))
         self.zero, self.recompute = crossed
-        of_degrees, of_runs = self._group(OF_DEGREES), self._group(RUN)
-        found = self._group((*OF_DEGREES, *RUN, *OWN))
+        own, of_runs = (*OF_DEGREES, KIND), self._group(RUN)
+        of_degrees, found = self._group(own), self._group((*own, *RUN, *OWN))
         self.of_rows, self.first = found.of_rows, found.first
         self.of_degrees, self.of_run = of_degrees.of_rows, of_runs.of_rows
-        self.degrees = tuple(map(self._degrees, of_degrees.first.tolist()))
-        self.runs = tuple(
-            tuple(self._at(key, row) for key in RUN) for row in of_runs.first.tolist()
-        )
+        self.runs = tuple(self._values(RUN, of_runs.first))
+        values = self._values(OF_DEGREES, of_degrees.first)
+        self.degrees = tuple(map(self._degrees, of_kind[of_degrees.first].tolist(), values))
 
     def _group(self, keys: Sequence[str]) -> Group:
         return self.table.exact(self.table.mask(keys))
 
-    def _at(self, key: str, row: int) -> Any:
-        return self.plans.columns[key].values[self.table.columns[key].of_row[row]]
+    def _values(self, keys: Sequence[str], rows: Array) -> list[Any]:
+        """What some keys are in some plans of the group, (rows,), as a tuple for each."""
+        columns = [self.plans.columns[key] for key in keys]
+        return [tuple(column.at(row) for column in columns) for row in self.rows[rows].tolist()]
 
-    def _degrees(self, row: int) -> Degrees:
-        number = int(self.table.columns[KIND].of_row[row])
-        data = int(self._at(DATA, row))
-        share = int(self.plans.kinds[number].plan.get("training.global_batch")) // data
-        values = tuple(int(self._at(key, row)) for key in (*OUTER, *INNER))
-        implementation, loss = (self._at(key, row) for key in OWN_CHOICE)
-        return Degrees(values, data, share, implementation, loss, others=number)
+    def _degrees(self, number: int, values: Sequence[Any]) -> Degrees:
+        *sizes, data, implementation, loss = values
+        share = self.plans.kinds[number].plan.get("training.global_batch") // data
+        return Degrees(tuple(sizes), data, share, implementation, loss, others=number)
 
     def kind(self, degrees: Degrees) -> Kind:
         """The kind that plans with some degrees are of."""
@@ -290,12 +275,7 @@ class _Group:
     @cached_property
     def held(self) -> Rows:
         """The rows of the batch."""
-        own = (
-            np.array(self.plans.columns[key].values, dtype=object)[
-                self.table.columns[key].of_row[self.first]
-            ].astype(np.int64)
-            for key in OWN
-        )
+        own = np.array(self._values(OWN, self.first), dtype=np.int64).T
         return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
 
     def deciding(self, batch: Batch) -> Iterator[Codes]:
@@ -324,12 +304,11 @@ class _Values:
         #: The places along each dimension of inputs, with its axes.
         self.fast = [(places, axes) for places, axes, one in differ if one == INPUTS]
         #: How far a point is from the first one of its plan, as (…plain dimensions).
-        self.further = numbers_of(self.study, fast).reshape([len(r) for r, _ in self.fast])
+        self.further = points.numbers_of(self.study, fast).reshape([len(r) for r, _ in self.fast])
         narrow = (plans.size, *(1 for _ in self.fast))
         self.numbers = {quantity: np.full(narrow, np.nan) for quantity in self.quantities}
         self.words: dict[str, Array] = {}
-        reasons = np.array(plans.faults.values, dtype=object)
-        self.reasons = reasons[plans.faults.of_row].reshape(narrow)
+        self.reasons = plans.reasons.reshape(narrow).copy()
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
@@ -386,7 +365,7 @@ class _Values:
         whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
         told = whole.exact(whole.all.mask)
         reasons = [
-            missing(self._worth((rows[row], *point), holes))
+            points.missing(self._worth((rows[row], *point), holes))
             for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
         ]
         self.reasons = _widened(self.reasons, shape[1:])
@@ -400,7 +379,7 @@ class _Values:
         for at in np.ndindex(*shape):
             if self.plans.of_kind[at[0]] >= 0:
                 values = self._worth(at, self.study.record)
-                self.reasons[at] = missing(values)
+                self.reasons[at] = points.missing(values)
                 for name in names:
                     self.words[name][at] = None if type(values[name]) is Absent else values[name]
 
@@ -408,7 +387,7 @@ class _Values:
         """What quantities are worth at one of the points, a place along (plans, …plain ones)."""
         row, *point = at
         plan = self.study.plan(int(self.plans.points[row] + self.further[tuple(point)]))
-        return worth(plan, quantities)
+        return points.worth(plan, quantities)
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:

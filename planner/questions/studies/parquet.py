@@ -12,8 +12,9 @@ from typing import IO, Any
 import numpy as np
 
 from planner.base.errors import Fault, PlanError
+from planner.questions.studies.points import Points
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, Points, columns
+from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, columns
 
 #: Rows of a row group of the table.
 GROUP = 1 << 18
@@ -44,10 +45,11 @@ def schema(study: Study, whole: Mapping[str, bool]) -> Any:
         NUMBER: arrow.float64(),
     }
 
-    def kind(column: Column) -> str:
-        return WHOLE if column.coded is None and whole.get(column.name) else column.kind
-
-    return arrow.schema([(column.name, types[kind(column)]) for column in columns(study)])
+    found = []
+    for column in columns(study):
+        integer = column.coded is None and whole.get(column.name)
+        found.append((column.name, types[WHOLE if integer else column.kind]))
+    return arrow.schema(found)
 
 
 def piece(table: Points) -> bytes:

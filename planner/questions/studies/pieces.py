@@ -132,10 +132,9 @@ class PieceFolder:
         """
         facts = summary.encode()
         sealed = b"%08x %d\n%s" % (zlib.crc32(rows, zlib.crc32(facts)), len(rows), facts)
-        with _writing(self.table):
-            for path, data in zip(self._paths(number), (rows, sealed), strict=True):
-                with files.replacing(path) as file:
-                    file.write(data)
+        for path, data in zip(self._paths(number), (rows, sealed), strict=True):
+            with files.replacing(path) as file:
+                file.write(data)
 
     def finish(self, join: Callable[[Iterable[bytes], IO[bytes]], object]) -> None:
         """The table takes its name; the pieces go.

@@ -1,9 +1,11 @@
-"""The points of a study: what is asked of them, what one is worth by itself, and what published
-runs leave open of that."""
+"""The points of a study: what is asked of them, what one is worth by itself, what published runs
+leave open of that, and those of a piece together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,16 +31,18 @@ USE = "time.mfu"
 COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
-#: The interval of what has none.
-NONE = (np.nan, np.nan)
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
+#: What a verdict is, by its code; none where there is no plan.
+STATES = (None, "open", "no", "tight", "fits")
+#: Whole numbers up to here are exact in the arrays.
+EXACT = 2**53
 
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The quantities that a study needs at each point, those that intervals rest on among them."""
     limits = (limit.quantity for limit in study.where)
-    bases = (base for name in _bounded(study) for base in intervals.rests_on(name))
+    bases = (base for name in (*bounded(study), MEMORY) for base in intervals.rests_on(name))
     return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bases)))
 
 
@@ -84,10 +88,6 @@ def bounded(study: Study) -> tuple[str, ...]:
     return tuple(name for name in study.record if intervals.rests_on(name))
 
 
-def _bounded(study: Study) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*bounded(study), intervals.PROCESS)))
-
-
 def ends(
     study: Study,
     numbers: Mapping[str, Array],
@@ -107,16 +107,99 @@ def ends(
         """Another quantity, as (dimension, …), 0 where it is absent."""
         return np.nan_to_num(numbers[name])
 
-    found = {}
-    for name in _bounded(study):
+    found, none = {}, (np.nan, np.nan)
+    for name in dict.fromkeys((*bounded(study), MEMORY)):
         several = (intervals.basis(name, one) for one in settings)
-        known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
+        known = [none if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
         # How measured values compare with predicted ones, each as (dimension, …).
-        low, high = np.array([*known, NONE]).T[:, of_kind]
+        low, high = np.array([*known, none]).T[:, of_kind]
         value = numbers[name]
         with np.errstate(invalid="ignore", divide="ignore"):
-            found[f"{name}.low"], found[f"{name}.high"] = (
-                np.where(np.isnan(value + low), np.nan, end)
-                for end in intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
-            )
+            both = intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
+            for end, bound in zip(("low", "high"), both, strict=True):
+                found[f"{name}.{end}"] = np.where(np.isnan(value + low), np.nan, bound)
+    return found
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of a piece, and which of them the table keeps.
+
+    Arrays are (dimension, …), of length 1 along dimensions that change nothing; they broadcast to
+    the shape of the piece.
+    """
+
+    study: Study
+    ranges: Sequence[range]
+    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
+    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
+    valid: Array  # False where the values do not go together
+
+    @cached_property
+    def holds(self) -> Array:
+        """Which points are valid, and within the limits of the study, as (dimension, …)."""
+        holds = self.valid
+        for limit in self.study.where:
+            with np.errstate(invalid="ignore"):
+                holds = holds & limit.holds(self.numbers[limit.quantity])
+        return holds
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(len, self.ranges))
+
+    @cached_property
+    def kept(self) -> Array:
+        """Which points the table keeps, as (dimension, …) in full: those within the limits, and
+        with their reason those that are no plan, unless the study drops them."""
+        kept = self.holds | ~self.valid if self.study.keep_invalid else self.holds
+        return np.broadcast_to(kept, self.shape)
+
+    def __len__(self) -> int:
+        return self.count(self.kept)
+
+    def laid(self, array: Array) -> Array:
+        """What is said of each point, as (dimension, …), as (rows,) of the table."""
+        found: Array = np.broadcast_to(array, self.shape)[self.kept]
+        return found
+
+    def count(self, true: Array) -> int:
+        """How many points of the piece something, as (dimension, …), is true of."""
+        return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
+
+    @cached_property
+    def of_study(self) -> Array:
+        """The numbers of the points in the study, as (dimension, …) in full."""
+        return numbers_of(self.study, self.ranges)
+
+    @cached_property
+    def fits(self) -> Array:
+        """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
+        headroom = self.numbers[FITS]
+        return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
+
+    @cached_property
+    def verdict(self) -> Array:
+        """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
+        safe = self.numbers[SURE] >= 0
+        least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
+        known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
+        return np.where(self.valid, np.where(self.fits == 0, 2, known), 0)
+
+    @cached_property
+    def whole(self) -> dict[str, bool]:
+        """Of each recorded number whether its values in the table are whole, and exact."""
+        numbers = [name for name in self.study.record if not is_name(name)]
+        kept = {name: self.laid(self.numbers[name]) for name in numbers}
+        return {n: bool((is_whole(held) | np.isnan(held)).all()) for n, held in kept.items()}
+
+
+def numbers_of(study: Study, ranges: Sequence[range]) -> Array:
+    """The numbers in a study of the points at some places along each dimension, (dimension, …)."""
+    return np.asarray(np.ravel_multi_index(np.ix_(*ranges), study.shape))
+
+
+def is_whole(numbers: Array) -> Array:
+    """Which numbers, of any shape, are whole and exact as such."""
+    found: Array = (np.rint(numbers) == numbers) & (np.abs(numbers) <= EXACT)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from planner.base import files
-from planner.questions.studies import outputs, parquet
-from planner.questions.studies.engines import Engine, chosen
+from planner.questions.studies import TABLES, parquet
+from planner.questions.studies.engines import chosen
 from planner.questions.studies.pieces import PieceFolder
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import Summary
@@ -57,7 +57,7 @@ def sweep(
         PlanError: the table cannot be written, or the engine fails.
     """
     engine = chosen(workers, on)
-    kind = None if output is None else files.format_of(output, outputs.TABLES, "table")
+    kind = None if output is None else files.format_of(output, TABLES, "table")
     if kind == "parquet":
         parquet.loaded()
     job, found, start = Job(study, kind), Summary(), time.perf_counter()
@@ -67,8 +67,18 @@ def sweep(
             files.spare(output, study.files)
             about = {"study": study.digest, "format": kind, "pieces": len(job.pieces), "form": FORM}
             folder = stack.enter_context(closing(PieceFolder(Path(output), about, restart)))
-        for summary in stack.enter_context(closing(_summaries(folder, engine, job))):
-            found.add(Summary.from_json(summary))
+        numbers, done = range(len(job.pieces)), set() if folder is None else folder.done
+        made = engine(job, [number for number in numbers if number not in done])
+        stack.enter_context(closing(made))
+        for number in numbers:
+            if folder is not None and number in done:
+                summary = folder.read(number)[1]
+            else:
+                piece = next(made)
+                summary = piece.summary
+                if folder is not None:
+                    folder.add(number, piece.data, summary)
+            found.add(Summary(**files.parse_json(summary)))
             if progress is not None:
                 progress(found.points, study.size, time.perf_counter() - start)
         if folder is not None and kind == "parquet":
@@ -76,18 +86,3 @@ def sweep(
         elif folder is not None:
             folder.finish(lambda pieces, file: file.writelines(pieces))
     return Outcome(study, None if output is None else str(output), found)
-
-
-def _summaries(folder: PieceFolder | None, engine: Engine, job: Job) -> Generator[str, None, None]:
-    """What the comparison needs of each piece in turn, those added that a folder does not have."""
-    done = set() if folder is None else folder.done
-    missing = [number for number in range(len(job.pieces)) if number not in done]
-    with closing(engine(job, missing)) as made:
-        for number in range(len(job.pieces)):
-            if folder is not None and number in done:
-                yield folder.read(number)[1]
-                continue
-            piece = next(made)
-            if folder is not None:
-                folder.add(number, piece.data, piece.summary)
-            yield piece.summary

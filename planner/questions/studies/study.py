@@ -222,11 +222,7 @@ class _Reader:
         found = []
         for base in node.value if isinstance(node.value, list) else [node]:
             with self.collecting():
-                if isinstance(base.value, str):
-                    fetched = self.resolver.fetch(base, "plan", ())
-                    found.append(replace(fetched, reference=base.value))
-                else:
-                    found.append(self.resolver.extend(base, "plan", ()))
+                found.append(self.resolver.extend(self.resolver.name(base, "plan"), "plan", ()))
         return found
 
     def _checked(self, base: Node, settings: Mapping[str, Node]) -> Document:

@@ -4,7 +4,6 @@ question, and the best for each value of each axis. It stays small however many 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -15,11 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from planner.base import files
 from planner.questions.studies.axes import keys
-from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, REASON, USE, Array
+from planner.questions.studies.points import (
+    COST,
+    DAYS,
+    DEVICES,
+    MEMORY,
+    REASON,
+    STATES,
+    USE,
+    Array,
+    Points,
+)
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import STATES, Points
 
 #: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
 QUESTIONS: dict[str, tuple[str, int]] = {
@@ -74,15 +81,6 @@ class Summary:
             setattr(self, name, _merged(getattr(self, name), theirs))
         for text in [text for text in self.reasons if text != "others"][MOST_REASONS:]:
             self.reasons["others"] = self.reasons.get("others", 0) + self.reasons.pop(text)
-
-    def to_json(self) -> str:
-        """As text, which is what is sent and kept."""
-        return json.dumps(vars(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Summary:
-        """What ``to_json`` made."""
-        return cls(**files.parse_json(text))
 
 
 def at(places: Iterable[int]) -> str:

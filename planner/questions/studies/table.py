@@ -1,35 +1,34 @@
-"""The points of a piece as rows of a table: which are kept, and what each column holds."""
+"""The rows of a table: what each column holds, and as text, CSV or a JSON object on each line."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from planner.base.display import plain
+from planner.base.display import cell, plain, quoted
 from planner.questions.batch_rows import chosen
 from planner.questions.studies.axes import Axis
 from planner.questions.studies.points import (
-    FITS,
     LAYOUT_FOUND,
-    MEMORY,
     REASON,
-    SURE,
+    STATES,
     Array,
+    Points,
     bounded,
     is_name,
+    is_whole,
 )
 from planner.questions.studies.study import Study
 
-#: What a verdict is, by its code; none where there is no plan.
-STATES = (None, "open", "no", "tight", "fits")
-#: Whole numbers up to here are exact in the arrays.
-EXACT = 2**53
 #: What a column holds: text, a truth value, or numbers.
 TEXT, FLAG, WHOLE, NUMBER = "text", "flag", "whole", "number"
+#: Rows that become text at once: a core's cache holds what they are made of.
+BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -87,88 +86,49 @@ def _of_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
     return codes.reshape(texts.shape), distinct
 
 
-@dataclass(frozen=True)
-class Points:
-    """The points of a piece, and which of them the table keeps.
-
-    Arrays are (dimension, …), of length 1 along dimensions that change nothing; they broadcast to
-    the shape of the piece.
-    """
-
-    study: Study
-    ranges: Sequence[range]
-    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
-    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
-    valid: Array  # False where the values do not go together
-
-    @cached_property
-    def holds(self) -> Array:
-        """Which points are valid, and within the limits of the study, as (dimension, …)."""
-        holds = self.valid
-        for limit in self.study.where:
-            with np.errstate(invalid="ignore"):
-                holds = holds & limit.holds(self.numbers[limit.quantity])
-        return holds
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(map(len, self.ranges))
-
-    @cached_property
-    def kept(self) -> Array:
-        """Which points the table keeps, as (dimension, …) in full: those within the limits, and
-        with their reason those that are no plan, unless the study drops them."""
-        kept = self.holds | ~self.valid if self.study.keep_invalid else self.holds
-        return np.broadcast_to(kept, self.shape)
-
-    def __len__(self) -> int:
-        return self.count(self.kept)
-
-    def laid(self, array: Array) -> Array:
-        """What is said of each point, as (dimension, …), as (rows,) of the table."""
-        found: Array = np.broadcast_to(array, self.shape)[self.kept]
-        return found
-
-    def count(self, true: Array) -> int:
-        """How many points of the piece something, as (dimension, …), is true of."""
-        return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
-
-    @cached_property
-    def of_study(self) -> Array:
-        """The numbers of the points in the study, as (dimension, …) in full."""
-        return numbers_of(self.study, self.ranges)
-
-    @cached_property
-    def fits(self) -> Array:
-        """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
-        headroom = self.numbers[FITS]
-        return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
-
-    @cached_property
-    def verdict(self) -> Array:
-        """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
-        safe = self.numbers[SURE] >= 0
-        least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
-        known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
-        return np.where(self.valid, np.where(self.fits == 0, 2, known), 0)
-
-    @cached_property
-    def whole(self) -> dict[str, bool]:
-        """Of each recorded number whether its values in the table are whole, and exact."""
-        found = {}
-        for name in self.study.record:
-            if not is_name(name):
-                numbers = self.laid(self.numbers[name])
-                found[name] = bool(is_whole(numbers[~np.isnan(numbers)]).all())
-        return found
+def encoded(table: Points, kind: str) -> bytes:
+    """The rows as bytes that follow those of the piece before; the first one of CSV begins with the
+    names of the columns."""
+    between, begin, end = (",", "", "\n") if kind == "csv" else (", ", "{", "}\n")
+    own = columns(table.study)
+    cells = [table.laid(_cells(table, column, kind)) for column in own]
+    blocks = []
+    if kind == "csv" and not any(places.start for places in table.ranges):
+        blocks.append((",".join(_quoted(column.name) for column in own) + "\n").encode())
+    for start in range(0, len(table), BLOCK):
+        block = (column[start : start + BLOCK].tolist() for column in cells)
+        lines = begin + (end + begin).join(map(between.join, zip(*block, strict=True))) + end
+        blocks.append(lines.encode("utf-8", "backslashreplace"))
+    return b"".join(blocks)
 
 
-def numbers_of(study: Study, ranges: Sequence[range]) -> Array:
-    """The numbers in a study of the points at some places along each dimension, (dimension, …)."""
-    return np.asarray(np.ravel_multi_index(np.ix_(*ranges), study.shape))
+def _cells(table: Points, column: Column, kind: str) -> Array:
+    """The texts of a column, as (dimension, …) as far as it varies; whole numbers are printed as
+    such while they are exact."""
+    word: Callable[[object], str] = _csv if kind == "csv" else quoted
+    before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
+    if column.coded is not None:
+        codes, distinct = column.coded(table)
+        return np.array([before + word(value) for value in distinct], dtype=object)[codes]
+    numbers, absent = table.numbers[column.name], word(None)
+    texts = [
+        before + (repr(int(value)) if whole else repr(value) if value == value else absent)
+        for value, whole in zip(
+            numbers.ravel().tolist(), is_whole(numbers.ravel()).tolist(), strict=True
+        )
+    ]
+    return np.array(texts, dtype=object).reshape(numbers.shape)
 
 
-def is_whole(numbers: Array) -> Array:
-    """Which numbers, of any shape, are whole and exact as such."""
-    found: Array = (np.rint(numbers) == numbers) & (np.abs(numbers) <= EXACT)
-    return found
+def _csv(value: object) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    return "" if value is None else quoted(value)
+
+
+def _quoted(text: str) -> str:
+    """A cell of text; one line of the file is one row, whatever a name holds."""
+    text = cell(" ".join(text.splitlines()) if not text.isprintable() else text)
+    if any(c in text for c in ',"'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

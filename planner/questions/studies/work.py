@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,10 @@ import numpy as np
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
-from planner.questions.studies import dimensions, evaluator, parquet, text
-from planner.questions.studies.points import is_name, wanted
+from planner.questions.studies import dimensions, evaluator, parquet, table
+from planner.questions.studies.points import Points, is_name, wanted
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import summary
-from planner.questions.studies.table import Points
 
 #: Points of a piece: over arrays, and where names make it one plan after another.
 OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
@@ -77,9 +77,9 @@ class Job:
         differ = dimensions.differences(self.study)
         most = ONE_BY_ONE if any(map(is_name, wanted(self.study))) else OVER_ARRAYS
         while True:
-            cut, plans = Pieces(self.study.shape, most), 1
-            for places, one in zip(cut.ranges(0), differ, strict=True):
-                plans *= len(places) if one == dimensions.PLANS else 1
+            cut = Pieces(self.study.shape, most)
+            several = zip(cut.ranges(0), differ, strict=True)
+            plans = math.prod(len(r) for r, one in several if one == dimensions.PLANS)
             if plans <= MOST_PLANS or most == 1:
                 return cut
             most //= 2
@@ -102,7 +102,5 @@ class Job:
         if self.kind == "parquet":
             data = parquet.piece(rows)
         elif self.kind is not None:
-            data = text.encoded(rows, self.kind)
-        if self.kind == "csv" and number == 0:
-            data = text.header(self.study) + data
-        return Piece(data, summary(rows).to_json())
+            data = table.encoded(rows, self.kind)
+        return Piece(data, json.dumps(vars(summary(rows)), separators=(",", ":")))
