@@ -1,0 +1,1187 @@
+"""Formulas worked out again in plain arithmetic, each from the values that it rests on, over plans
+whose numbers have little in common: no two equal, few of them 1, hardly a power of two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from planner.book import notation
+from planner.book.quantity import BOOK
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation, Point, widen
+from planner.questions import loading
+
+
+class View:
+    """A plan, or an entry of it: symbols of the notation as attributes, quantities by ``q``."""
+
+    def __init__(self, evaluation: Evaluation, point: Point) -> None:
+        self.evaluation, self.point = evaluation, widen(point)
+
+    def __getattr__(self, name: str) -> float:
+        symbol = getattr(notation, name)
+        return float(self.evaluation.compute(symbol, self.point))
+
+    def q(self, identifier: str) -> float:
+        per = BOOK.quantities[identifier].per
+        value = self.evaluation.value(identifier, {axis: self.point[axis] for axis in per})
+        return float(value)
+
+    def on(self, setting: str) -> Any:
+        return self.evaluation.setting(setting, self.point)
+
+    def below(self, axis: str, **settings: Any) -> Iterator[View]:
+        """The entries of an axis in this one that have some settings."""
+        narrowest = [*self.point.values()]
+        for entry in self.evaluation.case.axes[axis]:
+            lineage = list(entry.lineage())
+            if all(any(one is other for other in lineage) for one in narrowest):
+                view = View(self.evaluation, {axis: entry})
+                if all(view.on(name.replace("_", " ")) == v for name, v in settings.items()):
+                    yield view
+
+    def total(self, axis: str, of: Callable[[View], float], **settings: Any) -> float:
+        return sum(of(view) for view in self.below(axis, **settings))
+
+
+Rule = Callable[[View], float]
+#: The quantities that are worked out, by their id.
+RULES: dict[str, Rule] = {}
+
+
+def recounts(identifier: str) -> Callable[[Rule], Rule]:
+    def keep(rule: Rule) -> Rule:
+        RULES[identifier] = rule
+        return rule
+
+    return keep
+
+
+# -- collectives: what passes over a link or a card, and how many hops it takes ------------------
+
+
+@recounts("network.link")
+def _(v: View) -> float:
+    one_way = v.B_link / 2 if v.on("cluster.accelerator.link.convention") == "bidirectional" else (
+        v.B_link
+    )  # fmt: skip
+    return v.e_link * one_way
+
+
+@recounts("network.fabric")
+def _(v: View) -> float:
+    return min(v.B_sus, v.B_net) if v.on("network.measured") else v.e_net * v.B_net
+
+
+@recounts("network.tensor_hops")
+def _(v: View) -> float:
+    """A ring of t goes round twice; over nodes some of its hops leave one."""
+    where, sequence = v.on("time.tensor"), v.on("parallelism.sequence")
+    if where == "node":
+        once = (v.t - 1) * v.a_link
+        if not v.on("time.switched"):
+            return 2 * once
+        return 2 * min(once, v.a_sw) if sequence else min(2 * once, v.a_sw)
+    nodes = v.t / v.n_node
+    ring = 2 * (nodes - 1) * v.a_net + 2 * (v.t - nodes) * v.a_link
+    tree = 2 * math.log2(nodes) * v.a_net + 2 * (v.n_node - 1) * v.a_link
+    return ring if sequence else min(ring, tree)
+
+
+@recounts("network.tensor")
+def _(v: View) -> float:
+    where = v.on("time.tensor")
+    if where == "none":
+        return 0
+    size = v.k_a * v.s * v.b / v.c * v.h  # of the residual stream of all tokens
+    link, card = v.q("network.link"), v.q("network.fabric") * v.n_node
+    inside = 2 * size * (v.t - 1) / v.t / link
+    if where == "node":
+        sent = inside
+    elif v.on("parallelism.sequence"):
+        sent = max(inside, 2 * size * (v.t - 1) / v.t / card)
+    else:
+        nodes = v.t / v.n_node
+        sent = max(inside, 2 * size * (nodes - 1) / nodes / card)
+    return sent + v.q("network.tensor_hops")
+
+
+@recounts("network.data")
+def _(v: View) -> float:
+    where, link = v.on("time.shards"), v.q("network.link")
+    if where == "none":
+        return v.e_mem * v.W
+    members = max(1, min(v.n_node / v.t, v.q("network.shards")))
+    return link if where == "node" else min(link, v.q("network.fabric") * members)
+
+
+@recounts("network.data_hops")
+def _(v: View) -> float:
+    where, g = v.on("time.shards"), v.q("network.shards")
+    if where == "none":
+        return 0
+    if where == "node":
+        return min((g - 1) * v.a_link, *([v.a_sw] if v.on("time.switched") else [math.inf]))
+    nodes = min(g, g * v.t / v.n_node)
+    return (nodes - 1) * v.a_net + (g - nodes) * v.a_link
+
+
+@recounts("network.reduce_hops")
+def _(v: View) -> float:
+    where, g = v.on("time.shards"), v.q("network.shards")
+    switches = v.a_sw if v.on("time.switched") else math.inf
+    if where == "none":
+        return 0
+    if where == "node":
+        return min(2 * (g - 1) * v.a_link, switches)
+    nodes = min(g, g * v.t / v.n_node)
+    ring = 2 * ((nodes - 1) * v.a_net + (g - nodes) * v.a_link)
+    inside = min(2 * (g / nodes - 1) * v.a_link, switches)
+    return min(ring, 2 * math.log2(nodes) * v.a_net + inside)
+
+
+@recounts("network.replicas")
+def _(v: View) -> float:
+    where = v.on("time.replicas")
+    if where == "none":
+        return v.e_mem * v.W
+    cards = max(1, v.n_node / (v.q("network.shards") * v.t))
+    link = v.q("network.link")
+    return link if where == "node" else min(link, v.q("network.fabric") * cards)
+
+
+@recounts("network.passed")
+def _(v: View) -> float:
+    """All but one of so many shares leave a device."""
+    if v.on("split") != "experts":
+        g = v.q("network.shards")
+        return (1 - 1 / g) / v.q("network.data")
+    owners, rate = v.q("layout.shards"), v.q("network.link")
+    if v.on("time.shards") == "nodes":
+        rate = min(rate, v.q("network.fabric") * max(1, v.n_node / (v.e * v.t_e)))
+    return (1 - 1 / owners) / rate
+
+
+@recounts("network.experts.gather")
+def _(v: View) -> float:
+    where = v.on("time.expert_tensor")
+    if where == "none":
+        return 0
+    rows = v.s * v.b / v.c / v.t * v.k * v.q("network.experts.uneven")
+    lacks = rows * v.h * (v.k_disp + v.k_a) / 2 * (v.t_e - 1)
+    if where == "node":
+        return lacks / v.q("network.link") + (v.t_e - 1) * v.a_link
+    nodes = v.t_e / v.n_node
+    rate = min(v.q("network.link"), v.q("network.fabric") * v.n_node)
+    return lacks / rate + (nodes - 1) * v.a_net + (v.t_e - nodes) * v.a_link
+
+
+@recounts("network.experts")
+def _(v: View) -> float:
+    where, deepep = v.on("time.expert"), v.on("parallelism.dispatcher") == "deepep"
+    if where == "none":
+        return 0
+    tokens = v.s * v.b / v.c / v.t * v.q("network.experts.uneven")
+    row = v.h * (v.k_disp + v.k_a) / 2
+
+    def places(reached: float, members: float) -> float:
+        """To how many other places a token goes: k draws from those that it reaches."""
+        return reached * (1 - ((reached - 1) / reached) ** v.k) * (members - 1) / members
+
+    link, card = v.q("network.link"), v.q("network.fabric")
+    copies = v.k * (v.e - 1) / v.e if not deepep else places(v.q("network.reach.devices"), v.e)
+    inside = tokens * row * copies / link / (v.e_disp if deepep else v.e_a2a)
+    if where == "node":
+        return inside
+    nodes = v.e * v.t_e / v.n_node
+    away = tokens * row * places(v.q("network.reach.nodes"), nodes) * v.o_net
+    rate = v.B_net * v.e_disp if deepep else card * v.e_a2a
+    return max(inside, away / rate)
+
+
+@recounts("network.context")
+def _(v: View) -> float:
+    heads = max(1, v.a_kv / v.t)
+    size = v.s * v.b / v.c * heads * (v.d_h + v.d_v) * v.k_a
+    if v.on("time.context") == "node":
+        return size / v.q("network.link") + v.a_link
+    return size / min(v.q("network.link"), v.q("network.fabric")) + v.a_net
+
+
+@recounts("network.pipeline")
+def _(v: View) -> float:
+    where = v.on("time.pipeline")
+    if where == "none":
+        return 0
+    size = v.s * v.b / v.c * v.h * v.k_a / v.t
+    near = size / v.q("network.link") + v.a_link
+    far = size / v.q("network.fabric") + v.a_net
+    away = 0.0 if where == "node" else min(1, v.n / v.p / v.n_node)
+    return away * far + (1 - away) * near
+
+
+# -- one layer ---------------------------------------------------------------------------------
+
+MIXERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
+
+
+@recounts("time.elementwise.bytes")
+def _(v: View) -> float:
+    block = v.on("block")
+    n = v.s * v.b / v.c
+    stream = n * v.h / (v.t if v.on("parallelism.sequence") else 1)
+    if block == "norm":
+        return stream * (v.k_a + v.k_a)
+    if block in ("positions", "pooler"):
+        return 0
+    if block == "projection":
+        return stream * 4 * v.k_a
+    if block == "embedding":
+        return n * v.h * v.k_a * v.n_emb
+    if block == "head":
+        logits = n * v.q("layout.vocabulary") / v.t
+        fused = v.on("training.loss") in ("fused", "chunked")
+        return logits * (4 * v.k_a if fused else v.k_a + 12)
+    # Two read, one written, and a mask of a byte.
+    residual = stream * (v.k_a + v.k_a + v.k_a + v.p_drop)
+    if block == "attention":
+        # Queries and keys in two halves of 4 bytes, each read twice and written once.
+        turned = n * (v.a + v.a_kv) * v.d_h / v.t * 4 * 6
+        return residual + v.p_rope * turned
+    if block == "mlp":
+        return residual + n * v.f / v.t * v.k_a * (3 if v.on("block.gated") else 2)
+    if block == "moe":
+        routed = v.q("layout.routed")
+        own = routed * (3 * v.f_e / v.t_e + 4 * v.h) + n * 3 * v.f_s / v.t
+        return residual + own * v.k_a
+    assert block in MIXERS
+    return residual + v.n_mix * n * (2 * v.h) * v.k_a / v.t
+
+
+@recounts("time.exchange")
+def _(v: View) -> float:
+    if v.on("block") == "moe":
+        if v.on("training.schedule") == "dualpipe":
+            return 0
+        return 2 * v.q("network.experts") + 2 * v.q("network.experts.gather")
+    shown = 1 - v.hidden_t if v.on("time.tensor_overlap") else 1
+    return v.q("time.exchanges") * v.q("network.tensor") * shown
+
+
+@recounts("time.exchange.again")
+def _(v: View) -> float:
+    if not (v.on("time.inputs_again") and v.on("parallelism.sequence")):
+        return 0
+    return v.q("time.exchanges") * v.q("network.tensor") * 0.5 * (1 - v.hidden_t)
+
+
+@recounts("time.part.forward")
+def _(v: View) -> float:
+    return (
+        v.total("product", lambda x: x.q("time.product.forward"))
+        + v.total(
+            "block",
+            lambda x: x.q("time.core.forward") + x.q("time.core.context"),
+            block="attention",
+        )
+        + v.total("block", lambda x: x.q("time.elementwise") + x.q("time.exchange"))
+    )
+
+
+@recounts("time.part.backward")
+def _(v: View) -> float:
+    return (
+        v.total("product", lambda x: x.q("time.product.backward") + x.q("time.product.casts"))
+        + v.total(
+            "block",
+            lambda x: x.q("time.core.backward") + x.q("time.core.context_backward"),
+            block="attention",
+        )
+        + v.total("block", lambda x: x.q("time.elementwise")) * v.q_back
+        + v.total("block", lambda x: x.q("time.exchange") + x.q("time.exchange.again"))
+    )
+
+
+@recounts("time.part.repeated")
+def _(v: View) -> float:
+    mode = v.on("training.recompute")
+    if mode == "none" or (mode == "full" and not v.on("layers")):
+        return 0
+    if mode == "full":
+        return v.q("time.part.forward")
+    if v.on("time.again.operations"):
+        return v.total("product", lambda x: x.q("time.product.forward")) * 0.5 + v.total(
+            "block", lambda x: x.q("time.elementwise")
+        )
+    return v.total("block", lambda x: x.q("time.block.again"))
+
+
+@recounts("time.part.host")
+def _(v: View) -> float:
+    if not v.on("layers"):
+        return v.n_ends * v.t_la
+    passes = 1 + 2 + (v.on("training.recompute") == "full")
+    return passes * v.t_la * v.q("time.part.launches")
+
+
+@recounts("time.part.launches")
+def _(v: View) -> float:
+    exchanges = v.total("block", lambda x: x.q("time.exchanges"))
+    return v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring
+
+
+@recounts("time.part.gathers")
+def _(v: View) -> float:
+    if v.on("parallelism.zero") < 3:
+        return 0
+    ways = 2 if v.on("parallelism.reshard") else 1  # weights forward, and backward once more
+    passed = v.total("component", lambda x: x.q("parameters.device") * x.q("network.passed"))
+    return (ways * v.k_gat + v.k_red) * passed + (ways + 1) * v.q("network.data_hops")
+
+
+@recounts("time.part.busy")
+def _(v: View) -> float:
+    device, host = v.q("time.part.device"), v.q("time.part.host")
+    rounded = (device**v.x_busy + host**v.x_busy) ** (1 / v.x_busy)
+    shares = v.on("training.schedule") == "dualpipe" and v.on("time.expert") != "none"
+    return rounded / (1 - v.f_disp) if shares else rounded
+
+
+@recounts("time.part.offload")
+def _(v: View) -> float:
+    if not v.on("time.offload"):
+        return 0
+    way, busy = v.f_off * v.q("memory.activations.part") / v.B_host, v.q("time.part.busy")
+    return sum(max(0, way - share * busy) for share in (v.f_back, 1 - v.f_back))
+
+
+@recounts("time.part")
+def _(v: View) -> float:
+    busy, gathers = v.q("time.part.busy"), v.q("time.part.gathers")
+    return busy + max(gathers * (1 - v.hidden_t), gathers - busy) + v.q("time.part.offload")
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+def padded(v: View, width: float) -> float:
+    """As wide as it runs: odd widths slowly, or filled up to the next 8 or 64."""
+    return min(
+        width * v.k_64 * v.k_8, math.ceil(width / 8) * 8 * v.k_64, math.ceil(width / 64) * 64
+    )
+
+
+@recounts("time.product.columns")
+def _(v: View) -> float:
+    return padded(v, v.N_x)
+
+
+@recounts("time.product.depth")
+def _(v: View) -> float:
+    return padded(v, v.K_x)
+
+
+@recounts("time.product.rows_summed")
+def _(v: View) -> float:
+    return padded(v, v.q("time.product.rows"))
+
+
+@recounts("time.product.half")
+def _(v: View) -> float:
+    if not v.on("time.tiles"):
+        return v.d_min
+    return v.d_min * (v.q("time.product.rate") / v.n_sm) / 1e12  # TFLOP/s of one multiprocessor
+
+
+def wasted(v: View, rows: float, columns: float, depth: float) -> float:
+    """Work of whole tiles on whole waves of multiprocessors over what is needed: the best way."""
+    if not v.on("time.tiles"):
+        return 1
+    count, half, needed = v.q("time.product.count"), v.q("time.product.half"), rows * columns
+    ways = []
+    for high, wide, pieces in (
+        (128, 256, 1), (256, 128, 1), (128, 128, 1), (128, 128, 2), (128, 128, 4),
+    ):  # fmt: skip
+        tiles = math.ceil(rows / high) * math.ceil(columns / wide) * count * pieces
+        waves = math.ceil(round(tiles / v.n_sm, 9))
+        work = waves * v.n_sm * high * wide / (needed * count * pieces)
+        small = v.k_128 if high == wide else 1
+        ways.append(work * small * (depth + pieces * half) / (depth + half))
+    return min(ways)
+
+
+def taken(v: View, run: tuple[float, ...], plain: tuple[float, ...], waste: float) -> float:
+    """Arithmetic at the rate that the depth allows, or the traffic of three matrices."""
+    count, half = v.q("time.product.count"), v.q("time.product.half")
+    rows, columns, depth = run
+    flops = 2 * rows * columns * (depth + half) * count * waste
+    m, n, k = plain
+    moved = (m * k + k * n + m * n) * count * v.k_x
+    return max(flops / v.q("time.product.rate"), moved / (v.W * v.e_mem))
+
+
+def shapes(v: View) -> tuple[float, float, float, float]:
+    return (
+        v.q("time.product.rows"), v.q("time.product.columns"),
+        v.q("time.product.depth"), v.q("time.product.rows_summed"),
+    )  # fmt: skip
+
+
+@recounts("time.product.forward")
+def _(v: View) -> float:
+    m, n, k, _ = shapes(v)
+    return taken(v, (m, n, k), (m, v.N_x, v.K_x), wasted(v, m, n, k))
+
+
+@recounts("time.product.input")
+def _(v: View) -> float:
+    m, n, k, _ = shapes(v)
+    return taken(v, (m, k, n), (m, v.K_x, v.N_x), wasted(v, m, k, n))
+
+
+@recounts("time.product.weight")
+def _(v: View) -> float:
+    m, n, k, summed = shapes(v)
+    return taken(v, (k, n, summed), (v.K_x, v.N_x, m), wasted(v, k, n, summed))
+
+
+@recounts("time.product.bias")
+def _(v: View) -> float:
+    if not v.on("bias") or v.on("time.bias") == "fused":
+        return 0
+    values = v.q("time.product.rows") * v.N_x * v.q("time.product.count")
+    return values * v.k_a / (v.W * v.e_mem)
+
+
+# -- sharded states and the update -------------------------------------------------------------
+
+
+@recounts("parameters.trained")
+def _(v: View) -> float:
+    if not v.on("lora"):
+        return v.q("parameters.device")
+    if not v.on("adapted"):
+        return 0
+    first, second = v.k_l * v.n_in, v.k_l * v.n_out  # r of inputs, outputs of r
+    return first / v.t + second if v.on("split") == "row" else first + second / v.t
+
+
+@recounts("time.update")
+def _(v: View) -> float:
+    """Bytes read and written for each parameter, operation by operation."""
+    optimizer, kernel = v.on("training.optimizer"), v.on("training.optimizer_kernel")
+    weight, state, gradient = v.k_w + v.k_m, v.k_o, v.k_g
+    once = weight + weight + v.q("memory.optimizer.each") * 2 + gradient
+    one_kernel = kernel == "fused"
+    adamw = (
+        2 * weight  # decay
+        + (2 + 1) * state  # first moment: read, written, and read for the mean
+        + (2 + 3) * state  # second moment
+        + 6 * state  # root, correction, offset
+        + 2 * state + 2 * weight  # step
+        + gradient
+    )  # fmt: skip
+    if optimizer in ("sgd", "adam-8bit"):
+        return once
+    hidden = v.on("hidden matrix")
+    if optimizer == "muon" and hidden:
+        if one_kernel:
+            return once + 3 * v.k_c
+        return 4 * weight + 5 * state + 2 * gradient + 5 * v.k_c
+    if optimizer == "adafactor":
+        if one_kernel:
+            return once + gradient
+        return 2 * weight + 2 * v.q("memory.optimizer.each") + 14 * state + 2 * gradient
+    if one_kernel:
+        return once
+    if optimizer == "sgd-momentum":
+        return (2 + 2 + 1) * state + gradient + 2 * weight
+    if optimizer == "lion":
+        return 2 * weight + 6 * state + gradient + 2 * state + state + 2 * weight + (
+            4 * state + gradient
+        )  # fmt: skip
+    return adamw
+
+
+@recounts("time.orthogonal.matrix")
+def _(v: View) -> float:
+    """Five iterations of X X', its square, and their sum times X."""
+    if not v.on("hidden matrix"):
+        return 0
+    sides = sorted((v.q("parameters.device_inputs"), v.q("parameters.device_outputs")))
+    m, n = sides
+    half = v.q("time.core.half")
+    depths = ((m * m, n), (m * m, m), (m * n, m))  # what is written, and the depth of it
+    return 5 * sum(2 * out * (deep + half) for out, deep in depths) / (v.e_16 * v.q("time.peak_16"))
+
+
+# -- one step ----------------------------------------------------------------------------------
+
+
+@recounts("time.bubble")
+def _(v: View) -> float:
+    stage, send, schedule = v.q("time.model") / v.p, v.q("network.pipeline"), (
+        v.on("training.schedule")
+    )  # fmt: skip
+    forward, both = 1 - v.f_back, v.f_back  # shares of a pass; half of backward is for inputs
+    if schedule == "zero-bubble":
+        return (v.p - 1) * (stage * forward + 2 * send)
+    if schedule == "dualpipe":
+        slot = stage * (1 + both - 3 * both / 2)
+        return (v.p / 2 - 1) * (slot + 2 * send)
+    return (v.p - 1) * (stage / v.v + 2 * send)
+
+
+@recounts("time.buckets")
+def _(v: View) -> float:
+    resident = v.q("time.parameters")
+    if v.on("time.buckets") == "growing":
+        return max(1, resident / max(40e6, 1e6 * v.q("network.shards")))
+    if v.on("parallelism.zero") < 2:
+        return max(1, resident * 2 / (25 * 2**20))
+    return max(
+        sum(held(stage, part, "layers_on_stage") for part in v.below("part"))
+        for stage in v.below("stage")
+    )
+
+
+def held(stage: View, part: View, symbol: str) -> float:
+    """What a stage holds of a part."""
+    both = {**stage.point, **part.point}
+    return float(stage.evaluation.compute(getattr(notation, symbol), both))
+
+
+@recounts("time.data.reduce")
+def _(v: View) -> float:
+    stage, m = v.on("parallelism.zero"), v.q("layout.micro_batches")
+    once = v.k_red * v.q("time.ring") + v.q("time.buckets") * v.q("network.data_hops")
+    if stage == 0:
+        return 2 * v.k_red * v.q("time.ring") + v.q("time.buckets") * v.q("network.reduce_hops")
+    found = {1: once, 2: m * once, 3: 0.0}[stage]
+    if v.on("time.replicas") != "none":
+        found += 2 * (v.r - 1) / v.r * v.k_red * v.q("time.owned") / v.q("network.replicas")
+    return found
+
+
+@recounts("time.data.gather")
+def _(v: View) -> float:
+    if v.on("parallelism.zero") in (0, 3):
+        return 0
+    return v.k_gat * v.q("time.ring") + v.q("time.buckets") * v.q("network.data_hops")
+
+
+@recounts("time.data")
+def _(v: View) -> float:
+    def shown(traffic: float, beside: float) -> float:
+        return traffic - min(v.hidden_t * traffic, beside)
+
+    reduce, gather = v.q("time.data.reduce"), v.q("time.data.gather")
+    pass_, overlap = v.q("time.micro_batch"), v.on("time.data_overlap")
+    if overlap == "none":
+        return reduce + gather
+    beside = v.f_back * pass_
+    if v.on("parallelism.zero") == 2:
+        beside *= v.q("layout.micro_batches")
+    elif overlap == "gradients":
+        return shown(reduce, beside) + gather
+    return shown(reduce, beside) + shown(gather, (1 - v.f_back) * pass_)
+
+
+@recounts("time.accumulation")
+def _(v: View) -> float:
+    if v.on("time.accumulation") == "fused":
+        return 0
+    sharded = v.on("parallelism.zero") >= 2
+    parameters = v.q("time.owned") if sharded else v.q("time.parameters")
+    each = v.k_c + v.k_g + v.k_g
+    return v.q("layout.micro_batches") * each * parameters / (v.W * v.e_mem)
+
+
+@recounts("time.step_seconds")
+def _(v: View) -> float:
+    if v.on("time.assumed"):
+        return v.B * v.s / v.q("time.tokens_per_second")
+    parts = ("bubble", "accumulation", "data", "tied", "optimizer")
+    return v.q("layout.micro_batches") * v.q("time.micro_batch") + sum(
+        v.q(f"time.{part}") for part in parts
+    )
+
+
+# -- serving -----------------------------------------------------------------------------------
+
+
+@recounts("memory.cache.block")
+def _(v: View) -> float:
+    sequences = v.b * v.q("layout.micro_batches")
+    block = v.on("block")
+    if block == "attention":
+        if v.on("latent"):
+            return sequences * (v.s + v.s_o) * (v.r_kv + v.d_r) * v.k_kv
+        tokens = min(v.w, v.s + v.s_o) if v.on("windowed") else v.s + v.s_o
+        return sequences * tokens * max(1, v.a_kv / v.t) * (v.d_h + v.d_v) * v.k_kv
+    window = v.total("component", lambda x: x.n_in * x.n_out, type="conv")
+    state = {
+        "mamba": lambda: v.m_in * v.n_st,
+        "delta_net": lambda: v.a_dv * v.d_dk * v.d_dv,
+        "recurrence": lambda: v.w_r,
+        "short_conv": lambda: 0,
+        "lightning": lambda: v.a_l * v.d_l * v.d_l,
+    }[block]()
+    return sequences * (state + window) / v.t * v.k_a
+
+
+@recounts("time.prefill_seconds")
+def _(v: View) -> float:
+    parts = sum(x.L_k * x.q("time.part.forward") for x in v.below("part", head=False))
+    return parts + (v.p - 1) * v.q("network.pipeline")
+
+
+@recounts("time.prefill_tokens_per_second")
+def _(v: View) -> float:
+    under_way = min(v.q("layout.micro_batches"), v.p)
+    return v.q("layout.data") * under_way * v.b * v.s / v.q("time.prefill_seconds")
+
+
+@recounts("time.decode.touched")
+def _(v: View) -> float:
+    """An expert is left out by each of the tokens of all groups, one after another."""
+    spared = 1.0
+    for _token in range(int(v.b * v.e)):
+        spared *= (v.E - v.k) / v.E
+    return 1 - spared
+
+
+@recounts("time.decode.cache")
+def _(v: View) -> float:
+    whole = v.q("memory.cache.block") / v.q("layout.micro_batches")
+    if v.on("block") != "attention":
+        return whole
+    if not v.s_o:
+        return whole
+    # The tokens in the cache while each of the answer is made, half of the one that is made.
+    if v.on("windowed") and not v.on("latent"):
+        met = [(min(v.w, v.s + i) + min(v.w, v.s + i + 1)) / 2 for i in range(int(v.s_o))]
+        return whole * sum(met) / len(met) / min(v.w, v.s + v.s_o)
+    met = [v.s + i + 0.5 for i in range(int(v.s_o))]
+    return whole * sum(met) / len(met) / (v.s + v.s_o)
+
+
+@recounts("time.decode.stage")
+def _(v: View) -> float:
+    read, done = v.q("time.decode.bytes"), v.q("time.decode.flops")
+    return max(read / v.W / v.e_mem, done / v.q("time.peak") / v.e_mm)
+
+
+@recounts("time.decode.hop")
+def _(v: View) -> float:
+    where = v.on("time.tensor")
+    if where == "none":
+        return 0
+    size = v.b * v.h * v.k_a / v.t
+    if where == "node":
+        return v.a_link + size / v.q("network.link")
+    return v.a_net + size / v.q("network.fabric")
+
+
+@recounts("time.decode.exchange")
+def _(v: View) -> float:
+    rings = 0.0
+    for part in v.below("part"):
+        exchanges = part.total("block", lambda x: x.q("time.exchanges"))
+        rings += part.L_k * exchanges * 2 * (v.t - 1) * v.q("time.decode.hop")
+        share = v.b / (v.s * v.b / v.c)  # of the tokens of a prompt, the one of each sequence
+        for block in part.below("block", block="moe"):
+            once = (block.q("network.experts") + block.q("network.experts.gather")) * share
+            rings += part.L_k * 2 * (once + (v.e - 1 + v.t_e - 1) * v.a_link)
+    return rings
+
+
+@recounts("time.decode.sends")
+def _(v: View) -> float:
+    where = v.on("time.pipeline")
+    if where == "none":
+        return 0
+    size = v.b * v.h * v.k_a / v.t
+    once = (
+        size / v.q("network.link") + v.a_link
+        if where == "node"
+        else size / v.q("network.fabric") + v.a_net
+    )
+    return (v.p - 1) * once
+
+
+@recounts("time.decode_seconds")
+def _(v: View) -> float:
+    slowest = max(stage.q("time.decode.stage") for stage in v.below("stage"))
+    turns = max(1, v.q("layout.micro_batches") / v.p)
+    return turns * (v.p * slowest + v.q("time.decode.exchange") + v.q("time.decode.sends"))
+
+
+@recounts("time.decode_tokens_per_second")
+def _(v: View) -> float:
+    each = v.b * v.q("layout.micro_batches")
+    return each * v.q("layout.data") / v.q("time.decode_seconds")
+
+
+@recounts("time.latency_seconds")
+def _(v: View) -> float:
+    return v.q("time.prefill_seconds") + v.s_o * v.q("time.decode_seconds")
+
+
+@recounts("cost.million_input_tokens")
+def _(v: View) -> float:
+    hours = 1e6 / v.q("time.prefill_tokens_per_second") / 3600
+    return hours * v.n * v.price
+
+
+@recounts("cost.million_output_tokens")
+def _(v: View) -> float:
+    hours = 1e6 / v.q("time.decode_tokens_per_second") / 3600
+    return hours * v.n * v.price
+
+
+# -- attention cores ---------------------------------------------------------------------------
+
+
+@recounts("time.product.rows")
+def _(v: View) -> float:
+    n, split = v.s * v.b / v.c, v.on("split")
+    if split == "experts":
+        return v.q("layout.routed") / (v.E / v.e)
+    return n / v.t if split == "none" and v.on("parallelism.sequence") else n
+
+
+@recounts("layout.routed")
+def _(v: View) -> float:
+    """Rows of each expert of all groups, on a device that has its share of the tokens."""
+    even = v.s * v.b / v.c * v.k / v.E * v.t_e / v.t
+    if v.on("block.capped"):
+        return v.E * math.ceil(round(even * v.f_cap, 9))
+    return v.E * v.gamma * math.ceil(round(even, 9))
+
+
+@recounts("time.core.keys")
+def _(v: View) -> float:
+    """What the blocks hold that a kernel visits, where these divide the sequence: counted one by
+    one."""
+    size, sees = int(v.n_blk), v.on("block.sees")
+    if sees == "all":
+        return v.s
+    if v.s % size:  # the last block is not whole: on average as if it were
+        seen = v.s if "window" not in sees else min(v.s, size * (1 + math.ceil((v.w - 1) / size)))
+        return min(
+            v.s,
+            seen + size / 2 * seen / v.s - seen / v.s * seen / 2
+            if (sees.startswith("past"))
+            else seen,
+        )
+    blocks = range(int(v.s) // size)
+    window = v.w if "window" in sees else v.s
+    past = sees.startswith("past")
+    back = math.ceil((window - 1) / size)  # blocks before its own that a query sees into
+    if not past:
+        return min(v.s, size * (back + 1))
+    return sum(min(place, back) + 1 for place in blocks) * size / len(blocks)
+
+
+@recounts("time.core.rate")
+def _(v: View) -> float:
+    peak, kind = v.q("time.peak_16"), v.on("time.attention")
+    if kind == "open":  # 1,024 multiply-adds a clock
+        peak = min(peak, 2 * 1024 * v.n_sm * v.f_clk)
+    return v.e_att * peak * min(1, (v.d_h / 128) ** v.x_head)
+
+
+def batched(v: View, m: float, n: float, k: float) -> float:
+    """One product of each head of each sequence."""
+    heads, half = v.b * v.a / v.t, v.q("time.core.half")
+    n_run, k_run = padded(v, n), padded(v, k)
+    waste = 1.0
+    if v.on("time.tiles"):
+        ways = []
+        for high, wide, pieces in (
+            (128, 256, 1), (256, 128, 1), (128, 128, 1), (128, 128, 2), (128, 128, 4),
+        ):  # fmt: skip
+            tiles = math.ceil(m / high) * math.ceil(n_run / wide) * heads * pieces
+            work = math.ceil(round(tiles / v.n_sm, 9)) * v.n_sm * high * wide
+            shallow = (k_run + pieces * half) / (k_run + half)
+            small = v.k_128 if high == wide else 1
+            ways.append(work / (m * n_run * heads * pieces) * small * shallow)
+        waste = min(ways)
+    done = 2 * m * n_run * heads * (k_run + half) * waste / (v.e_16 * v.q("time.peak_16"))
+    moved = (m * k + k * n + m * n) * v.k_x * heads
+    return max(done, moved / (v.W * v.e_mem))
+
+
+@recounts("time.core.half")
+def _(v: View) -> float:
+    rate = v.e_16 * v.q("time.peak_16")
+    return v.d_min * (rate / v.n_sm / 1e12 if v.on("time.tiles") else 1)
+
+
+def elements(v: View) -> float:
+    return v.b * v.a / v.t * v.s * v.s / v.c
+
+
+@recounts("time.core.scores")
+def _(v: View) -> float:
+    moved = 2 * v.k_a + v.p_drop * (2 * v.k_a + 1)
+    return elements(v) * moved / (v.W * v.e_mem)
+
+
+@recounts("time.core.scores_backward")
+def _(v: View) -> float:
+    moved = 3 * v.k_a + v.p_drop * (2 * v.k_a + 1)
+    return elements(v) * moved / (v.W * v.e_mem)
+
+
+@recounts("time.core.forward")
+def _(v: View) -> float:
+    if v.on("training.attention") == "eager":
+        q = v.s / v.c
+        return batched(v, q, v.s, v.d_h) + batched(v, q, v.d_v, v.s) + v.q("time.core.scores")
+    pairs = v.s * v.b / v.c * v.q("time.core.keys") * v.a / v.t
+    return 2 * pairs * (v.d_h + v.d_v) / v.q("time.core.rate")
+
+
+@recounts("time.core.backward")
+def _(v: View) -> float:
+    if v.on("training.attention") == "eager":
+        q = v.s / v.c
+        each = ((q, v.d_h, v.s), (v.s, v.d_h, q), (q, v.s, v.d_v), (v.s, v.d_v, q))
+        return sum(batched(v, *shape) for shape in each) + v.q("time.core.scores_backward")
+    return v.q("time.core.forward") * 5 / 2 / v.e_back
+
+
+@recounts("time.core.context")
+def _(v: View) -> float:
+    if v.on("time.context") == "none":
+        return 0
+    hop = v.q("network.context")
+    if v.on("parallelism.context_exchange") == "gather":
+        return (v.c - 1) * hop
+    values = v.s * v.b / v.c * v.a / v.t * v.d_v * v.c
+    summed = values * (v.k_a + 4 + 4) / (v.W * v.e_mem)
+    return (v.c - 1) * max(0, hop - v.q("time.core.forward") / v.c) + summed
+
+
+@recounts("time.core.context_backward")
+def _(v: View) -> float:
+    if v.on("time.context") == "none":
+        return 0
+    hop = v.q("network.context")
+    if v.on("parallelism.context_exchange") == "gather":
+        return 2 * (v.c - 1) * hop
+    values = v.s * v.b / v.c * (v.a * v.d_h + v.a_kv * v.d_h + v.a_kv * v.d_v) / v.t * v.c
+    summed = 3 * values * v.k_a / (v.W * v.e_mem)
+    shown = max(0, 2 * hop - v.q("time.core.backward") / v.c)
+    return (v.c - 1) * shown + hop + summed
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+@recounts("memory.activations.part")
+def _(v: View) -> float:
+    mode = v.on("training.recompute")
+    if mode == "full":
+        ranks = v.q("memory.activations.input_ranks")
+        return v.k_a * v.s * v.b / v.c * v.h / ranks
+    kept = v.total("tensor", lambda x: x.q("memory.tensor"), moment="kept")
+    if mode == "none":
+        return kept
+    return sum(
+        x.q("memory.tensor") for x in v.below("tensor", moment="kept") if x.on("recomputed") == "no"
+    )
+
+
+@recounts("memory.tensor")
+def _(v: View) -> float:
+    return v.rows_j * v.width_j / v.ranks_j * v.bytes_j
+
+
+@recounts("memory.communicators")
+def _(v: View) -> float:
+    groups = sum(size > 1 for size in (v.n, v.q("layout.data"), v.t, v.c, v.e))
+    return v.M_com * (groups + (v.n_pc if v.p > 1 else 0))
+
+
+@recounts("memory.total")
+def _(v: View) -> float:
+    served = v.on("training.mode") == "inference"
+    parts = ("cache",) if served else ("gradients", "optimizer")
+    if not v.on("model.shape"):
+        return math.ceil(sum(v.q(f"memory.{part}") for part in ("weights", *parts)))
+    return math.ceil(
+        sum(v.q(f"memory.{part}") for part in ("weights", *parts, "activations", "buffers"))
+    )
+
+
+@recounts("memory.live")
+def _(v: View) -> float:
+    states = ("weights", "optimizer") if v.on("training.mode") == "train" else ("weights", "cache")
+    phases = ["memory.activations.live", "memory.buffers.live"]
+    if v.on("training.mode") == "train":
+        phases.append("memory.gradients.live")
+    return sum(v.q(f"memory.{state}.stage") for state in states) + sum(map(v.q, phases))
+
+
+@recounts("memory.buffers.live")
+def _(v: View) -> float:
+    kinds = {
+        "loss": ("loss", "gathered"),
+        "backward": ("layer", "gathered", "reduced"),
+        "first": ("layer", "gathered", "reduced"),
+        "gradients": ("gathered", "reduced"),
+        "step": ("step",),
+        "serving": (),
+    }
+    return sum(v.q(f"memory.buffers.{kind}") for kind in (*kinds[v.on("phase")], "constant"))
+
+
+@recounts("memory.buffers.constant")
+def _(v: View) -> float:
+    kinds = ("dummies", "quantized", "buckets", "live_parameters", "workspace")
+    return sum(v.q(f"memory.buffers.{kind}") for kind in kinds) + v.M_oth
+
+
+@recounts("checkpoint.bytes")
+def _(v: View) -> float:
+    if not v.on("lora"):
+        each = v.k_w + v.k_m + v.q("memory.optimizer.per_parameter")
+        return v.q("parameters.total") * each
+    adapters = 0.0
+    for part in v.below("part"):
+        for x in part.below("component", adapted=True):
+            pair = x.k_l * x.n_in + x.k_l * x.n_out
+            each = x.k_w + x.k_m + x.q("memory.optimizer.each")
+            adapters += part.L_k * x.copies * pair * each
+    merged = v.on("training.lora.checkpoint") == "merged"
+    return adapters + (v.q("parameters.total") * v.k_a if merged else 0)
+
+
+# -- plans -------------------------------------------------------------------------------------
+
+LINK = {"bandwidth": "210 GB/s", "convention": "per-direction", "latency": "1.7 us"}
+#: Ten devices in a node, with a slow card each.
+CLUSTER: dict[str, Any] = {
+    "accelerator": {"extends": "a100-sxm-80gb", "link": LINK},
+    "devices": 60,
+    "devices_per_node": 10,
+    "price": "3 USD/h",
+    "network": {"bandwidth": "11 GB/s", "latency": "13 us", "oversubscription": 1.3},
+}
+DENSE: dict[str, Any] = {
+    "layers": 6,
+    "hidden": 420,
+    "vocab": 1003,
+    "max_sequence": 9000,
+    "attention": {"heads": 30, "kv_heads": 10, "head_dim": 14},
+    "mlp": {"intermediate": 1170, "gated": True},
+}
+EXPERTS: dict[str, Any] = {
+    **DENSE,
+    "moe": {"experts": 30, "top_k": 3, "intermediate": 330, "shared_experts": 1},
+}
+
+
+def plan(model: Any, layout: dict[str, Any], training: dict[str, Any], **more: Any) -> Any:
+    cluster = {**CLUSTER, **more.pop("cluster", {})}
+    run = {"tokens": "1B", "sequence_length": 660, "global_batch": 180, "micro_batch": 3}
+    return {
+        "name": "odd", "model": model, "cluster": cluster, "training": {**run, **training},
+        "parallelism": layout, **more,
+    }  # fmt: skip
+
+
+SERVED: dict[str, Any] = {"mode": "inference", "output_tokens": 37, "tokens": None}
+SWITCHED = {"accelerator": {"extends": "gb200"}, "devices_per_node": 10}
+PLANS: dict[str, dict[str, Any]] = {
+    "rings over nodes": plan(DENSE, {"tensor": 5, "pipeline": 2, "zero": 0}, {"loss": "full"}),
+    "trees over nodes": plan(
+        {**DENSE, "attention": {"heads": 60, "head_dim": 14}},
+        {"tensor": 20, "zero": 1}, {"loss": "vocab-parallel", "dropout": 0.1},
+    ),
+    "sequences over nodes": plan(
+        {**DENSE, "attention": {"heads": 60, "head_dim": 14}},
+        {"tensor": 20, "sequence": True, "pipeline": 3, "virtual_pipeline": 2, "zero": 2},
+        {"schedule": "interleaved", "recompute": "full"},
+    ),
+    "a ring of keys": plan(
+        DENSE, {"tensor": 2, "context": 3, "sequence": True, "zero": 1, "tensor_overlap": True},
+        {"recompute": "selective", "optimizer": "muon", "implementation": "megatron"},
+    ),
+    "keys over nodes": plan(
+        DENSE, {"context": 30, "zero": 3}, {"optimizer": "lion", "global_batch": 60},
+    ),
+    "replicas": plan(
+        DENSE, {"tensor": 2, "zero": 1, "replicate": 6},
+        {"optimizer": "sgd-momentum", "micro_batch": 2, "optimizer_kernel": "foreach"},
+    ),
+    "replicas of layers": plan(
+        DENSE, {"zero": 3, "replicate": 6, "reshard": False},
+        {"optimizer": "adafactor", "recompute": "full", "offload": {"activations": 0.7}},
+    ),
+    "replicas in a node": plan(DENSE, {"zero": 2, "replicate": 3}, {"global_batch": 18},
+                               cluster={"devices": 6, "devices_per_node": 6}),
+    "alone": plan(DENSE, {"pipeline": 3, "zero": 0}, {"schedule": "zero-bubble",
+                  "global_batch": 21, "optimizer": "muon", "optimizer_kernel": "fused"},
+                  cluster={"devices": 3, "devices_per_node": 3}),
+    "experts": plan(
+        EXPERTS, {"tensor": 2, "expert": 5, "expert_tensor": 2, "pipeline": 2, "zero": 1},
+        {"optimizer": "adamw", "optimizer_kernel": "foreach", "expert_imbalance": 1.2},
+    ),
+    "experts over nodes": plan(
+        EXPERTS, {"expert": 30, "zero": 2}, {"optimizer": "adam-8bit", "micro_batch": 1},
+    ),
+    "experts of some groups": plan(
+        {**EXPERTS, "moe": {**EXPERTS["moe"], "router_groups": 6, "router_group_top_k": 2}},
+        {"expert": 30, "zero": 3, "dispatcher": "deepep"}, {},
+    ),
+    "experts in a node": plan(
+        EXPERTS, {"expert": 5, "dispatcher": "deepep", "zero": 3}, {"optimizer": "sgd"},
+        cluster={"devices": 10},
+    ),
+    "an expert over nodes": plan(
+        {**EXPERTS, "attention": {"heads": 60, "head_dim": 14}},
+        {"tensor": 20, "expert_tensor": 20, "expert": 3, "zero": 1}, {},
+    ),
+    "two pipes": plan(
+        EXPERTS, {"pipeline": 6, "expert": 5, "zero": 1},
+        {"schedule": "dualpipe", "micro_batch": 1, "optimizer_kernel": "foreach",
+         "optimizer": "muon"},
+    ),
+    "switches": plan(DENSE, {"tensor": 5, "zero": 0}, {"dropout": 0.1}, cluster=SWITCHED),
+    "switches and sequences": plan(
+        DENSE, {"tensor": 5, "sequence": True, "zero": 1}, {}, cluster=SWITCHED
+    ),
+    "switches alone": plan(
+        DENSE, {"tensor": 2, "zero": 0}, {}, cluster={**SWITCHED, "devices": 10}
+    ),
+    "switches and shards": plan(
+        DENSE, {"tensor": 2, "zero": 1}, {}, cluster={**SWITCHED, "devices": 10}
+    ),
+    "adapters": plan(
+        DENSE, {"tensor": 5, "zero": 1},
+        {"lora": {"rank": 7, "targets": ["query", "value", "output", "up", "down"]}},
+    ),
+    "a measured network": plan(
+        "falcon-h1-7b", {"zero": 1}, {"optimizer": "adafactor", "optimizer_kernel": "foreach"},
+        cluster={"network": {"bandwidth": "11 GB/s", "latency": "13 us", "sustained": "7 GB/s"}},
+    ),
+    "kept scores": plan(
+        {**DENSE, "mlp": {"intermediate": 1170, "gated": False}, "bias": True},
+        {"tensor": 2, "context": 2, "zero": 1},
+        {"attention": "eager", "dropout": 0.1, "loss": "chunked", "precision": "fp32",
+         "implementation": "pytorch"},
+    ),
+    "a ring in a node": plan(
+        DENSE, {"context": 5, "context_exchange": "ring", "zero": 1},
+        {"sequence_length": 12_800, "recompute": "selective"},
+    ),
+    "a ring over nodes": plan(
+        {**DENSE, "attention": {"heads": 30, "kv_heads": 10, "head_dim": 70, "window": 1300}},
+        {"context": 20, "context_exchange": "ring", "zero": 1}, {"sequence_length": 12_800},
+    ),
+    "gathered keys": plan(
+        {**DENSE, "attention": {"heads": 30, "head_dim": 140, "window": 1300}, "causal": False},
+        {"context": 5, "context_exchange": "gather", "zero": 1}, {"sequence_length": 12_800},
+    ),
+    "slots": plan(
+        {**EXPERTS, "moe": {**EXPERTS["moe"], "capacity_factor": 1.3}},
+        {"expert": 5, "zero": 1}, {"schedule": "1f1b"},
+    ),
+    "another vendor": plan(
+        {**DENSE, "bias": True}, {"tensor": 5, "pipeline": 2, "zero": 1},
+        {"schedule": "dualpipe", "attention": "eager", "recompute": "full"},
+        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+    ),
+    "adapters and weights": plan(
+        DENSE, {"zero": 1},
+        {"lora": {"rank": 7, "targets": ["query", "up"], "checkpoint": "merged"},
+         "optimizer_kernel": "foreach"},
+    ),
+    "a lion": plan(DENSE, {"zero": 0}, {"optimizer": "lion", "optimizer_kernel": "foreach"}),
+    "served states": plan(
+        {**DENSE, "mixer": "recurrence", "recurrence": {"width": 630, "heads": 5}}, {},
+        {**SERVED, "global_batch": 360},
+    ),
+    "served heads": plan(
+        {**DENSE, "mixer": "lightning", "lightning": {"heads": 6, "head_dim": 70}}, {},
+        {**SERVED, "global_batch": 360},
+    ),
+    "both sides": plan(
+        "bert-base", {"tensor": 2, "zero": 0},
+        {"sequence_length": 500, "implementation": "megatron-2022", "global_batch": 90},
+    ),
+    "operations": plan(
+        {**DENSE, "mtp": 1}, {"tensor": 5, "zero": 3},
+        {"recompute": "selective", "implementation": "torchtitan"},
+    ),
+    "an assumption": plan(DENSE, {"zero": 1}, {}, time={"mfu": 0.37}),
+    "a size": plan({"parameters": 7_000_000_000}, {"tensor": 2, "zero": 1}, {}),
+    "served": plan(DENSE, {"tensor": 5, "pipeline": 3}, {**SERVED, "global_batch": 132}),
+    "served over nodes": plan(
+        {**DENSE, "attention": {"heads": 60, "kv_heads": 10, "head_dim": 14, "window": 680}},
+        {"tensor": 20}, {**SERVED, "global_batch": 27},
+    ),
+    "served experts": plan(
+        EXPERTS, {"expert": 5, "tensor": 2, "expert_tensor": 2, "pipeline": 2},
+        {**SERVED, "global_batch": 135},
+    ),
+    "served in a node": plan(
+        DENSE, {"pipeline": 2}, {**SERVED, "global_batch": 9, "micro_batch": 1},
+        cluster={"devices": 6, "devices_per_node": 6},
+    ),
+    **{
+        f"served {model}": plan(model, {}, {**SERVED, "global_batch": 120, "micro_batch": 2})
+        for model in ("jamba-52b", "qwen3-next-80b-a3b", "lfm2-1.2b", "deepseek-v3")
+    },
+}  # fmt: skip
+
+#: Formulas that a rule was held to, by quantity.
+HELD: dict[str, set[int]] = {}
+TRIED: set[str] = set()
+
+
+def evaluation(name: str) -> Evaluation:
+    return Evaluation(case.build(loading.load(PLANS[name])))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_each_formula_is_what_plain_arithmetic_makes_of_what_it_rests_on(name: str) -> None:
+    e = evaluation(name)
+    TRIED.add(name)
+    for identifier, rule in RULES.items():
+        quantity = BOOK.quantities[identifier]
+        views = [View(e, {})]
+        for axis in quantity.per:
+            entries = e.case.axes[axis]
+            entries = () if isinstance(entries, Absent) else entries
+            views = [View(e, {**view.point, axis: x}) for view in views for x in entries]
+        for view in views:
+            formula = quantity.choose(view.on)
+            if formula is None:
+                continue
+            try:
+                value = view.q(identifier)
+            except Absent:
+                continue
+            HELD.setdefault(identifier, set()).add(quantity.formulas.index(formula))
+            assert value == pytest.approx(rule(view), rel=1e-9, abs=1e-300), (identifier, name)
+
+
+def test_no_formula_is_left_out() -> None:
+    if TRIED != PLANS.keys():
+        pytest.skip("asked of all plans together")
+    missing = [
+        (identifier, dict(formula.when))
+        for identifier in RULES
+        for number, formula in enumerate(BOOK.quantities[identifier].formulas)
+        if number not in HELD.get(identifier, ())
+    ]
+    assert not missing
