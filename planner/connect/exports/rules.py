@@ -19,14 +19,16 @@ by the key that they stand under.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import getmembers, isfunction
+from itertools import groupby, islice
 from math import prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.connect.exports import megatron, nanotron, torchtitan
-from planner.connect.exports.table import Draft, Elsewhere, Unsaid
+from planner.connect.exports.table import Draft, Elsewhere, Unsaid, with_experts
+from planner.plans import pipeline
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
 Row = Mapping[str, Any]
@@ -45,18 +47,144 @@ def quotient(draft: Draft, to: str, of: str, by: str) -> dict[str, int]:
     return {to: -(-whole // (draft.get(by) or whole))}
 
 
-#: The rules that rows name; what else such a row says are their arguments.
+# Megatron-LM -------------------------------------------------------------------------------------
+
+
+def window(draft: Draft) -> dict[str, Any]:
+    """Of our window of so many tokens one is the token itself."""
+    width = draft.get("model.attention.window")
+    return {"window-size": f"({width - 1},0)"} if width else {}
+
+
+def feed_forward(draft: Draft, activations: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    blocks = draft.blocks("mlp") + draft.blocks("moe")
+    if not blocks:
+        return {}
+    kinds = {(b.values["gated"], b.values["activation"]) for b in blocks}
+    gated, activation = sorted(kinds)[-1]
+    name = f"{'gated ' * gated}{activation}"
+    word = activations.get(name)
+    if len(kinds) > 1:
+        draft.cannot("model.moe.activation", "experts have the activation of the dense layers")
+    if word is None:
+        draft.cannot("model.mlp.activation", f"no option for {name}")
+    # The width of a dense layer is asked for even where there is none.
+    return {"ffn-hidden-size": blocks[0].values["intermediate"], **(word or {})}
+
+
+def biases(draft: Draft) -> dict[str, Any]:
+    if not draft.get("model.layers"):
+        return {}
+    draft.heard.add("model.attention.key_bias")
+    bias, query, *rest = (
+        draft.get(f"model.{key}")
+        for key in ("bias", "attention.bias", "attention.output_bias", "mlp.bias", "moe.bias")
+    )
+    inner = {each for each in rest if each is not None} or {bias}
+    query = bias if query is None else query
+    if inner == {False}:
+        return {"disable-bias-linear": True} | ({"add-qkv-bias": True} if query else {})
+    if inner != {True} or not query:
+        draft.cannot("model.bias", "linears have biases all or none, but for query, key and value")
+    return {}
+
+
+def norm_bias(draft: Draft) -> None:
+    norm, bias = draft.get("model.norm"), draft.get("model.norm_bias")
+    if None not in (norm, bias) and bias != (norm == "layernorm"):
+        draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
+
+
+def layers_with_experts(draft: Draft) -> dict[str, Any]:
+    """``[0]*3+[1]*58``: the expression that the option takes."""
+    layers = [int(one) for one in with_experts(draft)]
+    if all(layers) or not any(layers):
+        return {}
+    runs = [(value, len(list(run))) for value, run in groupby(layers)]
+    text = "+".join(f"[{value}]*{count}" for value, count in runs)
+    return {"moe-layer-freq": text if len(runs) <= 8 else str(layers).replace(" ", "")}
+
+
+def layers_on_stages(draft: Draft) -> dict[str, Any]:
+    """Layers that do not divide evenly: the ends said apart where that is enough, else the whole
+    layout. Further-token modules stand on the last stage unless a layout says more."""
+    model, further = draft.plan.model, draft.get("model.mtp") or 0
+    size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
+    draft.heard |= {"parallelism.stages", "parallelism.cut"}
+    if model is None or size * chunks == 1:
+        return {}
+    layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
+    held = pipeline.chunks(model, layout, vocab)
+    plain = [*held[:-1], held[-1] - further]
+    if plain[-1] >= 0 and len(set(plain)) == 1:
+        return {}
+    if plain[-1] >= 0 and chunks == 1 and len(plain) > 2 and len(set(plain[1:-1])) == 1:
+        return {
+            "decoder-first-pipeline-num-layers": plain[0],
+            "decoder-last-pipeline-num-layers": plain[-1],
+        }
+    text = pipeline.written(held, further)
+    if text is None:
+        draft.cannot("parallelism.stages", "one stage holds all modules of model.mtp")
+        return {}
+    draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
+    return {"pipeline-model-parallel-layout": text}
+
+
+# nanotron and torchtitan --------------------------------------------------------------------------
+
+
+def head_width(draft: Draft) -> None:
+    heads, head = draft.get("model.attention.heads"), draft.get("model.attention.head_dim")
+    if heads and head and heads * head != draft.get("model.hidden"):
+        draft.cannot("model.attention.head_dim", "heads divide the hidden size")
+
+
+def experts_on_layers(draft: Draft, to: str) -> dict[str, list[int]]:
+    """Which layers have experts; -1 stands for all."""
+    has = with_experts(draft)
+    widths = [draft.get(f"model.{block}.intermediate") for block in ("mlp", "moe")]
+    if widths[0] not in (None, widths[1]) and not all(has):
+        draft.cannot("model.moe.intermediate", "experts are as wide as the dense layers")
+    return {to: [-1] if all(has) else [index for index, one in enumerate(has) if one]}
+
+
+def modules_on_stages(draft: Draft) -> dict[str, Any]:
+    """As many layers on each stage, or the modules of each by name."""
+    size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
+    given, layers = draft.get("parallelism.stages"), len(with_experts(draft))
+    model = draft.plan.model
+    if size == 1:
+        return {}
+    draft.heard.add("parallelism.cut")
+    if model is not None and (given or layers % (size * chunks)):
+        layout = draft.plan.data["parallelism"]
+        held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
+        # The modules of each stage by name, as torchtitan's decoders call them.
+        left = iter(range(sum(held)))
+        modules = [[f"layers.{i}" for i in islice(left, count)] for count in held]
+        modules[0].insert(0, "tok_embeddings")
+        modules[-1] += ["norm", "output"]
+        return {"parallelism.module_fqns_per_model_part": modules}
+    if not layers or layers % (size * chunks):
+        return {}
+    return {
+        "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
+        "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+        "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+    }
+
+
+#: The rules by the names that rows write, the functions above and these; what else such a row says
+#: are their arguments.
 RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
+    **dict(getmembers(sys.modules[__name__], isfunction)),
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "says": lambda draft, **options: options,
-    "count": count,
-    "quotient": quotient,
-    **{
-        f"{module.__name__.rpartition('.')[2]}.{name}": rule
-        for module in (megatron, nanotron, torchtitan)
-        for name, rule in getmembers(module, isfunction)
-    },
 }
+
+# Rows -------------------------------------------------------------------------------------------
+
 #: Under which values of a key, or of several, a row or a group of rows is heard.
 CONDITIONS: Mapping[str, Callable[..., object]] = {
     "given": lambda *values: any(values),
