@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -59,11 +59,8 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
             (links if mode == _LINK else regular)[name] = sha
         if name in regular and name.endswith(ENDINGS) and int(size) <= MAX_BYTES:
             documents[name] = sha
-    for to, content in _contents(place, documents, folder):
-        to.write_bytes(content)
-    for to, content in _contents(place, links, folder):
-        with contextlib.suppress(OSError):
-            to.symlink_to(os.fsdecode(content))
+    _lay(place, documents, folder)
+    _lay(place, links, folder, as_links=True)
     for name in links:
         if not files.below(folder / name, folder):
             (folder / name).unlink(missing_ok=True)
@@ -71,8 +68,7 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
         copy = Path(os.path.normpath(folder / base / path))
         name = os.path.relpath(os.path.realpath(copy), folder)
         if name in regular:
-            for to, content in _contents(place, {name: regular[name]}, folder):
-                to.write_bytes(content)
+            _lay(place, {name: regular[name]}, folder)
             presets = folder / "presets"
             return copy, presets if presets.is_dir() else None
     raise PlanError(Fault("no such file in that revision", place, "REVISION:PATH"))
@@ -95,19 +91,20 @@ def _git(place: Place, *words: str, given: bytes | None = None, may_fail: bool =
     return b"" if done.returncode else done.stdout
 
 
-def _contents(
-    place: Place, objects: Mapping[str, bytes], folder: Path
-) -> Iterator[tuple[Path, bytes]]:
-    """Where in a folder each of these goes, and what git holds of it; what a crafted tree would put
-    outside is left out."""
-    data = _git(
-        place, "cat-file", "--batch", given=b"".join(sha + b"\n" for sha in objects.values())
-    )
-    at = 0
+def _lay(place: Place, objects: Mapping[str, bytes], folder: Path, as_links: bool = False) -> None:
+    """Writes what git holds of some objects to their paths in a folder; what a crafted tree would
+    put outside is left out."""
+    named = b"".join(sha + b"\n" for sha in objects.values())
+    data, at = _git(place, "cat-file", "--batch", given=named), 0
     for name in objects:
         start = data.index(b"\n", at) + 1
         end = start + int(data[at:start].split()[2])
-        to, at = folder / name, end + 1
-        if files.below(to, folder):
-            to.parent.mkdir(parents=True, exist_ok=True)
-            yield to, data[start:end]
+        to, content, at = folder / name, data[start:end], end + 1
+        if not files.below(to, folder):
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if as_links:
+            with contextlib.suppress(OSError):
+                to.symlink_to(os.fsdecode(content))
+        else:
+            to.write_bytes(content)

@@ -73,23 +73,19 @@ class Engine:
 
     def _formats(self) -> Iterator[str]:
         """The number formats whose products the device runs."""
-        yield "fp32"
-        capability = (0, 0)
-        if self.where.type == "cuda":
+        cuda, capability = self.where.type == "cuda", (0, 0)
+        if cuda:
             capability = torch.cuda.get_device_capability(self.where)
-            if capability >= (8, 0) and torch.version.hip is None:
-                yield "tf32"
-        for form in ("bf16", "fp16"):
-            if form == "bf16" and self.where.type == "cuda" and not torch.cuda.is_bf16_supported():
-                continue
-            with contextlib.suppress(RuntimeError, TypeError):
-                small = torch.ones(16, 16, dtype=FORMATS[form], device=self.where)
-                (small @ small).sum().item()
+        tried = {
+            "fp32": True,
+            "tf32": capability >= (8, 0) and torch.version.hip is None,
+            "bf16": not cuda or torch.cuda.is_bf16_supported(),
+            "fp16": True,
+            "fp8": capability >= (8, 9),
+        }
+        for form, may in tried.items():
+            if may and self.times(Product(form, 64, 64, 64), 0):
                 yield form
-        if capability >= (8, 9):
-            with contextlib.suppress(RuntimeError, AttributeError, TypeError):
-                self._product(Product("fp8", 64, 64, 64))()
-                yield "fp8"
 
     # -- times --------------------------------------------------------------------------------
 
