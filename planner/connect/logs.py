@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from statistics import median_high, median_low
 from typing import Any
 
 from planner.base import files, resources
@@ -50,9 +51,8 @@ class Series:
 
     def median(self, skipped: int) -> Fraction:
         """Of what comes after so many records."""
-        kept = sorted(self.doubles[skipped:])
-        middle = kept[(len(kept) - 1) // 2], kept[len(kept) // 2]
-        return sum(map(self.exact, middle), Fraction(0)) / 2
+        kept = self.doubles[skipped:]
+        return (self.exact(median_low(kept)) + self.exact(median_high(kept))) / 2
 
 
 @dataclass

@@ -19,7 +19,7 @@ import yaml
 from planner.base import files
 from planner.base.errors import PlanError
 from planner.cli import main as cli
-from planner.connect.measure import expected, machine, rates, step, supported, writing
+from planner.connect.measure import expected, machine, rates, step, writing
 from planner.connect.measure.jobs import (
     Attention,
     Collective,
@@ -425,13 +425,13 @@ def test_as_many_layers_run_as_there_is_time_for() -> None:
 )
 def test_what_the_decoder_does_not_build_is_refused(changes: list[str], said: str) -> None:
     with pytest.raises(PlanError) as refused:
-        supported.check(loading.load(ALONE, changes))
+        step.check_supported(loading.load(ALONE, changes))
     assert said in str(refused.value)
 
 
 def test_many_shipped_models_can_be_built() -> None:
     for name in ("gpt2-small", "llama3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-neox-20b"):
-        supported.check(loading.load({**ALONE, "model": name}))
+        step.check_supported(loading.load({**ALONE, "model": name}))
 
 
 def test_two_gpus_of_a_kind_say_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,8 +214,8 @@ def parse(text: str, place: Place | None = None) -> Any:
     def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) != len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            counts = Counter(key for key, _ in found)
+            twice = next(key for key, count in counts.items() if count > 1)
             raise PlanError(Fault(f"the key {twice!r} is there twice", place))
         return made
 

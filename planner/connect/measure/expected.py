@@ -44,23 +44,19 @@ def plan(
     """A plan of one layer on one node."""
     layout = layout or {}
     devices = layout.get("tensor", 1) * layout.get("data", 1)
-    length = training["sequence_length"]
+    node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
     document = source.load(
         {
             "model": {
                 "layers": 1,
                 "vocab": 64,
-                "max_sequence": length,
+                "max_sequence": training["sequence_length"],
                 "norm": "layernorm",
                 "positions": "none",
                 "mlp": {"activation": "gelu"},
                 **model,
             },
-            "cluster": {
-                "accelerator": accelerator,
-                "devices": devices,
-                "devices_per_node": devices,
-            },
+            "cluster": node,
             "training": {"micro_batch": 1, "implementation": "pytorch", **training},
             "parallelism": layout,
             "time": {"efficiency": efficiency},

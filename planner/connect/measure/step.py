@@ -7,22 +7,26 @@ implementation `pytorch`. Nothing of it is computed here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.base.display import as_json, format_value
 from planner.base.errors import Fault, PlanError
 from planner.connect.compare import Row, table
-from planner.connect.measure import need_torch, supported
-from planner.connect.measure.expected import value
+from planner.connect.measure import expected, need_torch
 from planner.connect.measure.jobs import Product
 from planner.plans import hardware
 from planner.plans import plan as plans
-from planner.plans.document import Plan
+from planner.plans.document import Block, Model, Plan
 from planner.results.result import evaluate
 
+_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+#: What a key of a block has that is off.
+OFF = (None, False, 0, "none")
 #: Steps that are timed, after one that is not.
 STEPS = 5
 #: Share of the free memory that a step may be predicted to take.
@@ -59,7 +63,7 @@ def step(
     torch = need_torch()
     from planner.connect.measure import engine, training
 
-    supported.check(full)
+    check_supported(full)
     backend = engine.Engine(device)
     where, form = backend.where, hardware.FORMATS[full.get("training.precision")]
     product = Product(form, 1024, 1024, 1024)
@@ -79,6 +83,68 @@ def step(
     rows, notes = _beside(full, small, found, remarks)
     name = training.device_name(where)
     return Beside(small, name, str(torch.__version__), rows, notes)
+
+
+# What can run ---------------------------------------------------------------------------------
+
+
+def check_supported(plan: Plan) -> None:
+    """Refuse what the decoder does not build.
+
+    Raises:
+        PlanError: every part of the model or run that it does not know.
+    """
+    if plan.model is None:
+        where = plan.document.place(("model",))
+        raise PlanError(Fault("a step needs the model's shape", where, "layers, hidden and so on"))
+    faults: dict[Any, Fault] = {}  # what several blocks have is told once
+    for key, value, instead in _refused(plan, plan.model):
+        fault = f"measure --step cannot run {key} {_shown(value)}"
+        where = plan.document.place(tuple(key.split(".")))
+        faults.setdefault((key, instead), Fault(fault, where, instead))
+    if faults:
+        raise PlanError([*faults.values()])
+
+
+def _shown(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _refused(plan: Plan, model: Model) -> Iterator[tuple[str, Any, str]]:
+    """Keys with a value that it does not build or run, and what goes instead."""
+    for key, known in _SAID["run"].items():
+        if plan.get(key) not in known:
+            yield key, plan.get(key), f"--set {key}={_shown(known[0])}"
+    if plan.get("training.lora") is not None:
+        yield "training.lora", "adapters", "--set training.lora=null"
+    if plan.get("model.encoder") is not None:
+        yield "model.encoder", "models", "a decoder"
+    if plan.get("model.mtp"):
+        yield "model.mtp", plan.get("model.mtp"), "--set model.mtp=0"
+        return
+    for block in (block for part in model.parts for block in part.blocks):
+        for key, value in _unknown(block, plan.get("training.sequence_length")):
+            yield key, value, "a plain decoder: attention, mlp or moe"
+
+
+def _unknown(block: Block, length: int) -> Iterator[tuple[str, Any]]:
+    values, built = block.values, _SAID["blocks"].get(block.kind)
+    if built is None:
+        yield f"model.{block.kind}", "blocks"
+        return
+    for key, value in values.items():
+        if key not in built and value not in OFF and key != "decoder":
+            yield f"model.{block.kind}.{key}", value
+    if block.kind in ("mlp", "moe") and values["activation"] not in _SAID["activations"]:
+        yield f"model.{block.kind}.activation", values["activation"]
+    if block.kind == "attention":
+        if values["value_head_dim"] != values["head_dim"]:
+            yield "model.attention.value_head_dim", values["value_head_dim"]
+        if (values.get("window") or length) < length:
+            yield "model.attention.window", values["window"]
+
+
+# The plan of what runs ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -105,7 +171,7 @@ def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
     def too_many(layers: int) -> bool:
         tried = _with_layers(one, layers)
         late = _takes(tried, room) * (steps + 1) > room.seconds
-        return late or bool(value(tried, "memory.total") > room.memory * ROOM)
+        return late or bool(expected.value(tried, "memory.total") > room.memory * ROOM)
 
     return _with_layers(one, 1 + bisect_left(range(2, most + 1), True, key=too_many))
 
@@ -114,7 +180,7 @@ def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
     """One layer fits, and is done before long."""
     smaller = "a smaller --set training.micro_batch, training.sequence_length or model"
     where = full.document.place(("model",))
-    needs, takes = value(least, "memory.total"), _takes(least, room)
+    needs, takes = expected.value(least, "memory.total"), _takes(least, room)
     if needs > room.memory * ROOM:
         has = format_value(room.memory, "bytes")
         fault = f"a step of one layer takes {format_value(needs, 'bytes')}, of which {has} are free"
@@ -128,20 +194,9 @@ def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
 def _one_device(full: Plan, device: str) -> Mapping[str, Any]:
     """The changes that leave one device with one micro-batch of the plan."""
     layout = full.document.data.get("parallelism") or {}
-    changes: dict[str, Any] = {f"parallelism.{key}": None for key in layout}
-    changes |= {
-        "training.global_batch": None,
-        "training.gradient_accumulation": None,
-        "training.schedule": None,
-        "training.distributed_optimizer": None,
-        "training.recompute_layers": None,
-        "training.loss": "full",
-        "training.implementation": "pytorch-cpu" if device == "cpu" else "pytorch",
-        "memory.workspaces": 0 if device == "cpu" else None,  # cuBLAS's
-        "cluster.devices": 1,
-        "cluster.devices_per_node": 1,
-        "time.mfu": None,
-    }
+    changes = {f"parallelism.{key}": None for key in layout} | _SAID["one_device"]
+    changes["training.implementation"] = "pytorch-cpu" if device == "cpu" else "pytorch"
+    changes["memory.workspaces"] = 0 if device == "cpu" else None  # cuBLAS's
     return {key: to for key, to in changes.items() if to is not None or full.get(key)}
 
 
@@ -152,8 +207,8 @@ def _with_layers(plan: Plan, layers: int) -> Plan:
 def _takes(plan: Plan, room: Room) -> float:
     """Seconds of a step: predicted, or by its FLOPs at the rate of a product where that is more."""
     tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
-    flops = float(value(plan, "compute.flops_per_token") * tokens)
-    return max(float(value(plan, "time.step_seconds") or 0), flops / room.rate)
+    flops = float(expected.value(plan, "compute.flops_per_token") * tokens)
+    return max(float(expected.value(plan, "time.step_seconds") or 0), flops / room.rate)
 
 
 # The table ------------------------------------------------------------------------------------
