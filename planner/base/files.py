@@ -258,6 +258,16 @@ def parse_json(
 
 
 @contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Until the end, what the system refuses is a fault of a file that is written."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PlanError(Fault(f"cannot be written: {reason}", Place(str(path)))) from None
+
+
+@contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """A file that takes the name of `path` when it is whole: until then, and where it never is,
     the old one stays. It is made under a name that nobody can have planted. A device or a pipe is
@@ -268,8 +278,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """
     import tempfile
 
-    temporary: str | None = None
-    try:
+    with writing(path):
         if "\0" in str(path):
             raise OSError("embedded null byte")
         target = Path(path)
@@ -281,16 +290,14 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode(target))
-        os.replace(temporary, target)
-    except OSError as error:
-        raise unwritable(path, error) from None
-    finally:
-        if temporary is not None:
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, mode(target))
+            os.replace(temporary, target)
+        finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
 
@@ -377,12 +384,6 @@ def beside(path: Path) -> IO[bytes]:
         os.close(handle)
         raise PlanError(fault)
     return os.fdopen(handle, "a+b")
-
-
-def unwritable(path: str | Path, error: OSError) -> PlanError:
-    """What the system refuses, as a fault of the file."""
-    reason = (error.strerror or str(error)).lower()
-    return PlanError(Fault(f"cannot be written: {reason}", Place(str(path))))
 
 
 def format_of(path: str | Path, formats: Mapping[str, str], what: str) -> str:

@@ -44,6 +44,7 @@ class Command:
         """Tell a parser what the command takes."""
         for names, how in (*self.arguments, *EVERYWHERE):
             parser.add_argument(*names, **how)
+        parser.set_defaults(handler=self.handler)
 
 
 #: The commands by name, in the order in which help lists them.

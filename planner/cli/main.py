@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.base import files
 from planner.base.errors import Fault, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, OK, Handler, broken
+from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,9 +32,9 @@ def run(arguments: list[str]) -> int:
 
         offer(_parser())
     try:
-        handler, options = _parsed(_with_command(arguments))
-        with files.within(getattr(options, "root", None)):
-            done = handler(options)
+        options = _parsed(_with_command(arguments))
+        with files.within(options.root):
+            done: int | str = options.handler(options)
         sys.stdout.write(done if isinstance(done, str) else "")
         sys.stdout.flush()
         return OK if isinstance(done, str) else done
@@ -54,15 +54,14 @@ def run(arguments: list[str]) -> int:
         return 130
 
 
-def _parsed(words: list[str]) -> tuple[Handler, argparse.Namespace]:
-    """The command and its options, which may stand anywhere between its other words."""
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """The options of a command, which may stand anywhere between its other words."""
     if not words or words[0] not in COMMANDS:  # --help, --version, or nothing
-        options = _parser().parse_args(words)
-        return options.handler, options
+        return _parser().parse_args(words)
     command = COMMANDS[words[0]]
     parser = _Parser(prog=f"plan.py {words[0]}", description=command.help)
     command.configure(parser)
-    return command.handler, parser.parse_intermixed_args(words[1:])
+    return parser.parse_intermixed_args(words[1:])
 
 
 def _discard() -> None:
@@ -121,7 +120,5 @@ def _parser() -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
     for name, command in COMMANDS.items():
-        sub = commands.add_parser(name, help=command.help, description=command.help)
-        command.configure(sub)
-        sub.set_defaults(handler=command.handler)
+        command.configure(commands.add_parser(name, help=command.help, description=command.help))
     return parser

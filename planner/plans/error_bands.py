@@ -40,18 +40,13 @@ class Basis(NamedTuple):
     #: Measured over predicted, less 1.
     low: Fraction
     high: Fraction
-    #: Published runs of the kind, and the sources that measured them.
+    #: Published runs of this very kind, and the sources that measured them.
     rows: int
     sources: int
     #: The kind of run, in words.
     kind: str
     #: The sources' names, where they are few.
     names: tuple[str, ...] = ()
-
-    @property
-    def own(self) -> bool:
-        """Whether any run of this very kind was published."""
-        return self.rows > 0
 
 
 @cache

@@ -148,7 +148,7 @@ def counted(layers: int, cut: str, chunks: int) -> int:
 def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
     """A chunk ends with the layer that passes its share of all matmul weights, the head's counted
     too (nanotron 2024)."""
-    costs = weights(model)
+    costs = {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
     steps = list(accumulate([costs[name] for name in model.sequence]))
     total = steps[-1] + vocab
     cuts, chunk = [0], 0
@@ -157,11 +157,6 @@ def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
             cuts.append(layer + 1)
             chunk += 1
     return [*cuts, *[len(steps)] * (chunks + 1 - len(cuts))]
-
-
-def weights(model: Model) -> dict[str, int]:
-    """Matmul weights of each part, as a cut by compute counts them."""
-    return {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
 
 
 def _weights(block: Block) -> int:

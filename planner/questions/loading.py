@@ -11,8 +11,7 @@ from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.documents.source import Document
 from planner.plans import plan
-from planner.plans.document import Draft, Plan
-from planner.plans.model import lower
+from planner.plans.document import Plan
 
 
 def load(
@@ -91,7 +90,5 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
         return kind
     document = schema.validate(source.load(file, overrides, kind), kind)
     if kind == "model":
-        draft = Draft(document, {"model": plan.copied(document.data)})
-        lower(draft)
-        draft.finish()
+        plan.begun(replace(document, held={"model": document.data}))
     return kind

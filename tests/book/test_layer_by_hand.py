@@ -131,9 +131,7 @@ def test_the_loss_passes_over_the_logits(loss: str, each: int) -> None:
 
 @pytest.mark.parametrize(("overlap", "shown"), [(False, 1), (True, Fraction(6, 10))])
 @pytest.mark.parametrize("sequence", [True, False])
-def test_an_exchange_after_each_pair_of_products(
-    overlap: bool, shown: Any, sequence: bool
-) -> None:
+def test_an_exchange_after_each_pair_of_products(overlap: bool, shown: Any, sequence: bool) -> None:
     """A ring of five passes 2 x 4/5 of the tokens' 2-byte values at 90 GB/s in 8 hops of 2 us.
     Under sequence parallelism the inputs of a block are gathered again beside the backward pass,
     half an exchange of which 0.4 is hidden; in pieces they are hidden. Norms exchange nothing."""

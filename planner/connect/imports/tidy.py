@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -12,8 +12,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.families import DOCUMENT
 from planner.documents import schema, source
 from planner.documents.source import lookup, nested
-from planner.plans.document import Draft
-from planner.plans.model import lower
+from planner.plans.plan import begun
 
 #: Sections of which everything is written.
 WHOLE = ("kinds", "pattern", "encoder", "delta_net")
@@ -57,9 +56,7 @@ def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     """The document with every default, checked; faults are placed in the configuration."""
     try:
         read = schema.validate(source.load(nested(document)), "model")
-        draft = Draft(read, {"model": copy.deepcopy(read.data)})
-        lower(draft)
-        draft.finish()
+        draft, _ = begun(replace(read, held={"model": read.data}))
     except PlanError as error:
         faults = [Fault(f.message, place, f.allowed, f.hint) for f in error.faults]
         raise PlanError(faults) from None

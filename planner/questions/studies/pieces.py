@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,7 +41,7 @@ class PieceFolder:
         self.table = files.resolved(table)
         self.folder = self.table.with_name(self.table.name + ".pieces")
         self.ending, self.count = about["format"], about["pieces"]
-        with _writing(self.table), contextlib.ExitStack() as stack:
+        with files.writing(self.table), contextlib.ExitStack() as stack:
             self._lock = stack.enter_context(self._hold())
             self._begin(about, restart)
             stack.pop_all()
@@ -148,7 +148,7 @@ class PieceFolder:
         whole = self.folder / f"whole.{self.ending}"  # there, a killed one is found and removed
         with files.replacing(whole) as file:
             join((self.read(number)[0] for number in range(self.count)), file)
-        with _writing(self.table):
+        with files.writing(self.table):
             os.chmod(whole, files.mode(self.table))
             os.replace(whole, self.table)
             self._empty()
@@ -172,12 +172,3 @@ class PieceFolder:
 
 def _refused(what: str, path: Path | str, allowed: str) -> PlanError:
     return PlanError(Fault(what, Place(str(path)), allowed))
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What the system refuses is a fault of the table's file."""
-    try:
-        yield
-    except OSError as error:
-        raise files.unwritable(path, error) from None
