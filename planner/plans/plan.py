@@ -298,15 +298,12 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     checked.
     """
     assert plan.model is not None
-    document = plan.document.data
-    given = {name: dict(document[name]) for name in OF_LAYOUTS}  # which a draft completes
-    changed = {
-        dotted: about(dotted).get("default") if value is None else value
-        for dotted, value in changes.items()
-        if dotted.startswith(OF_LAYOUTS)
-    }
-    cluster = devices_of(plan.data)
-    data = source.with_values({**plan.data, "cluster": cluster, **given}, changed)
+    sections = {name: dict(plan.document.data[name]) for name in OF_LAYOUTS}
+    for dotted, value in changes.items():
+        if dotted.startswith(OF_LAYOUTS):
+            section, _, key = dotted.partition(".")
+            sections[section][key] = about(dotted).get("default") if value is None else value
+    data = {**plan.data, "cluster": devices_of(plan.data), **sections}
     draft = Draft(plan.document, data)
     if whole:
         _choices(draft)
