@@ -118,6 +118,52 @@ def test_learned_positions_and_plain_activations_move_less() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mixer", "keys"),
+    [("mamba", {"state": 16, "head_dim": 64}), ("recurrence", {"width": HIDDEN, "heads": HEADS})],
+)
+def test_scans_and_convolutions_move_twice_the_hidden_size_a_few_times(
+    mixer: str, keys: dict[str, Any]
+) -> None:
+    """Eleven accesses of 2 x 960 values, beside the residual sum."""
+    model = {"mixer": mixer, mixer: keys}
+    e = evaluation(model, time={"efficiency": {**SHARES, "mixer_accesses": 11}})
+    residual = Fraction(3 * 2 * TOKENS * HIDDEN, 5)
+    found = of(e, "time.elementwise.bytes", "block", block=mixer)
+    assert found == residual + Fraction(11 * 2 * 2 * TOKENS * HIDDEN, 5)
+
+
+def test_a_rank_holds_its_part_of_a_matrix() -> None:
+    """Columns of query and logits, rows of what comes back; of an expert the width. The vocabulary
+    is padded to a multiple of 9 on each of five ranks."""
+    e = evaluation(
+        {"moe": {"experts": 10, "top_k": 2, "intermediate": WIDE}, "feed_forward": "moe"},
+        parallelism={"tensor": 5, "expert_tensor": 5, "zero": 0, "vocab_multiple": 9,
+                     "sequence": True},
+    )  # fmt: skip
+    padded = 1008  # 5,000 / 5 in multiples of 9
+    for kind, name, inputs, outputs in (
+        ("attention", "query", HIDDEN, HIDDEN // 5),
+        ("attention", "key", HIDDEN, GROUPS * SIZE // 5),
+        ("attention", "output", HIDDEN // 5, HIDDEN),
+        ("moe", "expert_up", HIDDEN, WIDE // 5),
+        ("moe", "expert_down", HIDDEN, WIDE // 5),  # the width, whichever side it is
+        ("moe", "router", HIDDEN, 10),
+        ("head", "output", HIDDEN, padded),
+        ("embedding", "token", padded, HIDDEN),
+    ):
+        (entry,) = (
+            x
+            for x in e.case.axes["component"]
+            if x.name == name and x.parent and x.parent.settings["block"] == kind
+        )
+        found = [
+            e.value(f"parameters.device_{side}", {"component": entry})
+            for side in ("inputs", "outputs")
+        ]
+        assert found == [inputs, outputs], name
+
+
+@pytest.mark.parametrize(
     ("loss", "each"), [("full", 2 + 12), ("vocab-parallel", 2 + 12), ("fused", 4 * 2)]
 )
 def test_the_loss_passes_over_the_logits(loss: str, each: int) -> None:
@@ -209,3 +255,64 @@ def test_a_layer_is_its_pieces_one_after_another(recompute: str) -> None:
     busy = math.hypot(device**3, host**3) ** (1 / 3)
     assert float(e.value("time.part.busy", at)) == near(busy, rel=1e-12)
     assert float(e.value("time.part", at)) == near(busy, rel=1e-12)
+
+
+def products(e: Evaluation, name: str, *pieces: str) -> list[Any]:
+    entry = next(x for x in e.case.axes["product"] if x.name == name)
+    return [e.value(f"time.product.{piece}", {"product": entry}) for piece in pieces]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_backward_pass_of_a_product_has_two_of_them_and_sums_up_the_bias(bias: bool) -> None:
+    """A bias's gradient reads that of the output once: 1,440 rows of a fifth of 2,560 values of 2
+    bytes."""
+    e = evaluation({"bias": bias, "mlp": {"intermediate": WIDE, "gated": False}})
+    pieces = "backward", "input", "weight", "bias"
+    for name, wide in (("up", WIDE // 5), ("down", HIDDEN)):
+        whole, into, weight, summed = products(e, name, *pieces)
+        assert min(into, weight) > 0
+        fused = summed == 0  # a kernel that runs anyway may sum it up
+        assert fused or summed == 2 * TOKENS * wide / RATE
+        assert whole == into + weight + summed
+    assert bias or fused
+
+
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_frozen_product_sends_back_the_gradient_of_its_input(adapted: bool) -> None:
+    """And an adapter's two narrow products beside it, of a rank of 24, three times each: at the
+    least their FLOPs at the peak."""
+    lora = {"rank": 24, "targets": ["down"] if adapted else ["query"]}
+    e = evaluation(training__lora=lora, parallelism={"zero": 0}, cluster__devices=1)
+    whole, into = products(e, "down", "backward", "input")
+    flops = 3 * 2 * TOKENS * 24 * (WIDE + HIDDEN)
+    if adapted:
+        assert flops / 989.4e12 < whole - into < 40 * flops / 989.4e12
+    else:
+        assert whole == into
+
+
+def test_inputs_are_cast_to_8_bit_but_for_the_logits() -> None:
+    """Of the input forward and of the output's gradient backward 2 bytes are read and 2 written."""
+    e = evaluation(training__precision="fp8")
+    (cast,) = products(e, "query+key+value", "casts")
+    columns = (HIDDEN + 2 * GROUPS * SIZE) // 5
+    assert cast == 4 * TOKENS * (HIDDEN + columns) / RATE
+    head = next(x for x in e.case.axes["product"] if x.settings["wide"])
+    assert e.value("time.product.casts", {"product": head}) == 0
+
+
+@pytest.mark.parametrize(("recompute", "times"), [("none", 2), ("full", 3)])
+def test_packed_weights_are_read_and_written_wide_for_each_product(
+    recompute: str, times: int
+) -> None:
+    """In 4 bits, with a scale of 8 bits for each 64 of them and one of 32 for each 256 of those."""
+    lora = {"rank": 24, "targets": ["down"], "base": "nf4-double"}
+    e = evaluation(
+        training__lora=lora,
+        training__recompute=recompute,
+        parallelism={"zero": 0},
+        cluster__devices=1,
+    )
+    (cast,) = products(e, "down", "casts")
+    each = Fraction(1, 2) + Fraction(1, 64) + Fraction(4, 64 * 256) + 2
+    assert cast == times * each * WIDE * HIDDEN / RATE
