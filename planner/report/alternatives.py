@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from planner.base.display import exact_text, flow
+from planner.base.display import flow
 from planner.base.errors import PlanError
 from planner.questions.sensitivity import Neighbour
 from planner.questions.solve import questions
 from planner.report import facts
 from planner.report.figures import scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
-from planner.report.numbers import GIB, Data, clean, shown
+from planner.report.numbers import GIB, Data, clean, exactly, shown
 from planner.results.result import Result
 
 
@@ -99,9 +99,7 @@ def _left(values: Any) -> str:
 
 def _value(value: Any, unit: str) -> str:
     """The value of a key for people: in full where it is a whole number."""
-    if isinstance(value, int):
-        return exact_text(value) + (f" {unit}" if unit not in ("1", "") else "")
-    return shown(Fraction(value), unit)
+    return exactly(value, unit) if isinstance(value, int) else shown(Fraction(value), unit)
 
 
 def said(changes: dict[str, Any]) -> str:

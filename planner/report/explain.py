@@ -39,7 +39,13 @@ def _tree(
     said = [f"absent: {clean(quantity.absent)}"] if absent else _formula(quantity)
     if quantity.chosen is not None:
         said += [clean(quantity.why, 2000), f"source: {clean(quantity.source)}"]
-    lines += [f"{rest}  {line}" for line in (*said, *_inputs(quantity))]
+    for row in inputs_of(quantity):
+        # The kind of what the document states; a default says it itself.
+        kind = quantity.result.evaluation.case.kinds.get(row.symbol) if row.stated else None
+        who = ", ".join(filter(None, (kind, row.origin)))
+        text = f"{TEXT.write(row.name)} = {row.value}: {row.meaning}"
+        said.append(f"{text} ({who})" if who else text)
+    lines += [f"{rest}  {line}" for line in said]
     if depth == 0:
         return
     deeper = None if depth is None else depth - 1
@@ -64,16 +70,4 @@ def _formula(quantity: Quantity) -> list[str]:
         lines.append(f"{pad}   {low} to {high}: {BETWEEN}")
     if quantity.predicted is not None:
         lines.append(f"{pad}   predicted: {with_interval(quantity.predicted)}")
-    return lines
-
-
-def _inputs(quantity: Quantity) -> list[str]:
-    """The inputs with their values, meanings and origins; of many values, the first ones."""
-    known, lines = quantity.result.evaluation.case.kinds, []
-    for row in inputs_of(quantity):
-        # The kind of what the document states; a default says it itself.
-        kind = known.get(row.symbol) if row.stated else None
-        said = ", ".join(filter(None, (kind, row.origin)))
-        origin = f" ({said})" if said else ""
-        lines.append(f"{TEXT.write(row.name)} = {row.value}: {row.meaning}{origin}")
     return lines

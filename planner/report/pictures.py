@@ -6,7 +6,6 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from planner.book.notation import L_k
-from planner.engine.evaluate import Entry
 from planner.report import facts
 from planner.report.derivations import place
 from planner.report.figures import bar_of, roofline
@@ -53,11 +52,14 @@ def roof(result: Result) -> Data | None:
     layers = [part for part in result.entries("part") if part.settings.get("layers")]
     value = result.evaluation.compute
     layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
+    if layer is None:
+        return None
     rows: list[Data] = []
     kernels: list[Data] = []
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
-        if name != "intensity" or not quantity.entries or not _inside(quantity.entries[0], layer):
+        inside = (within for entry in quantity.entries[:1] for within in entry.lineage())
+        if name != "intensity" or layer not in inside:
             continue
         path, kind = quantity.entries[0].path, base.rpartition(".")[2]
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
@@ -70,7 +72,7 @@ def roof(result: Result) -> Data | None:
         rows.append(row)
         rate = float(flops.number / spent.number) if spent is not None and spent.number else None
         kernels.append(Data(mark=row.mark, intensity=float(quantity.number), rate=rate))
-    if not rows or layer is None:
+    if not rows:
         return None
     timed = any(kernel.rate is not None for kernel in kernels)
     # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
@@ -88,10 +90,3 @@ def roof(result: Result) -> Data | None:
         layer=place(layer),
         figure=roofline(float(peak.number), float(peak.number / ridge.number), kernels),
     )
-
-
-def _inside(entry: Entry | None, part: Entry | None) -> bool:
-    """Whether an entry lies in a part of the model."""
-    while entry is not None and entry is not part:
-        entry = entry.parent
-    return entry is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from contextlib import suppress
@@ -83,7 +82,7 @@ def _compiled(escape: bool) -> Any:
     folder = resources.cache() / "templates"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
+    if sys.dont_write_bytecode:
         return None
     # What is compiled hangs on whether text is escaped.
     return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")

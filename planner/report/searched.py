@@ -8,7 +8,6 @@ the front and the plan's own layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
@@ -72,18 +71,18 @@ def _picture(found: Found, title: str, capacity: float) -> Data | None:
     if found.by == MEMORY or not found.points:
         return None
 
-    def place(layout: Any) -> tuple[float, float]:
-        return float(layout.values[found.by]), float(layout.values[MEMORY] / GIB)
-
-    unfit, fit, front = kinds = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    series: dict[str, list[tuple[float, float]]] = {name: [] for name in SERIES}
     for point in found.points:
-        kinds[2 if point.front else int(point.fits)].append((point.score, point.memory / GIB))
-    own = [place(found.own)] if found.own is not None else []
+        name = "the front" if point.front else "fits" if point.fits else "does not fit"
+        series[name].append((point.score, point.memory / GIB))
+    series["the front"].sort()
+    own = [] if found.own is None else [found.own]
+    for name, layouts in (("the best", found.best), ("the plan's own", own)):
+        series[name] = [(float(x.values[found.by]), float(x.values[MEMORY] / GIB)) for x in layouts]
     scores = [point.score for point in found.points]
-    device = [(score, capacity) for score in (min(scores), max(scores))]
-    series = (unfit, fit, sorted(front), [place(layout) for layout in found.best], own, device)
+    series["a device's memory"] = [(score, capacity) for score in (min(scores), max(scores))]
     return chart.lines(
-        [*zip(SERIES, series, strict=True)],
+        [*series.items()],
         (f"{title}, {BOOK.quantities[found.by].unit}", "memory of a device, GiB"),
         (chart.tick, chart.tick),
         loose=[number for number in range(len(SERIES)) if number not in JOINED],

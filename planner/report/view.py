@@ -192,7 +192,7 @@ class View:
             for i in self._missing
             if prefix(i) in section.prefixes
         ]
-        sums = [self._sum(q) for base in section.sums for q in self._summed(base)]
+        sums = [table for base in section.sums for table in self._sums(base)]
         if section.apart and self.result.step_parts:
             terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
             title = "Where the time of a step goes"
@@ -216,14 +216,23 @@ class View:
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
         )
 
-    def _summed(self, base: str) -> list[Quantity]:
-        """The instances of a sum that are shown term by term: of pipeline stages the first that
+    def _sums(self, base: str) -> list[Data]:
+        """The instances of a sum, each as the table of its terms: of pipeline stages the first that
         sets the pace, of the parts of a model its layers, as embedding and head say little."""
         found = [q for q in self.result.quantities.values() if q.base == base]
         if base == SLOWEST and found:
             found = [max(found, key=lambda stage: stage.number)]
-        layers = (all(e.settings.get("layers") is not False for e in q.entries) for q in found)
-        return [q for q, kept in zip(found, layers, strict=True) if kept and len(q.terms) > 1]
+        tables = []
+        for quantity in found:
+            layers = all(entry.settings.get("layers") is not False for entry in quantity.entries)
+            if not layers or len(quantity.terms) < 2:
+                continue
+            title = ": ".join([headline(quantity.title), *map(place, quantity.entries)])
+            table = self._of_terms(quantity, title, quantity.terms, quantity.id)
+            if base == "memory.total":
+                table.figure = self._memory_bar(table.rows, quantity) or table.figure
+            tables.append(table)
+        return tables
 
     def _row(self, quantity: Quantity) -> Data:
         text = facts.brief(quantity)
@@ -236,14 +245,6 @@ class View:
             exact=full if not share and full != text.lstrip("~") else "",
             kind=quantity.kind,
         )
-
-    def _sum(self, quantity: Quantity) -> Data:
-        """A quantity as the table of its terms, with their shares."""
-        title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
-        found = self._of_terms(quantity, title, quantity.terms, quantity.id)
-        if quantity.base == "memory.total":
-            found.figure = self._memory_bar(found.rows, quantity) or found.figure
-        return found
 
     def _of_terms(
         self, quantity: Quantity, title: str, terms: Sequence[Term], figure: str, note: str = ""

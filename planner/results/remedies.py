@@ -95,10 +95,9 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
     for size in range(1, TOGETHER + 1):
         for chosen in combinations(candidates, size):
             changes = {key: value for _, change in chosen for key, value in change.items()}
-            if len(changes) < sum(len(change) for _, change in chosen):
-                continue  # two values for one key
-            if any(one.changes.items() <= changes.items() for one in found):
-                continue  # a part of it is enough
+            two_values = len(changes) < sum(len(change) for _, change in chosen)  # for one key
+            if two_values or any(one.changes.items() <= changes.items() for one in found):
+                continue  # of what is enough, more is not tried
             trials -= 1
             if trials < 0:
                 break

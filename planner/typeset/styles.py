@@ -60,7 +60,8 @@ class Style:
 
     def number(self, text: str, power: int | None) -> str:
         """Digits, perhaps times a power of ten."""
-        raise NotImplementedError
+        text = text.replace("-", "−")
+        return text if power is None else f"{text}e{power}"
 
     def binds(self, box: Box) -> int:
         """How tightly the markup of a box holds together."""
@@ -284,10 +285,6 @@ class _Text(Style):
     }
     # The line of a fraction is not seen here: a / b is a factor in parentheses only.
     binding: Mapping[str, int] = {**BINDS, "fraction": QUOTIENT}
-
-    def number(self, text: str, power: int | None) -> str:
-        text = text.replace("-", "−")
-        return text if power is None else f"{text}e{power}"
 
     def _at(self, box: Box) -> str:
         body, index, by = map(self.write, box.parts)
