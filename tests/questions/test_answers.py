@@ -217,3 +217,58 @@ def test_the_rest_of_a_day_is_a_budget_too() -> None:
     rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
     assert budgets.ask(plan, "1 s").flops == 6 * 10**10 * Fraction(rate)
     assert budgets.ask(variant(plan, {"training.tokens": None}), "3e20 FLOP").flops == 3 * 10**20
+
+
+def test_beside_the_best_the_next_ones_say_what_they_lack() -> None:
+    """Of sizes within 500M that of 64 layers is the largest, a layer less one layer smaller; the
+    smallest has one layer, and two are one layer larger."""
+    best = words(questions.text(asked("parameters.total<=500M", maximize="parameters.total")))
+    lacks = AROUND + 65 * LAYER - 500_000_000
+    assert f"64 makes parameters.total largest, {AROUND + 64 * LAYER} parameters, with" in best
+    assert f"One step less: parameters.total is {LAYER} parameters less.\n" in best
+    assert "One step more: parameters.total <= 500000000 parameters is missed by " in best
+    assert f"is missed by {lacks} parameters.\n" in best
+    assert f"  less   63  parameters.total {AROUND + 63 * LAYER} parameters" in best
+    assert f"  more   65  parameters.total {AROUND + 65 * LAYER} parameters" in best
+    least = words(questions.text(asked(minimize="parameters.total")))
+    assert least.startswith(f"model.layers: 1 makes parameters.total smallest, {AROUND + LAYER} ")
+    assert f"One step more: parameters.total is {LAYER} parameters more.\n" in least
+    assert "One step less" not in least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [30, 12])
+def test_devices_cost_their_hours(hours: int) -> None:
+    """However long it takes, all of them are paid for by the hour; the cheapest end in time, and
+    one node less does not, or costs more."""
+    plan = loading.load(GPT2, {"time.mfu": None, "training.tokens": "300B"})
+    prices = {"H100": 3, "A100": Fraction(9, 10)}
+    offered = ["h100-sxm-80gb=3 USD/h", "a100-sxm-80gb=0.9 USD/h"]
+    answer = questions.ask(plan, "cheapest", deadline=f"{hours} h", accelerators=offered)
+    days = "time.training_days"
+    for row in answer.extra["rows"]:
+        if row.holds is None:
+            assert "already" in row.reason
+            continue
+        taken = evaluated(row.holds.plan, [days])[days]
+        price = prices[row.offer.accelerator[7:11]]
+        assert row.holds.value % 8 == 0 and 24 * taken <= hours
+        assert float(row.cost) == pytest.approx(float(row.holds.value * 24 * taken * price))
+    found = [row for row in answer.extra["rows"] if row.holds is not None]
+    assert answer.holds.values["cost.total"] == min(row.cost for row in found)
+    less, more = answer.beside
+    best = answer.holds.values["cost.total"]
+    assert less.value < answer.holds.value < more.value
+    for side in (less, more):
+        assert 24 * side.values[days] > hours or side.values["cost.total"] > best
+    text = words(questions.text(answer))
+    name = answer.holds.plan.get("cluster.accelerator.name")
+    assert text.startswith(f"cheapest: {answer.holds.value} × {name} for ")
+    assert f"  less   {less.value} × {name}  " in text
+    for side, step in ((less, "less"), (more, "more")):
+        if side.broken:
+            assert f"One step {step}: time.training_days <= " in text
+        else:
+            said = re.search(rf"One step {step}: cost.total is ([\d.]+) USD more\.", text)
+            assert said is not None
+            assert float(said[1]) == pytest.approx(side.values["cost.total"] - best, rel=0.01)
