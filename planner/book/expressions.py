@@ -6,7 +6,7 @@ A body is written with Python's operators and the functions below, and put in or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -108,12 +108,6 @@ class Expression(Operand):
         yield self
         for argument in self.args:
             yield from argument.walk()
-
-    def replaced(self, values: Mapping[Any, Any]) -> Expression:
-        """The same with some symbols replaced by expressions or numbers."""
-        if self in values:
-            return expression(values[self])
-        return _known(self.op, tuple(each.replaced(values) for each in self.args), self.data)
 
 
 class Symbol(Expression):

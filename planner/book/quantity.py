@@ -117,8 +117,8 @@ class Quantity(Operand):
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
 
     def by(self, source: str, **how: Any) -> Where:
-        """A formula by a source, ``where`` settings are so."""
-        return Where(self, {"source": source, **how})
+        """As ``where``, by a source of its own: a paper, a program, a definition."""
+        return self.where(source=source, **how)
 
     def where(self, **how: Any) -> Where:
         """Under which settings a formula holds, and what it states anew."""
