@@ -10,6 +10,7 @@ from planner.base.display import flow
 from planner.base.errors import PlanError
 from planner.questions.sensitivity import Neighbour
 from planner.questions.solve import questions
+from planner.questions.solve.answers import value_text
 from planner.report import facts
 from planner.report.figures import scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
@@ -78,14 +79,14 @@ def _answers(result: Result) -> list[Data]:
             answer = questions.ask(result.plan, question)
         except PlanError:
             continue
-        holds, fails, unit = answer.holds, answer.fails, answer.domain.unit
+        holds, fails = answer.holds, answer.fails
         found.append(
             Data(
                 words=words,
                 key=answer.domain.key,
-                value=_value(holds.value, unit) if holds else "none fits",
+                value=value_text(answer, holds) if holds else "none fits",
                 left=_left(holds.values if holds else {}),
-                next=_value(fails.value, unit) if fails else "–",
+                next=value_text(answer, fails) if fails else "–",
                 short=_left(fails.values if fails else {}),
             )
         )
@@ -95,11 +96,6 @@ def _answers(result: Result) -> list[Data]:
 def _left(values: Any) -> str:
     left = values.get("memory.headroom_p95")
     return "–" if left is None else f"~{shown(Fraction(left), 'bytes')}"
-
-
-def _value(value: Any, unit: str) -> str:
-    """The value of a key for people: in full where it is a whole number."""
-    return exactly(value, unit) if isinstance(value, int) else shown(Fraction(value), unit)
 
 
 def said(changes: dict[str, Any]) -> str:
