@@ -47,11 +47,11 @@ class Limit:
         return f"{self.quantity} {self.relation} {shown(self.value, self.unit)}"
 
 
-def shown(value: Any, unit: str, digits: int = 3) -> str:
+def shown(value: Any, unit: str, digits: int = 3, short: bool = False) -> str:
     """A value for people; estimates may be floats, which the display takes as fractions."""
     if isinstance(value, float):
         value = Fraction(value) if math.isfinite(value) else str(value)
-    return value if isinstance(value, str) else format_value(value, unit, digits)
+    return value if isinstance(value, str) else format_value(value, unit, digits, short)
 
 
 def parse_limit(text: str) -> Limit:

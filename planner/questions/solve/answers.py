@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from planner.base.display import as_json, columns, format_value
+from planner.base.display import as_json, columns
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
@@ -46,8 +45,8 @@ def text(answer: Answer) -> str:
     if rows:
         lines.append(f"By bytes per parameter alone, {rows[0].formula}:")
         for row in rows:
-            lines.append(f"  {row.case}")
-            lines.append(f"    {row.substituted} = {shown(int(row.value), 'parameters')}")
+            value = shown(int(row.value), "parameters")
+            lines += [f"  {row.case}", f"    {row.substituted} = {value}"]
         if answer.domain.key == "model":
             lines += ["", "As an architecture, everything on the device counted:"]
         else:
@@ -58,7 +57,7 @@ def text(answer: Answer) -> str:
     if "layouts" in answer.extra and answer.holds:
         lines += ["", f"Layout: {layout_words(answer.holds.plan)}."]
     lines += ["", *_reasons(answer), *_closed(answer)]
-    names = [f"{name} ({format_value(size, short=True)})" for name, size in published(answer)]
+    names = [f"{name} ({shown(size, '1', short=True)})" for name, size in published(answer)]
     if names:
         lines.append(f"Published models next below it: {', '.join(names)}.")
     if answer.domain.step:
@@ -76,22 +75,18 @@ def _table(answer: Answer) -> list[str]:
     for probe in answer.beside:
         sides.append(("less" if best and probe.index < best.index else "more", probe))
     sides.append(("misses", answer.miss))
-    cells = []
-    for label, side in sides:
-        if side is not None:
-            values = (f"{k} {shown(v, unit_of(k))}" for k, v in _values(answer, side).items())
-            cells.append((f"{label:<6} {value_text(answer, side)}", ", ".join(values)))
-    return columns(cells, indent="  ")
-
-
-def _values(answer: Answer, probe: Probe) -> dict[str, Any]:
-    """What was asked about, and beside the headroom what fills the device."""
     asked = [limit.quantity for limit in answer.limits]
     asked += [answer.goal.quantity] if answer.goal else []
-    values = {name: probe.values[name] for name in asked}
-    if FITTING & values.keys():
-        values |= evaluated(probe.plan, ["memory.process", "memory.capacity"])
-    return values
+    cells = []
+    for label, side in sides:
+        if side is None:
+            continue
+        values = {name: side.values[name] for name in asked}
+        if FITTING & values.keys():  # beside the headroom stands what fills the device
+            values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
+        told = (f"{name} {shown(value, unit_of(name))}" for name, value in values.items())
+        cells.append((f"{label:<6} {value_text(answer, side)}", ", ".join(told)))
+    return columns(cells, indent="  ")
 
 
 def _headline(answer: Answer, between: Ends | None) -> str:
@@ -139,7 +134,7 @@ def _between(value: Number, unit: str, ends: Iterable[str]) -> str:
 
 
 def _rough(value: Any) -> str:
-    return format_value(Fraction(value), "1", ROUGH, short=True)
+    return shown(value, "1", ROUGH, short=True)
 
 
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
@@ -150,10 +145,9 @@ def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
         name = probe.plan.get("cluster.accelerator.name") or "devices"
         return f"{shown(probe.value, '1')} × {name}"
     if answer.domain.key == "model":
-        size = format_value(Fraction(probe.number), unit, short=short)
-        return f"{size} ({shape_of(probe)})"
+        return f"{shown(probe.number, unit, short=short)} ({shape_of(probe)})"
     if short and unit in COUNTED:
-        return format_value(Fraction(probe.value), unit, short=True)
+        return shown(probe.value, unit, short=True)
     return shown(probe.value, unit, digits=DIGITS)
 
 

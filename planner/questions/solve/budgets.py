@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.base import units
-from planner.base.display import as_json, columns, format_value, one_line
+from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, PlanError
 from planner.book import notation
 from planner.engine import instance as case
@@ -262,7 +262,7 @@ def _verdict(answer: Spending) -> str:
 
 
 def _short(value: Number | None, digits: int = 3) -> str:
-    return "–" if value is None else format_value(Fraction(value), "1", digits, short=True)
+    return "–" if value is None else shown(value, "1", digits, short=True)
 
 
 def to_json(answer: Spending) -> str:
