@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
@@ -18,13 +18,8 @@ from planner.results.inputs import origin
 ASKED = "--accelerators"
 
 
-class Price(NamedTuple):
-    """What an hour of one device costs."""
-
-    amount: Number  # USD
-    whose: str = ASKED  # and of which day
-    source: str = ""  # where it is published
-    provider: str | None = None
+#: What an hour of one device costs: a row of an accelerator's prices, or ``price`` (USD) alone.
+Price = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,19 +56,22 @@ def _title(plan: Plan) -> str:
     return str(plan.get("cluster.accelerator.name") or "the plan's devices")
 
 
-def _own(plan: Plan, price: Price | None = None) -> Offer:
-    """The plan's own devices, at its own price or another."""
-    if price is None:
-        listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
-        amount, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
-        price = Price(amount, whose, listed.source if listed and listed.amount == amount else "")
-    return _offer(_title(plan), {}, plan.get("cluster.devices_per_node"), price)
+def _own(plan: Plan) -> Offer:
+    """The plan's own devices at its own price, which may be one of the accelerator's."""
+    amount = plan.get("cluster.price")
+    listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
+    price = listed if listed and listed["price"] == amount else {"price": amount}
+    offer = _offer(_title(plan), {}, plan.get("cluster.devices_per_node"), price)
+    return replace(offer, whose=origin(plan, "cluster.price")[1])
 
 
 def _offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
     """Devices that a plan has with some changes, at a price."""
-    keys = {**changes, "cluster.price": price.amount}
-    return Offer(name, keys, price.amount, nodes, price.whose, price.source)
+    amount, whose = price["price"], ASKED
+    if "kind" in price:
+        whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
+    published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
+    return Offer(name, {**changes, "cluster.price": amount}, amount, nodes, whose, published)
 
 
 @cache
@@ -87,8 +85,8 @@ def _cluster(name: str, price: Price | None) -> Offer | None:
     """A shipped cluster, at its provider's price where none is given."""
     data = _read("cluster", name)
     price = price or _list_price(data["accelerator"], data.get("provider") or "")
-    title = str(data["accelerator"].get("name") or name)
-    return price and _offer(title, {"cluster": {"extends": name}}, data["devices_per_node"], price)
+    title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
+    return _offer(title, {"cluster": {"extends": name}}, nodes, price) if price else None
 
 
 def _read(kind: str, name: str) -> dict[str, Any]:
@@ -102,19 +100,14 @@ def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price |
     rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
     if provider is None:
         rows.sort(key=lambda row: row["price"])
-    for row in rows:
-        if provider in (None, row["provider"]):
-            whose = f"{row['kind']} price of {row['provider']}, {row['date']}"
-            published = ", ".join(str(row[key]) for key in ("text", "url") if row.get(key))
-            return Price(row["price"], whose, published, row["provider"])
-    return None
+    return next((row for row in rows if provider in (None, row["provider"])), None)
 
 
 def _by_name(plan: Plan, text: str) -> Offer:
     """What a name stands for, with or without ``=PRICE``."""
     name, equals, written = (part.strip() for part in text.partition("="))
     try:
-        price = Price(units.parse(written, "USD/h")) if equals else None
+        price = {"price": units.parse(written, "USD/h")} if equals else None
     except units.UnitError as error:
         wrong = f"--accelerators {text}: {error}"
         raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
@@ -136,7 +129,7 @@ def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     data, nodes = _read("accelerator", name), plan.get("cluster.devices_per_node")
     title = str(data.get("name") or name)
     if title == _title(plan) and (price or plan.get("cluster.price") is not None):
-        return _own(plan, price)
+        return _offer(title, {}, nodes, price) if price else _own(plan)
     price = price or _list_price(data, plan.get("cluster.provider") or "")
     if price is None:
         for offer in _presets():
@@ -146,6 +139,6 @@ def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     if price is None:
         return None
     cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
-    if price.provider is not None:
-        cluster["provider"] = price.provider
+    if "provider" in price:
+        cluster["provider"] = price["provider"]
     return _offer(title, {"cluster": cluster}, nodes, price)
