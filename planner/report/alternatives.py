@@ -14,7 +14,7 @@ from planner.questions.solve.answers import value_text
 from planner.report import facts
 from planner.report.figures import scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
-from planner.report.numbers import GIB, Data, clean, exactly, shown
+from planner.report.numbers import GIB, Data, clean, shown
 from planner.results.result import Result
 
 
