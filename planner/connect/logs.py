@@ -154,8 +154,7 @@ Column = tuple[str, Fraction]  # quantity, and what one unit of the column is wo
 @lru_cache
 def column(label: str) -> Column | None:
     """The quantity that a column holds, by its name and the unit behind it."""
-    plain = label.strip().casefold().replace(" ", "_")
-    plain = _GROUP.sub("", plain)
+    plain = _GROUP.sub("", label.strip().casefold().replace(" ", "_"))
     for quantity, names in COLUMNS.items():
         units = UNITS.get("mfu" if quantity == "time.mfu" else quantity.split(".")[0], {})
         for known in (quantity, *names):

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base import files
 from planner.base.errors import Place
-from planner.connect.imports import hf, megatron, writer
+from planner.connect.imports import hf, megatron, tidy
 
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
@@ -34,7 +34,7 @@ def document(path: str, source: str = "huggingface") -> str:
     place = Place(path)
     text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "megatron":
-        return writer.write(megatron.read(text, place), {}, "Megatron-LM argument")
+        return tidy.write(megatron.read(text, place), {}, "Megatron-LM argument")
     config = hf.parse(text, place)
     imported = hf.convert(config, place)
     given = config.get("_name_or_path") or config.get("model_type")
@@ -42,4 +42,4 @@ def document(path: str, source: str = "huggingface") -> str:
     if imported.notes:
         head["notes"] = "; ".join(imported.notes)
     family = f"the {imported.family} architecture"
-    return writer.write({**head, **imported.document}, imported.came_from, family)
+    return tidy.write({**head, **imported.document}, imported.came_from, family)

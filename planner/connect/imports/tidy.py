@@ -1,13 +1,15 @@
-"""A converted document made short: common patterns as single keys, defaults left out."""
+"""A converted document made short: common patterns as single keys, defaults left out; and written
+as YAML: a line for each usual block, a commented line for each unusual key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from planner.base.display import flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.families import DOCUMENT
 from planner.documents import schema, source
@@ -16,6 +18,9 @@ from planner.plans.plan import begun
 
 #: Sections of which everything is written.
 WHOLE = ("kinds", "pattern", "encoder", "delta_net")
+
+HEADER = "# yaml-language-server: $schema=schemas/model.schema.json"
+WIDTH = 96
 
 
 def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
@@ -102,3 +107,48 @@ def _droppable(document: Mapping[str, Any], dotted: str) -> bool:
     if dotted == "attention.head_dim":
         return bool(document["attention.heads"] * document[dotted] == document["hidden"])
     return dotted not in DOCUMENT["written"] and dotted.partition(".")[0] not in WHOLE
+
+
+# As YAML ----------------------------------------------------------------------------------------
+
+
+def write(
+    document: Mapping[str, Any], came_from: Mapping[str, tuple[str, ...]], family: str
+) -> str:
+    """The text of a document.
+
+    Args:
+        document: a model document.
+        came_from: for dotted keys, the configuration keys that gave them.
+        family: what a key without such a source comes from.
+    """
+
+    def comment(dotted: str) -> str:
+        if dotted in DOCUMENT["usual"]:
+            return ""
+        return "  # " + (", ".join(came_from.get(dotted, ())) or family)
+
+    lines = [HEADER]
+    for key in _ordered(document, "order"):
+        value = document[key]
+        if key == "kinds":
+            lines += ["kinds:", *(f"  {name}: {flow(kind or {})}" for name, kind in value.items())]
+            continue
+        if not isinstance(value, Mapping):
+            lines.append(f"{key}: {flow(value)}{comment(key)}")
+            continue
+        keys = _ordered(value, "inner_order")
+        line = f"{key}: {flow({inner: value[inner] for inner in keys})}"
+        usual = all(f"{key}.{inner}" in DOCUMENT["usual"] for inner in keys)
+        if len(line) <= WIDTH and (usual or key == "encoder"):
+            lines.append(line + (comment(key) if key == "encoder" else ""))
+        else:
+            inside = (f"  {i}: {flow(value[i])}{comment(f'{key}.{i}')}" for i in keys)
+            lines += [f"{key}:", *inside]
+    return "\n".join(lines) + "\n"
+
+
+def _ordered(keys: Iterable[str], order: str) -> list[str]:
+    """Keys in one of the orders of documents, others behind as they come."""
+    known = DOCUMENT[order]
+    return sorted(keys, key=lambda key: known.index(key) if key in known else len(known))

@@ -18,6 +18,7 @@ from torch import multiprocessing
 
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure.jobs import Collective
+from planner.connect.measure.training import synchronize
 
 #: Seconds after which processes that do not answer are given up.
 PATIENCE = 120
@@ -94,12 +95,10 @@ def _timed(job: Collective, where: Any, seconds: float) -> list[float]:
 
     def once() -> float:
         dist.barrier()
-        if where.type == "cuda":
-            torch.cuda.synchronize(where)
+        synchronize(where)
         start = time.perf_counter()
         call()
-        if where.type == "cuda":
-            torch.cuda.synchronize(where)
+        synchronize(where)
         slowest = torch.tensor([time.perf_counter() - start], device=where)
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         return float(slowest.item())
