@@ -91,8 +91,7 @@ def is_measure(key: str) -> bool:
     said = schema.describe("plan", key)
     if key in LARGE or said is None:  # follows, as the peak of the training precision does
         return True
-    kinds = said.get("type", ())
-    return "integer" not in ([kinds] if isinstance(kinds, str) else kinds)
+    return "integer" not in said.get("type", ())
 
 
 def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -194,13 +195,11 @@ class _Solver:
         near = ((start - way * n, end + way * n, start - way * 4**n) for n in range(9))
         for index in filter(domain.has, dict.fromkeys(chain.from_iterable(near))):
             value = domain.value(index)
-            try:
+            with suppress(PlanError):
                 built = case.build(variant(self.holds.plan, domain.changes(value)))
-            except PlanError:
-                continue
-            evaluation = self.evaluation.rerun(built, exact=True)
-            if evaluation is not None:
-                yield Fraction(value), evaluation
+                evaluation = self.evaluation.rerun(built, exact=True)
+                if evaluation is not None:
+                    yield Fraction(value), evaluation
 
     def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
         """The function of a node that hangs on the unknown."""

@@ -8,8 +8,8 @@ ones. Where the quantity has several peaks, the highest is the answer and the ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.questions.constraints import shown
@@ -35,7 +35,6 @@ def optimise(search: Probes, goal: Goal) -> Answer:
     if not search.all():
         _scan(search)
     scanned = search.known or [search.start()]
-    answer = Answer(domain, goal.sense, search.limits, goal=goal)
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)
@@ -45,24 +44,23 @@ def optimise(search: Probes, goal: Goal) -> Answer:
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
     top = max((_climb(search, peak, goal) for peak in peaks), key=goal.rank)
-    if top.broken:
-        return replace(answer, **nearest_miss(search), tried=len(search.known))
-    top = search.confirm(top)
+    found = nearest_miss(search) if top.broken else _best(search, search.confirm(top), goal)
+    tried = len(search.known)
+    return Answer(domain, goal.sense, search.limits, goal=goal, **found, tried=tried)
+
+
+def _best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
+    """What an answer says of the best value: the next ones on both sides, and a note where there
+    are other peaks or others as good."""
     beside = [search.beyond(top.index + toward, toward) for toward in (-1, 1)]
-    known = search.known
-    notes = []
+    known, notes = search.known, []
     if len({peak.index for peak in _peaks(known, goal)}) > 1:
         notes.append(f"{goal.quantity} rises and falls more than once; other peaks are worse")
     same = [p for p in known if not p.broken and p.index != top.index]
     if any(goal.of(p) == goal.of(top) for p in same):
         notes.append(f"other values give the same {goal.quantity}")
-    return replace(
-        answer,
-        holds=top,
-        beside=tuple(search.confirm(probe) for probe in beside if probe is not None),
-        notes=tuple(notes),
-        tried=len(known),
-    )
+    sides = tuple(search.confirm(probe) for probe in beside if probe is not None)
+    return {"holds": top, "beside": sides, "notes": tuple(notes)}
 
 
 def _scan(search: Probes) -> None:

@@ -110,8 +110,9 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
     return {"miss": miss}
 
 
-def unbounded(search: Probes, value: str) -> PlanError:
-    """The fault of a question whose limits hold at any value."""
+def unbounded(search: Probes, probe: Probe) -> PlanError:
+    """The fault of a question whose limits hold at any value, that of a probe too."""
+    value = shown(probe.number, search.domain.unit)
     names = " and ".join(limit.quantity for limit in search.limits)
     said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
     return PlanError(Fault(said, None))
@@ -199,7 +200,7 @@ def _edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
             return search.confirm(inside), search.confirm(outside)
         inside = probe
     if search.domain.endless and direction == 1:
-        raise unbounded(search, shown(inside.value, search.domain.unit))
+        raise unbounded(search, inside)
     return search.confirm(inside), None
 
 
@@ -272,5 +273,5 @@ def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
         if best is before:  # also where limits that broke on the way hold again
             break
     if best is not None and best.index == rows[-1][1]:
-        raise unbounded(search, shown(best.number, "parameters"))
+        raise unbounded(search, best)
     return best, sorted(beyond, key=lambda probe: probe.number)
