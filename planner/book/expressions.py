@@ -11,7 +11,9 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
-Value = int | Fraction
+#: What formulas are written with.
+__all__ = ["Expression", "Operand", "ceil", "exp", "floor", "maximum", "minimum"]
+__all__ += ["rational", "sqrt", "tanh"]
 #: The reductions over the entries of an axis.
 REDUCTIONS = frozenset(("total", "largest", "at_largest", "which"))
 OPERATIONS = REDUCTIONS | {
@@ -144,7 +146,7 @@ def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expressio
     return found
 
 
-def number(value: Value) -> Expression:
+def number(value: int | Fraction) -> Expression:
     """An exact number.
 
     Raises:

@@ -9,17 +9,8 @@ value. Their names are NumPy's: ``Max`` reduces an axis, ``maximum`` compares va
 from functools import partial as partial
 from typing import Any as Any
 
-from planner.book.expressions import Expression as Expression
-from planner.book.expressions import Operand as Operand
-from planner.book.expressions import ceil as ceil
-from planner.book.expressions import exp as exp
-from planner.book.expressions import floor as floor
+from planner.book.expressions import *
 from planner.book.expressions import log, operation
-from planner.book.expressions import maximum as maximum
-from planner.book.expressions import minimum as minimum
-from planner.book.expressions import rational as rational
-from planner.book.expressions import sqrt as sqrt
-from planner.book.expressions import tanh as tanh
 from planner.book.notation import *
 from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED

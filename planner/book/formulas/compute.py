@@ -21,29 +21,25 @@ keys = Quantity(
 keys.where(attention_count="full", side=("", "cross")).equals(
     s, "All of them: masked scores are computed and counted too."
 )
-keys.where(
-    attention_count=("causal", "window", "causal-window"), sees="all", side=("", "cross")
-).equals(s, "All of them: nothing is masked.")
-keys.where(attention_count="causal", sees="window", side=("", "cross")).equals(
-    s, "All of them: windows are not discounted."
-)
-keys.where(attention_count="window", sees="past", side=("", "cross")).equals(
-    s, "All of them: causality is not discounted."
-)
+for _count, _sees, _why in (
+    (("causal", "window", "causal-window"), "all", "nothing is masked"),
+    ("causal", "window", "windows are not discounted"),
+    ("window", "past", "causality is not discounted"),
+):
+    keys.where(attention_count=_count, sees=_sees, side=("", "cross")).equals(
+        s, f"All of them: {_why}."
+    )
 keys.where(attention_count=("causal", "causal-window"), sees="past", side=("", "cross")).equals(
     (s + 1) / 2, "Query i meets the i keys up to itself: 1 to s, on average half of s + 1."
 )
 keys.where(attention_count="causal", sees="past window", side=("", "cross")).equals(
     (s + 1) / 2, "Query i meets the i keys up to itself; the window is not discounted."
 )
-keys.where(attention_count=("window", "causal-window"), sees="window", side=("", "cross")).equals(
-    minimum(s, w), "As many keys as the window holds, or the sequence where it is shorter."
-)
-keys.where(attention_count="window", sees="past window", side=("", "cross")).equals(
-    minimum(s, w), "As many keys as the window holds, or the sequence where it is shorter."
-)
-
 _reach = minimum(s, w)
+for _counts, _sees in ((("window", "causal-window"), "window"), ("window", "past window")):
+    keys.where(attention_count=_counts, sees=_sees, side=("", "cross")).equals(
+        _reach, "As many keys as the window holds, or the sequence where it is shorter."
+    )
 keys.where(attention_count="causal-window", sees="past window", side=("", "cross")).equals(
     _reach - _reach * (_reach - 1) / (2 * s),
     "A full window for every query, less what the first queries lack: the i-th meets i keys.",
@@ -117,12 +113,9 @@ component.by(
 backward_component = of_component(
     "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
-backward_component.by(MATMUL, type="core", frozen=False).equals(
-    2 * component, "One product for the gradient of each factor: twice the forward pass."
-)
-backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(
-    2 * component, "One product for the gradient of each factor: twice the forward pass."
-)
+_TWICE = "One product for the gradient of each factor: twice the forward pass."
+backward_component.by(MATMUL, type="core", frozen=False).equals(2 * component, _TWICE)
+backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(2 * component, _TWICE)
 backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=False).equals(
     component, "The weight is frozen: one product, for the gradient of the input."
 )
@@ -134,9 +127,7 @@ backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=True
 backward_component.by(
     "DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", type=("linear", "index"), frozen=True
 ).equals(0, "The loss sends no gradient here.")
-backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2")).equals(
-    2 * component, "One product for the gradient of each factor: twice the forward pass."
-)
+backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2")).equals(2 * component, _TWICE)
 backward_component.by(ENDS, type="scan", scan="delta").equals(
     2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "

@@ -28,9 +28,9 @@ device_parameters.where(split="row", bias=True).equals(
     "Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is "
     "added after the sum.",
 )
+_PADDED_ROWS = "Rows of the padded vocabulary are divided over the tensor-parallel ranks."
 device_parameters.by(PADDED, split="vocabulary", shared=False).equals(
-    component * vocabulary / (V * t),
-    "Rows of the padded vocabulary are divided over the tensor-parallel ranks.",
+    component * vocabulary / (V * t), _PADDED_ROWS
 )
 device_parameters.by(TIED, split="vocabulary", shared=True, again=False).equals(
     n_in * n_out * vocabulary / (V * t),
@@ -51,9 +51,7 @@ inputs = width(
 inputs.where(split=("none", "column")).equals(n_in, "All of them.")
 inputs.where(split="row").equals(n_in / t, "Divided over the tensor-parallel ranks.")
 inputs.where(split="vocabulary", type="linear").equals(n_in, "All of them.")
-inputs.where(split="vocabulary", type="table").equals(
-    vocabulary / t, "Rows of the padded vocabulary are divided over the tensor-parallel ranks."
-)
+inputs.where(split="vocabulary", type="table").equals(vocabulary / t, _PADDED_ROWS)
 inputs.where(split="experts").equals(
     n_in * n_out / f_e, "The side that is not the width of the expert."
 )
@@ -247,16 +245,13 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
     )
 
 
+_AT_MOST_ONCE = "Each component as often as the stage holds it, a tied matrix at most once."
 weights_stage = _stage(
     "weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights"
-).equals(
-    Sum(copies_on_stage * weights_component, "component"),
-    "Each component as often as the stage holds it, a tied matrix at most once.",
-)
+).equals(Sum(copies_on_stage * weights_component, "component"), _AT_MOST_ONCE)
 
 gradients_stage = _stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage").equals(
-    Sum(copies_on_stage * gradients_component, "component"),
-    "Each component as often as the stage holds it, a tied matrix at most once.",
+    Sum(copies_on_stage * gradients_component, "component"), _AT_MOST_ONCE
 )
 
 optimizer_stage = _stage(

@@ -75,13 +75,10 @@ cached.where(block=STATES).equals(
     cache_block / micro_batches, "The whole state, which does not grow."
 )
 
+_HALF = "On average over the answer, half of its s_o tokens are in the cache."
 _growing = cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
-cached.where(block="attention", latent=True).equals(
-    _growing, "On average over the answer, half of its s_o tokens are in the cache."
-)
-cached.where(block="attention", latent=False, windowed=False).equals(
-    _growing, "On average over the answer, half of its s_o tokens are in the cache."
-)
+cached.where(block="attention", latent=True).equals(_growing, _HALF)
+cached.where(block="attention", latent=False, windowed=False).equals(_growing, _HALF)
 
 _grown = minimum(s_o, maximum(0, w - s))
 _kept = minimum(w, s) + _grown - _grown**2 / (2 * maximum(1, s_o))

@@ -86,18 +86,16 @@ count.where(split=("column", "row", "vocabulary", "none")).equals(
 )
 count.where(split="experts").equals(E / e, "One for each expert on the device (a grouped product).")
 
+_LOADED = (
+    "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
+    "multiple of 8 or 64, whichever costs least."
+)
 columns = width(
     "time.product.columns", r"\hat N_x", "columns of a product as kernels run them"
-).equals(
-    loaded(N_x),
-    "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
-    "multiple of 8 or 64, whichever costs least.",
-)
+).equals(loaded(N_x), _LOADED)
 
 depth = width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it").equals(
-    loaded(K_x),
-    "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
-    "multiple of 8 or 64, whichever costs least.",
+    loaded(K_x), _LOADED
 )
 
 rows_summed = width(
