@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
-from planner.plans.layout import OUTER, at
+from planner.plans.layout import INNER, OUTER, at
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -174,7 +174,7 @@ def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
         return tuple(_step(plan, key) * d for d in divisors(batch // micro))
     if key in ("training.micro_batch", "training.gradient_accumulation") and batch:
         return divisors(batch // data)
-    if key in at(OUTER):
+    if key in (*at(OUTER, INNER), "parallelism.replicate"):
         return divisors(devices)
     return None
 
