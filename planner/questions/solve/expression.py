@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import sympy
@@ -190,10 +190,10 @@ class _Solver:
 
     def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
         """Values of the unknown with their plans, while the formulas are the same."""
-        domain, start, end = self.domain, self.holds.index, self.fails.index
-        way = 1 if end > start else -1
-        near = ((start - way * n, end + way * n, start - way * 4**n) for n in range(9))
-        for index in filter(domain.has, dict.fromkeys(chain.from_iterable(near))):
+        domain = self.domain
+        away = (sign * step for n in range(9) for step in (n, 4**n) for sign in (1, -1))
+        near = dict.fromkeys(self.holds.index + step for step in away)
+        for index in filter(domain.has, near):
             value = domain.value(index)
             with suppress(PlanError):
                 built = case.build(variant(self.holds.plan, domain.changes(value)))
