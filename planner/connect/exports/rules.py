@@ -50,12 +50,6 @@ def quotient(draft: Draft, to: str, of: str, by: str) -> dict[str, int]:
 # Megatron-LM -------------------------------------------------------------------------------------
 
 
-def window(draft: Draft) -> dict[str, Any]:
-    """Of our window of so many tokens one is the token itself."""
-    width = draft.get("model.attention.window")
-    return {"window-size": f"({width - 1},0)"} if width else {}
-
-
 def feed_forward(draft: Draft, activations: dict[str, dict[str, Any]]) -> dict[str, Any]:
     blocks = draft.blocks("mlp") + draft.blocks("moe")
     if not blocks:
@@ -73,9 +67,6 @@ def feed_forward(draft: Draft, activations: dict[str, dict[str, Any]]) -> dict[s
 
 
 def biases(draft: Draft) -> dict[str, Any]:
-    if not draft.get("model.layers"):
-        return {}
-    draft.heard.add("model.attention.key_bias")
     bias, query, *rest = (
         draft.get(f"model.{key}")
         for key in ("bias", "attention.bias", "attention.output_bias", "mlp.bias", "moe.bias")
@@ -110,7 +101,6 @@ def layers_on_stages(draft: Draft) -> dict[str, Any]:
     layout. Further-token modules stand on the last stage unless a layout says more."""
     model, further = draft.plan.model, draft.get("model.mtp") or 0
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
-    draft.heard |= {"parallelism.stages", "parallelism.cut"}
     if model is None or size * chunks == 1:
         return {}
     layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
@@ -151,13 +141,12 @@ def experts_on_layers(draft: Draft, to: str) -> dict[str, list[int]]:
 
 def modules_on_stages(draft: Draft) -> dict[str, Any]:
     """As many layers on each stage, or the modules of each by name."""
-    size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
-    given, layers = draft.get("parallelism.stages"), len(with_experts(draft))
-    model = draft.plan.model
-    if size == 1:
+    model, layers = draft.plan.model, len(with_experts(draft))
+    chunks = draft.get("parallelism.pipeline") * draft.get("parallelism.virtual_pipeline")
+    given = draft.get("parallelism.stages")
+    if model is None:
         return {}
-    draft.heard.add("parallelism.cut")
-    if model is not None and (given or layers % (size * chunks)):
+    if given or layers % chunks:
         layout = draft.plan.data["parallelism"]
         held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
         # The modules of each stage by name, as torchtitan's decoders call them.
@@ -166,10 +155,8 @@ def modules_on_stages(draft: Draft) -> dict[str, Any]:
         modules[0].insert(0, "tok_embeddings")
         modules[-1] += ["norm", "output"]
         return {"parallelism.module_fqns_per_model_part": modules}
-    if not layers or layers % (size * chunks):
-        return {}
     return {
-        "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
+        "parallelism.pipeline_parallel_layers_per_stage": layers // chunks,
         "parallelism.pipeline_parallel_first_stage_less_layers": 0,
         "parallelism.pipeline_parallel_last_stage_less_layers": 0,
     }
@@ -181,6 +168,8 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "says": lambda draft, **options: options,
+    # Of our window of so many tokens one is the token itself.
+    "before": lambda draft, to, of: {to: f"({draft.get(of) - 1},0)"},
 }
 
 # Rows -------------------------------------------------------------------------------------------

@@ -322,14 +322,6 @@ def megatron_vocabulary(c: Config) -> int:
     return c.need("vocab-size") if c.whole("vocab-size") or padded is None else padded
 
 
-def megatron_width(c: Config) -> int | None:
-    """As given; behind a gate as many weights as without it, in multiples of 64."""
-    width = c.whole("ffn-hidden-size")
-    if width is None and c.flag("swiglu"):
-        width = int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64
-    return width
-
-
 def megatron_biases(c: Config) -> bool:
     """Whether linears have biases."""
     biased = not c.flag("disable-bias-linear")
@@ -396,6 +388,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "gemma4_windows": lambda c: [*every(c, 6, "full", "sliding")[:-1], "full"],
     "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
     "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
+    # Behind a gate as many weights as without it, in multiples of 64.
+    "megatron_gated_width": lambda c: int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64,
     "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
     "nemotron_depth": lambda c: len(nemotron_layers(c)),
     "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
