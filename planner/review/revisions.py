@@ -17,8 +17,6 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents.references import ENDINGS
 from planner.documents.yaml_nodes import MAX_BYTES
 
-__all__ = ["copied"]
-
 _LINK = b"120000"  # mode of a link in a tree
 
 

@@ -170,14 +170,13 @@ def _single_keys(
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     """A length that only the class assumes does not contradict a window that is given."""
-    kinds = (document.get("kinds") or {}).values()
-    given = [document.get("attention.window")]
-    given += [lookup(kind, "attention.window") for kind in kinds]
     longest = document.get("max_sequence")
-    keys = ("max_position_embeddings", "max_seq_len")
-    assumed = longest and not any(key in c.given for key in keys)
-    contradicted = assumed and any(window and window > longest for window in given)
-    if contradicted and document.get("positions") != "learned":
+    is_given = any(key in c.given for key in ("max_position_embeddings", "max_seq_len"))
+    if not longest or is_given or document.get("positions") == "learned":
+        return
+    kinds = (document.get("kinds") or {}).values()
+    windows = [document.get("attention.window"), *(lookup(k, "attention.window") for k in kinds)]
+    if any(window and window > longest for window in windows):
         del document["max_sequence"]
 
 

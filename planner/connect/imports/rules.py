@@ -117,8 +117,9 @@ def period(c: Config, step: str, offset: str, are: str, others: str) -> list[str
 
 
 def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> list[str]:
-    """The first so many layers are of one kind, the others of another."""
-    most = (c.whole(count, 0, unsaid) if isinstance(count, str) else count) or 0
+    """The first so many layers are of one kind, the others of another: a number, a key's or a
+    rule's."""
+    most = (c.whole(count, 0, unsaid) if isinstance(count, str) else worth(count, c)) or 0
     return _where(c, lambda i: i < most, are, others)
 
 
@@ -165,12 +166,6 @@ def long_window(c: Config) -> int | None:
     """Phi-3: published long-context configurations write a window beyond the context for none."""
     window, longest = c.whole("sliding_window"), c.whole("max_position_embeddings")
     return None if window and longest and window >= longest else window
-
-
-def mimo_window(c: Config) -> int | None:
-    """MiMo's checkpoints count the keys before a query, without its own."""
-    before = c.whole("sliding_window_size")
-    return c.whole("sliding_window") if before is None else before + 1
 
 
 def mpt_positions(c: Config) -> str:
@@ -247,12 +242,6 @@ def exaone_windows(c: Config) -> list[str]:
     if isinstance(pattern, str) and pattern:
         return _where(c, lambda i: pattern[i % len(pattern)] == "G", "full", "sliding")
     return every(c, "sliding_window_pattern", "full", "sliding")
-
-
-def gemma4_sharing(c: Config) -> list[str]:
-    """Gemma 4: the last layers reuse the keys and values of an earlier one."""
-    own = depth(c) - (c.whole("num_kv_shared_layers", 0) or 0)
-    return _where(c, lambda i: i < own, "own", "reuse")
 
 
 def indexers(c: Config) -> Sequence[str]:
@@ -358,13 +347,15 @@ def megatron_experts(c: Config) -> dict[str, int]:
 #: and these.
 RULES: dict[str, Callable[..., Any]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
-    # What a key holds, twice or half of it.
+    # What a key holds, twice or half of it, one more, or less what another holds.
     "need": lambda c, key: c.need(key),
     "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
     "text": lambda c, key: c.text(key),
     "flag": lambda c, key, otherwise=None: c.flag(key, worth(otherwise, c)),
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
+    "one_more": lambda c, key: c.need(key) + 1,
+    "less": lambda c, keys: c.need(keys[0]) - (c.whole(keys[1], 0) or 0),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure.decoder import Decoder
@@ -95,8 +96,6 @@ def synchronize(where: Any) -> None:
 
 def attention_kernels(*names: str) -> Any:
     """The context in which PyTorch's attention runs by one of these kernels."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
     return sdpa_kernel([getattr(SDPBackend, KERNELS[name]) for name in names])
 
 
