@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ class Framework:
     use: str
     form: str
     kernels: str | None
-    by_hand: tuple[str, ...]
+    by_hand: Sequence[str]
     rows: tuple[Row, ...]
 
 
@@ -67,8 +68,7 @@ def framework(name: str) -> Framework:
     if name not in FORMATS:
         raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
-    listed = {"by_hand": tuple(said["by_hand"]), "rows": (*said["rows"], *rules.OF_ALL)}
-    return Framework(**{**said, **listed})
+    return Framework(**{**said, "rows": (*said["rows"], *rules.OF_ALL)})
 
 
 def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:

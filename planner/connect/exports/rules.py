@@ -34,17 +34,13 @@ from planner.plans.layout import FOLLOWING, KERNELS, at
 Row = Mapping[str, Any]
 
 
-def count(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
-    """How many steps or samples, of the tokens that these sizes multiply to, the run has; the last
-    one begun counts."""
-    tokens, *sizes = (draft.get(f"training.{key}") for key in ("tokens", *of))
-    return {to: int(-(-tokens // prod(sizes)))} if tokens and all(sizes) else {}
-
-
-def quotient(draft: Draft, to: str, of: str, by: str) -> dict[str, int]:
-    """One key of the plan divided by another, rounded up; 1 where there is no other."""
-    whole = draft.get(of)
-    return {to: -(-whole // (draft.get(by) or whole))}
+def quotient(draft: Draft, to: str, of: str, by: Sequence[str]) -> dict[str, int]:
+    """One key of the plan, where it is given, divided by others, rounded up (the last step begun
+    counts); 1 where these are not given."""
+    whole, sizes = draft.get(of), [draft.get(key) for key in by]
+    if not whole:
+        return {}
+    return {to: int(-(-whole // (prod(sizes) if all(sizes) else whole)))}
 
 
 # Megatron-LM -------------------------------------------------------------------------------------

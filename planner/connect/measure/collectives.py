@@ -22,6 +22,7 @@ from planner.connect.measure.training import synchronize
 
 #: Seconds after which processes that do not answer are given up.
 PATIENCE = 120
+SILENT = "--processes: the processes of collectives do not answer"
 
 
 def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collective, list[float]]:
@@ -39,9 +40,7 @@ def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collect
         try:
             while not started.join(max(0, end - time.monotonic())):
                 if time.monotonic() > end:
-                    raise PlanError(
-                        Fault("--processes: the processes of collectives do not answer")
-                    )
+                    raise PlanError(Fault(SILENT))
         except (
             multiprocessing.ProcessRaisedException,
             multiprocessing.ProcessExitedException,
