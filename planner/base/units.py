@@ -196,7 +196,8 @@ def dimension(unit: str) -> Dimension:
     return _unit(unit)[1]
 
 
-_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE]([+-]?\d+))?", re.ASCII)
+#: A decimal number, whose digits may stand in groups, and its exponent.
+NUMBER = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE]([+-]?\d+))?", re.ASCII)
 _SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})", re.ASCII)  # two thirds have no decimal
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
 
@@ -212,7 +213,7 @@ def number(text: str) -> Exact:
         raise UnitError(f"a number of {len(text)} characters", f"at most {LONGEST}")
     if text.lstrip("+-.").casefold() in ("nan", "inf", "infinity"):
         raise UnitError(f"'{text}' is not a number", "a finite number")
-    match = _NUMBER.fullmatch(text)
+    match = NUMBER.fullmatch(text)
     if not match or "._" in text:
         grouped = _GROUPED.fullmatch(text)
         hint = re.sub(r"[^\d+-]", "", text) if grouped else None
@@ -276,7 +277,7 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if grouped:
         plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
         raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
-    match = _NUMBER.match(text)
+    match = NUMBER.match(text)
     if not match:
         raise UnitError(f"'{text}' is not a quantity", wanted(unit))
     return number(match[0]), match[0], text[match.end() :].strip()

@@ -77,7 +77,6 @@ class Node:
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
@@ -98,7 +97,7 @@ def _scalar(text: str) -> str | int | Fraction | bool | None:
         raise units.UnitError(f"'{text}' is not a finite number")
     if len(text) <= units.LONGEST and _BASED.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
-    if not _DECIMAL.fullmatch(text):
+    if "_" in text or not units.NUMBER.fullmatch(text):
         return text
     zero = _LEADING_ZERO.fullmatch(text)
     if zero:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.base.errors import Fault, PlanError
-from planner.documents.source import lookup
-
-if TYPE_CHECKING:
-    from planner.documents.source import Document
+from planner.documents.source import Document, lookup
 
 
 @dataclass(frozen=True, slots=True)
