@@ -22,8 +22,9 @@ Schema = Mapping[str, Any]
 
 
 @cache
-def read(file: Path) -> Schema:
-    """A schema file, with what it refers to in the place of each `$ref`."""
+def read(kind: str) -> Schema:
+    """The schema of a kind of document, with what it refers to in the place of each `$ref`."""
+    file = resources.folder("schemas") / f"{kind}.schema.json"
     root = resources.read_json(file, parse_float=units.number)
 
     def resolved(node: Any) -> Any:
@@ -35,7 +36,7 @@ def read(file: Path) -> Schema:
             return {key: resolved(inner) for key, inner in node.items()}
         name, _, pointer = node["$ref"].partition("#")
         # A released schema is named by its address; beside it lies the file.
-        target = read(file.parent / name.rsplit("/", 1)[-1]) if name else root
+        target = read(Path(name).name.removesuffix(".schema.json")) if name else root
         for step in filter(None, pointer.split("/")):
             target = target[step]
         return target if name else resolved(target)

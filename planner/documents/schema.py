@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from planner.base import resources, units
+from planner.base import units
 from planner.base.errors import MOST, Fault, PlanError
 from planner.documents.json_schema import Schema, accepts, inside, is_number, is_type, read
 from planner.documents.source import Document, Path_
@@ -98,7 +98,7 @@ def validate(document: Document, schema: str) -> Document:
     Raises:
         PlanError: every fault of the document, sorted by place; of very many the first.
     """
-    root, unread = _load(schema), dict[Path_, Fault]()
+    root, unread = read(schema), dict[Path_, Fault]()
     found = replace(document, node=_read(document.node, [root], (), unread))
     if unread or not accepts(root, found.data):
         from planner.documents.schema_errors import faults  # it takes a while
@@ -108,15 +108,11 @@ def validate(document: Document, schema: str) -> Document:
     return found
 
 
-def _load(schema: str) -> Schema:
-    return read(resources.folder("schemas") / f"{schema}.schema.json")
-
-
 @cache
 def paths(schema: str) -> Sequence[str]:
     """The dotted keys near the top of a kind of document, for near spellings."""
     found: set[str] = set()
-    level: list[tuple[str, Schema]] = [("", _load(schema))]
+    level: list[tuple[str, Schema]] = [("", read(schema))]
     for _ in range(3):
         level = [
             (f"{prefix}{name}.", inner)
@@ -136,7 +132,7 @@ def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
         schema: as for `validate`.
         path: dotted, such as `training.tokens`; items of lists by any index.
     """
-    parts = list(_every(_load(schema)))
+    parts = list(_every(read(schema)))
     said: dict[str, Any] = {}
     steps = path.split(".") if isinstance(path, str) else [str(step) for step in path]
     for step in filter(None, steps):

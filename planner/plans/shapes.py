@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from planner.base import resources
 from planner.documents import json_schema
 from planner.plans.document import Draft
 
@@ -57,8 +56,7 @@ class Shape:
 @cache
 def _constants(block: str) -> Mapping[str, Any]:
     """The schema's constant defaults; it fills them in for the model, not for its layer kinds."""
-    file = resources.folder("schemas") / "model.schema.json"
-    given = json_schema.read(file)["definitions"].get(f"{block}_defaults", {})
+    given = json_schema.read("model")["definitions"].get(f"{block}_defaults", {})
     return {key: said["default"] for key, said in given.get("properties", {}).items()}
 
 
