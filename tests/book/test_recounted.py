@@ -964,6 +964,285 @@ def _(v: View) -> float:
     return adapters + (v.q("parameters.total") * v.k_a if merged else 0)
 
 
+# -- states of a component ---------------------------------------------------------------------
+
+
+@recounts("parameters.device")
+def _(v: View) -> float:
+    """What a tensor or expert rank holds of a matrix, in whole rows or columns of it."""
+    whole, split = v.q("parameters.component"), v.on("split")
+    if split == "none":
+        return whole
+    if split == "experts":
+        return whole / v.e / v.t_e
+    if split == "vocabulary":
+        padded_rows = math.ceil(v.V / (v.g_V * v.t)) * v.g_V  # of one rank
+        if v.on("shared"):
+            return 0 if v.on("again") else v.n_in * v.n_out / v.V * padded_rows
+        return whole / v.V * padded_rows
+    bias = v.copies * v.n_out if split == "row" and v.on("bias") else 0
+    return (whole - bias) / v.t + bias
+
+
+@recounts("parameters.device_inputs")
+def _(v: View) -> float:
+    split = v.on("split")
+    if split == "experts":
+        return v.n_in if v.n_out == v.f_e else v.n_out
+    if split == "vocabulary" and v.on("type") == "table":
+        return v.q("layout.vocabulary") / v.t
+    return v.n_in / v.t if split == "row" else v.n_in
+
+
+@recounts("parameters.device_outputs")
+def _(v: View) -> float:
+    split = v.on("split")
+    if split == "experts":
+        return v.f_e / v.t_e
+    if split == "vocabulary" and v.on("type") == "linear":
+        return v.q("layout.vocabulary") / v.t
+    return v.n_out / v.t if split == "column" else v.n_out
+
+
+@recounts("memory.optimizer.each")
+def _(v: View) -> float:
+    """State bytes of one parameter, by the shapes that the states have."""
+    name, state = v.on("training.optimizer"), v.k_o
+    if name == "adam-8bit":
+        return 2 + 2 * 4 / 256
+    if name not in ("adafactor", "muon"):
+        return {"adamw": 2, "sgd": 0, "sgd-momentum": 1, "lion": 1}[name] * state
+    if not v.on("matrix" if name == "adafactor" else "hidden matrix"):
+        return state if name == "adafactor" else 2 * state
+    rows, columns = v.q("parameters.device_inputs"), v.q("parameters.device_outputs")
+    biases = v.q("parameters.device_biases")
+    kept = rows + columns + biases if name == "adafactor" else rows * columns + 2 * biases
+    return kept * state / (rows * columns + biases)
+
+
+@recounts("memory.optimizer.component")
+def _(v: View) -> float:
+    if v.on("training.offload.optimizer"):
+        return 0
+    each = v.k_m + v.k_G + v.q("memory.optimizer.each")
+    shares = v.q("layout.shards") if v.on("parallelism.zero") else 1
+    return v.q("parameters.trained") * each / shares
+
+
+@recounts("memory.gradients.component")
+def _(v: View) -> float:
+    shares = v.q("layout.shards") if v.on("parallelism.zero") >= 2 else 1
+    return v.q("parameters.trained") * v.k_g / shares
+
+
+@recounts("memory.weights.component")
+def _(v: View) -> float:
+    whole = v.q("parameters.trained") * v.k_w + v.q("memory.weights.frozen")
+    return whole / v.q("layout.shards") if v.on("parallelism.zero") == 3 else whole
+
+
+@recounts("layout.shards")
+def _(v: View) -> float:
+    """Of all devices of a stage and replica those that hold the same."""
+    stage = v.n / v.p / v.r
+    return stage / (v.e * v.t_e) if v.on("split") == "experts" else stage / v.t
+
+
+# -- stages ------------------------------------------------------------------------------------
+
+
+def on_stage(stage: View, of: Callable[[View], float], **settings: Any) -> list[float]:
+    """What the parts of a stage come to, as often as it holds them."""
+    whole = View(stage.evaluation, {})
+    found = []
+    for part in whole.below("part", **settings):
+        count = held(stage, part, "layers_on_stage")
+        found += [of(part)] * round(count)
+    return found
+
+
+def fullest(v: View, of: Callable[[View], float], **settings: Any) -> float:
+    """The stage on which some components come to most."""
+    whole = View(v.evaluation, {})
+    return max(
+        sum(held(stage, x, "copies_on_stage") * of(x) for x in whole.below("component", **settings))
+        for stage in whole.below("stage")
+    )
+
+
+@recounts("time.owned")
+def _(v: View) -> float:
+    return fullest(v, lambda x: x.q("parameters.trained") / x.q("layout.shards"))
+
+
+@recounts("time.parameters")
+def _(v: View) -> float:
+    return fullest(v, lambda x: x.q("parameters.trained"))
+
+
+@recounts("time.ring")
+def _(v: View) -> float:
+    return fullest(v, lambda x: x.q("parameters.trained") * x.q("network.passed"))
+
+
+@recounts("time.optimizer")
+def _(v: View) -> float:
+    sharded = v.on("parallelism.zero") > 0
+
+    def owned(x: View) -> float:
+        return x.q("parameters.trained") / (x.q("layout.shards") if sharded else 1)
+
+    if v.on("training.offload.optimizer"):
+        node = min(v.n, v.n_node)  # devices that share the memory of a host
+
+        def away(x: View) -> float:
+            states = 2 * (v.k_w + v.k_m + x.q("memory.optimizer.each")) + v.k_g
+            return v.k_g / v.B_host + v.k_c / v.B_host + states * node / v.B_dram
+
+        return fullest(v, lambda x: owned(x) * away(x))
+    update = fullest(v, lambda x: owned(x) * x.q("time.update")) / v.W / v.e_mem
+    return update + v.q("time.orthogonal") + v.q("time.momentum")
+
+
+@recounts("time.tied")
+def _(v: View) -> float:
+    """Both ways at once: what the last stage holds passes once."""
+    where = v.on("time.pipeline")
+    if where == "none" or v.on("training.schedule") == "dualpipe":
+        return 0
+    rate = v.q("network.link") if where == "node" else v.q("network.fabric")
+
+    def copies(part: View) -> float:
+        return part.total("component", lambda x: x.q("parameters.trained"), shared=True)
+
+    return max(sum(on_stage(stage, copies)) for stage in v.below("stage")) * v.k_red / rate
+
+
+@recounts("time.stage")
+def _(v: View) -> float:
+    if v.on("training.schedule") == "dualpipe":
+        return sum(on_stage(v, lambda part: part.q("time.part"))) / 2
+    found = sum(on_stage(v, lambda part: part.q("time.part")))
+    if v.on("time.again.some"):
+        for part in View(v.evaluation, {}).below("part"):
+            alive, again = (held(v, part, f"{k}in_flight") for k in ("", "recomputed_"))
+            spared = 1 - again / max(1, alive)
+            layers = held(v, part, "layers_on_stage")
+            found -= layers * spared * part.q("time.part.repeated")
+    return found
+
+
+@recounts("memory.buffers.gathered_part")
+def _(v: View) -> float:
+    return v.k_c * v.total("component", lambda x: x.q("parameters.device"), shared=False)
+
+
+@recounts("memory.buffers.gathered")
+def _(v: View) -> float:
+    zero, phase = v.on("parallelism.zero"), v.on("phase")
+    if phase == "step":
+        return 0
+    if zero < 3:
+        if phase != "loss" or not v.on("copies"):
+            return 0
+        return sum(on_stage(v, lambda part: v.k_c * part.total(
+            "component", lambda x: x.q("parameters.device"), type="linear")))  # fmt: skip
+
+    def gathered(**settings: Any) -> list[float]:
+        return on_stage(v, lambda part: part.q("memory.buffers.gathered_part"), **settings)
+
+    if phase == "gradients":
+        return sum(gathered(part="embedding"))
+    if not v.on("parallelism.reshard") and phase != "first":
+        return sum(gathered())
+    layers = 2 if phase == "backward" else 1
+    return sum(gathered(layers=False)) + layers * max(gathered(layers=True), default=0)
+
+
+@recounts("memory.buffers.reduced")
+def _(v: View) -> float:
+    phase = v.on("phase")
+    if v.on("parallelism.zero") < 3 or phase in ("loss", "step"):
+        return 0
+
+    def parameters(part: View, **settings: Any) -> float:
+        return part.total("component", lambda x: x.q("parameters.device"), **settings)
+
+    ends = on_stage(v, lambda part: parameters(part, shared=False), layers=False)
+    if phase == "gradients":
+        return (v.k_c + v.k_red) * sum(ends)
+    head = v.k_c * sum(on_stage(v, parameters, part="head"))
+    matrices = on_stage(
+        v, lambda p: max(x.q("parameters.device") for x in p.below("component")), layers=True
+    )
+    found = head + v.k_c * max(matrices, default=0)
+    if phase == "first":
+        layers = on_stage(v, lambda part: parameters(part, shared=False), layers=True)
+        found += v.k_red * max(layers, default=0)
+    return found
+
+
+@recounts("memory.buffers.step")
+def _(v: View) -> float:
+    kernel, wide = v.on("training.optimizer_kernel"), v.k_o / v.k_w
+    if kernel == "fused":
+        return 0
+    if kernel == "foreach":
+        return v.q("memory.weights.stage") * wide
+    largest = on_stage(
+        v, lambda p: max(x.q("memory.weights.component") for x in p.below("component"))
+    )
+    return max(largest) * wide
+
+
+@recounts("memory.buffers.quantized")
+def _(v: View) -> float:
+    if v.on("parallelism.zero") == 3:
+        return 0
+    layers = on_stage(
+        v,
+        lambda part: part.total("component", lambda x: x.q("parameters.device"), type="linear"),
+        layers=True,
+    )
+    return v.k_quant * sum(layers)
+
+
+# -- counts ------------------------------------------------------------------------------------
+
+
+@recounts("compute.training_flops_palm")
+def _(v: View) -> float:
+    cores = sum(
+        part.L_k * part.total("component", lambda x: x.q("compute.component"), type="core")
+        for part in v.below("part")
+    )
+    return v.T * (6 * v.q("parameters.active") + 3 * cores)
+
+
+@recounts("compute.training_flops_megatron")
+def _(v: View) -> float:
+    layers = sum(p.L_k * p.q("compute.layer") for p in v.below("part", layers=True))
+    ends = sum(p.q("compute.layer") for p in v.below("part", layers=False))
+    return v.T * (4 * layers + 3 * ends)
+
+
+@recounts("roofline.product.intensity")
+def _(v: View) -> float:
+    m, n, k = v.q("time.product.rows"), v.N_x, v.K_x
+    return (m * n * k + m * n * k) / ((m * k + k * n + m * n) * v.k_c)
+
+
+@recounts("roofline.core.intensity")
+def _(v: View) -> float:
+    n, widths = v.s * v.b / v.c, v.d_h + v.d_v
+    if v.on("training.attention") != "eager":
+        flops = 2 * n * v.q("time.core.keys") * v.a * widths
+        return flops / (v.k_a * n * (v.a + v.c * v.a_kv) * widths)
+    scores = v.b * v.a * (v.s / v.c) * v.s
+    moved = n * (v.a + v.c * v.a_kv) * widths + 4 * scores
+    return 2 * n * v.s * v.a * widths / (v.k_a * moved)
+
+
 # -- plans -------------------------------------------------------------------------------------
 
 LINK = {"bandwidth": "210 GB/s", "convention": "per-direction", "latency": "1.7 us"}
@@ -1001,7 +1280,7 @@ def plan(model: Any, layout: dict[str, Any], training: dict[str, Any], **more: A
 SERVED: dict[str, Any] = {"mode": "inference", "output_tokens": 37, "tokens": None}
 SWITCHED = {"accelerator": {"extends": "gb200"}, "devices_per_node": 10}
 PLANS: dict[str, dict[str, Any]] = {
-    "rings over nodes": plan(DENSE, {"tensor": 5, "pipeline": 2, "zero": 0}, {"loss": "full"}),
+    "rings over nodes": plan({**DENSE, "tied_embeddings": True}, {"tensor": 5, "pipeline": 2, "zero": 0}, {"loss": "full"}),
     "trees over nodes": plan(
         {**DENSE, "attention": {"heads": 60, "head_dim": 14}},
         {"tensor": 20, "zero": 1}, {"loss": "vocab-parallel", "dropout": 0.1},
@@ -1025,10 +1304,21 @@ PLANS: dict[str, dict[str, Any]] = {
     "replicas of layers": plan(
         DENSE, {"zero": 3, "replicate": 6, "reshard": False},
         {"optimizer": "adafactor", "recompute": "full", "offload": {"activations": 0.7}},
+        time={"host_link": "0.3 GB/s"},
+    ),
+    "states on the host": plan(
+        {**DENSE, "bias": True}, {"tensor": 5, "zero": 2},
+        {"offload": {"optimizer": True}, "recompute": "full", "recompute_layers": 2},
+    ),
+    "whole states on the host": plan(DENSE, {"zero": 0}, {"offload": {"optimizer": True}}),
+    "one tensor at a time": plan(
+        DENSE, {"tensor": 5, "zero": 1},
+        {"optimizer_kernel": "loop", "precision": "fp8", "recompute": "full"},
+        cluster={"accelerator": {"extends": "h100-sxm-80gb", "link": LINK}},
     ),
     "replicas in a node": plan(DENSE, {"zero": 2, "replicate": 3}, {"global_batch": 18},
                                cluster={"devices": 6, "devices_per_node": 6}),
-    "alone": plan(DENSE, {"pipeline": 3, "zero": 0}, {"schedule": "zero-bubble",
+    "alone": plan({**DENSE, "tied_embeddings": True}, {"pipeline": 3, "zero": 0}, {"schedule": "zero-bubble",
                   "global_batch": 21, "optimizer": "muon", "optimizer_kernel": "fused"},
                   cluster={"devices": 3, "devices_per_node": 3}),
     "experts": plan(
