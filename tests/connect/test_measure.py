@@ -37,7 +37,7 @@ from planner.results.result import evaluate
 ROOT = Path(__file__).parents[2]
 SHIPPED = str(ROOT / "presets/gpt2small_hgx-h100.yaml")
 CPU = Machine("cpu", 'A "fast": CPU', 2**34, "2.13.0", ("fp32", "bf16"))
-GPU = Machine("cuda", "GPU", 80 * 2**30, "2.13.0", ("bf16",), 2, "hopper", 132, 1830000000)
+GPU = Machine("cuda", "GPU", 80 * 2**30, "2.13.0", ("bf16",), "hopper", 132, 1830000000)
 # What the stand-in sustains: FLOP/s, bytes/s, seconds.
 RATES = {"fp32": 50e9, "bf16": 200e9}
 BANDWIDTH = {"read": 40e9, "copy": 20e9, "triad": 30e9}

@@ -52,16 +52,15 @@ class Engine:
         """What the device says about itself."""
         where = self.where
         facts: dict[str, Any] = {}
-        if where.type == "cuda":
+        # The others have other tiles than NVIDIA's: nothing is said about them.
+        if where.type == "cuda" and torch.version.hip is None:
             given = torch.cuda.get_device_properties(where)
             kilohertz = getattr(given, "clock_rate", None)
-            facts["count"] = torch.cuda.device_count()
-            if torch.version.hip is None:  # other tiles than NVIDIA's: nothing is said about them
-                facts |= {
-                    "architecture": ARCHITECTURES.get(f"{given.major}.{given.minor}"),
-                    "multiprocessors": given.multi_processor_count,
-                    "clock": kilohertz * 1000 if kilohertz else None,
-                }
+            facts = {
+                "architecture": ARCHITECTURES.get(f"{given.major}.{given.minor}"),
+                "multiprocessors": given.multi_processor_count,
+                "clock": kilohertz * 1000 if kilohertz else None,
+            }
         return Machine(
             where.type,
             training.device_name(where),

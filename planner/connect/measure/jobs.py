@@ -112,7 +112,6 @@ class Machine:
     memory: int  # bytes
     torch: str
     formats: tuple[str, ...]
-    count: int = 1  # such devices
     architecture: str | None = None
     multiprocessors: int | None = None
     clock: int | None = None  # Hz
