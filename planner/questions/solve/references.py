@@ -4,6 +4,7 @@ times memory over bytes, and the shipped models of its size."""
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,14 +60,11 @@ def by_bytes(plan: Plan) -> tuple[Closed, ...]:
         capacity = plan.get(f"cluster.accelerator.{memory}")
         if capacity is None:
             continue
-        try:
-            other = {} if recipe == precision else {"training.precision": recipe}
-            each = evaluated(variant(plan, other), [STATES])[STATES]
-        except PlanError:
-            continue  # a recipe that this optimizer has no states for
-        value = Fraction(devices) * Fraction(capacity) / Fraction(each)
-        numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
-        found.append(Closed(f"{words}, {recipe} {optimizer}", "N = n M / β", numbers, value))
+        with suppress(PlanError):  # a recipe that this optimizer has no states for
+            each = evaluated(variant(plan, {"training.precision": recipe}), [STATES])[STATES]
+            value = Fraction(devices) * Fraction(capacity) / Fraction(each)
+            numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
+            found.append(Closed(f"{words}, {recipe} {optimizer}", "N = n M / β", numbers, value))
     return tuple(found)
 
 
