@@ -9,7 +9,7 @@ the layout) the next one that people would try is taken: twice as many, a multip
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -339,33 +339,28 @@ STEPS = {
 
 
 def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
-    """Plans one step away: lighter ones where this one is not safe, else heavier ones first."""
+    """Plans one step away: lighter ones where this one is not safe, else heavier ones first (more
+    memory and, mostly, less time)."""
+    plan, found = result.plan, list[Neighbour]()
     unsafe = result.verdict["state"] in ("no", "tight")
-    predicted = {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
+    predicted = {"time.mfu": None} if plan.get("time.mfu") is not None else {}
     like = result.predicted or result  # time is predicted there too
-    found: list[Neighbour] = []
-    for changes in _changes(result.plan, (False,) if unsafe else (True, False)):
-        if len(found) == most:
-            break
+    for heavier, (key, up) in product((False,) if unsafe else (True, False), STEPS.items()):
+        value = plan.get(key)
+        after = None if value is None else ROW[key].step(value, up is heavier)
+        if after is None or len(found) == most:
+            continue
+        changes: dict[str, Any] = {key: after}
+        if key == "parallelism.tensor" and after == 1:
+            changes["parallelism.sequence"] = False  # it needs tensor parallelism beside it
         try:
-            other = variant(result.plan, changes | predicted)
-            if other.get(KERNELS) != result.plan.get(KERNELS):  # all else stays
-                changes = changes | {KERNELS: result.plan.get(KERNELS)}
-                other = variant(result.plan, changes | predicted)
+            other = variant(plan, changes | predicted)
+            if other.get(KERNELS) != plan.get(KERNELS):  # all else stays
+                changes[KERNELS] = plan.get(KERNELS)
+                other = variant(plan, changes | predicted)
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
         evaluation = Evaluation(case.build(other), like=like.evaluation)
         found.append(Neighbour(changes, Result(other, evaluation)))
     return found
-
-
-def _changes(plan: Plan, heavier: Iterable[bool]) -> Iterator[dict[str, Any]]:
-    """One step each towards more memory (and, mostly, less time), or towards less of it."""
-    for more, (key, up) in product(heavier, STEPS.items()):
-        value = plan.get(key)
-        after = None if value is None else ROW[key].step(value, up is more)
-        if after is not None:
-            # Sequence parallelism needs tensor parallelism beside it.
-            alone = key == "parallelism.tensor" and after == 1
-            yield {key: after} | ({"parallelism.sequence": False} if alone else {})
