@@ -197,9 +197,8 @@ class Probes:
         Raises:
             PlanError: there is none near it; what is wrong with the nearest.
         """
-        found = self.first_valid(
-            self.domain.start + sign * skip for skip in range(MOST_SKIPS) for sign in (1, -1)
-        )
+        aim = self.domain.start
+        found = self.nearest_valid(aim, aim - MOST_SKIPS, aim + MOST_SKIPS)
         if found is None:
             none = PlanError(Fault(f"no value of {self.domain.key}"))
             raise next(iter(self.faults.values()), none)
