@@ -1262,6 +1262,7 @@ DENSE: dict[str, Any] = {
     "attention": {"heads": 30, "kv_heads": 10, "head_dim": 14},
     "mlp": {"intermediate": 1170, "gated": True},
 }
+TIED: dict[str, Any] = {**DENSE, "tied_embeddings": True}
 EXPERTS: dict[str, Any] = {
     **DENSE,
     "moe": {"experts": 30, "top_k": 3, "intermediate": 330, "shared_experts": 1},
@@ -1280,7 +1281,7 @@ def plan(model: Any, layout: dict[str, Any], training: dict[str, Any], **more: A
 SERVED: dict[str, Any] = {"mode": "inference", "output_tokens": 37, "tokens": None}
 SWITCHED = {"accelerator": {"extends": "gb200"}, "devices_per_node": 10}
 PLANS: dict[str, dict[str, Any]] = {
-    "rings over nodes": plan({**DENSE, "tied_embeddings": True}, {"tensor": 5, "pipeline": 2, "zero": 0}, {"loss": "full"}),
+    "rings over nodes": plan(TIED, {"tensor": 5, "pipeline": 2, "zero": 0}, {"loss": "full"}),
     "trees over nodes": plan(
         {**DENSE, "attention": {"heads": 60, "head_dim": 14}},
         {"tensor": 20, "zero": 1}, {"loss": "vocab-parallel", "dropout": 0.1},
@@ -1318,7 +1319,7 @@ PLANS: dict[str, dict[str, Any]] = {
     ),
     "replicas in a node": plan(DENSE, {"zero": 2, "replicate": 3}, {"global_batch": 18},
                                cluster={"devices": 6, "devices_per_node": 6}),
-    "alone": plan({**DENSE, "tied_embeddings": True}, {"pipeline": 3, "zero": 0}, {"schedule": "zero-bubble",
+    "alone": plan(TIED, {"pipeline": 3, "zero": 0}, {"schedule": "zero-bubble",
                   "global_batch": 21, "optimizer": "muon", "optimizer_kernel": "fused"},
                   cluster={"devices": 3, "devices_per_node": 3}),
     "experts": plan(
