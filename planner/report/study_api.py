@@ -15,6 +15,7 @@ from planner.questions.studies.engines import chosen
 from planner.questions.studies.study import Study as Document
 from planner.questions.studies.summary import QUESTIONS, TASKS
 from planner.questions.studies.work import Job
+from planner.report import study as pages
 
 
 class Study:
@@ -27,11 +28,7 @@ class Study:
     """
 
     def __init__(self, study: Document) -> None:
-        self.study = study
-
-    @property
-    def name(self) -> str:
-        return self.study.name
+        self.study, self.name = study, study.name
 
     def __len__(self) -> int:
         return self.study.size
@@ -113,11 +110,7 @@ class Comparison:
         Raises:
             PlanError: another ending, or a place that cannot be written.
         """
-        from planner.report import study as pages
-
         pages.write(self.outcome, str(path))
 
     def __str__(self) -> str:
-        from planner.report import study as pages
-
         return pages.text(self.outcome)

@@ -44,15 +44,17 @@ def differences(study: Study) -> tuple[str, ...]:
         bases = (lookup(base.data, key) for base in study.bases)
         return bool(varied & around) or any(value is not None for value in bases)
 
-    def is_input(axis: Axis, key: str) -> bool:
-        numbers = all(schema.is_number(choice.changes.get(key)) for choice in axis.choices)
-        checked = key in LIMITED and given(LIMITED[key])
-        return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
+    checked = {key for key, other in LIMITED.items() if given(other)}
+    plain = {key for key in PLAIN - checked if SYMBOLS[key] not in decides}
 
     def difference(axes: Sequence[Axis]) -> str:
-        if all(axis.keys and all(is_input(axis, key) for key in axis.keys) for axis in axes):
+        changed = keys(axes)
+        values = (choice.changes.get(k) for a in axes for choice in a.choices for k in a.keys)
+        if not changed:  # which of several plans
+            return PLANS
+        if changed <= plain and all(map(schema.is_number, values)):
             return INPUTS
-        return LAYOUTS if all(a.keys and all(map(_of_layout, a.keys)) for a in axes) else PLANS
+        return LAYOUTS if all(map(_of_layout, changed)) else PLANS
 
     found = tuple(map(difference, study.dimensions))
     several = list(zip(found, study.dimensions, strict=True))

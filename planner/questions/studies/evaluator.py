@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -193,11 +193,9 @@ class _Plans:
     @cached_property
     def groups(self) -> list[_Group]:
         """The plans that can share a graph, together."""
-        kinds: dict[Hashable, list[int]] = {}
-        for number, kind in enumerate(self.kinds):
-            kinds.setdefault(shape(kind) if len(self.kinds) > 1 else None, []).append(number)
-        there = (np.flatnonzero(np.isin(self.of_kind, numbers)) for numbers in kinds.values())
-        return [_Group(self, rows) for rows in there]
+        shapes, of_kinds = chosen(map(shape, self.kinds), np.arange(len(self.kinds)))
+        of_rows = np.append(of_kinds, -1)[self.of_kind]  # the last one is of no plan
+        return [_Group(self, np.flatnonzero(of_rows == place)) for place in range(len(shapes))]
 
 
 def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,20 +254,19 @@ class _Group:
     def crossed(self) -> tuple[Crossed, ...]:
         """What each combination of degrees occurs with. Pipelines are the same for equal stages
         and shares of the batch."""
-        shares = [(d.named["pipeline"], d.share, d.others) for d in self.degrees]
-        sequences, replicas, pipelines = (defaultdict[Any, set[Any]](set) for _ in range(3))
+        of_shares = defaultdict[Any, set[tuple[int, int]]](set)
+        found = [
+            (set[bool](), set[int](), of_shares[d.named["pipeline"], d.share, d.others])
+            for d in self.degrees
+        ]
         for place, run, *own in zip(*(c.tolist() for c in self.held.columns), strict=True):
-            sequence, replicate, batch = own
-            sequences[place].add(bool(sequence))
-            replicas[place].add(replicate)
-            pipelines[shares[place]].add((run, batch))
+            sequences, replicas, pipelines = found[place]
+            sequences.add(bool(own[0]))
+            replicas.add(own[1])
+            pipelines.add((run, own[2]))
         return tuple(
-            (
-                tuple(sorted(sequences[place])),
-                tuple(sorted(replicas[place])),
-                np.array(sorted(pipelines[share]), dtype=np.int64),
-            )
-            for place, share in enumerate(shares)
+            (tuple(sorted(sequences)), tuple(sorted(replicas)), np.array(sorted(pipelines)))
+            for sequences, replicas, pipelines in found
         )
 
     @cached_property
@@ -342,11 +339,8 @@ class _Values:
         given: what is absent from all for one reason, whatever the layout, is so for each reason
         why an input is not given; else settings count, and what else is absent."""
         rows = group.rows
-        holes = {
-            name: np.isnan(self.numbers[name][rows])
-            for name in self.study.record
-            if name in self.numbers
-        }
+        recorded = (name for name in self.study.record if name in self.numbers)
+        holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return

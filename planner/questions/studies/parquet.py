@@ -35,41 +35,35 @@ def loaded() -> Any:
     return pyarrow
 
 
-def schema(study: Study, whole: Mapping[str, bool]) -> Any:
-    """The columns with their types; ``whole`` says which quantities turned out to be integers."""
-    arrow = loaded()
+def _writer(study: Study, whole: Mapping[str, bool], into: Any, compression: str) -> Any:
+    """What writes tables of the study's columns; ``whole`` says which quantities turned out to be
+    integers."""
+    arrow, found = loaded(), []
     types = {
         TEXT: arrow.dictionary(arrow.int32(), arrow.string()),
         FLAG: arrow.bool_(),
         WHOLE: arrow.int64(),
         NUMBER: arrow.float64(),
     }
-
-    found = []
     for column in columns(study):
         integer = column.coded is None and whole.get(column.name)
         found.append((column.name, types[WHOLE if integer else column.kind]))
-    return arrow.schema(found)
+    few = [column.name for column in columns(study) if column.coded is not None]
+    return arrow.parquet.ParquetWriter(
+        into, arrow.schema(found), use_dictionary=few, compression=compression
+    )
 
 
 def piece(table: Points) -> bytes:
     """The kept rows as a Parquet file of one row group."""
     arrow = loaded()
-    wanted = schema(table.study, {})
-    arrays = [
-        _array(table, column, field.type)
-        for column, field in zip(columns(table.study), wanted, strict=True)
-    ]
     into = arrow.BufferOutputStream()
-    with _writer(table.study, into, wanted, "lz4") as writer:
-        writer.write_table(arrow.table(arrays, schema=wanted), row_group_size=len(table) or 1)
+    with _writer(table.study, {}, into, "lz4") as writer:
+        both = zip(columns(table.study), writer.schema.types, strict=True)
+        rows = arrow.table([_array(table, *one) for one in both], schema=writer.schema)
+        writer.write_table(rows, row_group_size=len(table) or 1)
     data: bytes = into.getvalue().to_pybytes()
     return data
-
-
-def _writer(study: Study, into: Any, wanted: Any, compression: str) -> Any:
-    few = [column.name for column in columns(study) if column.coded is not None]
-    return loaded().parquet.ParquetWriter(into, wanted, use_dictionary=few, compression=compression)
 
 
 def _array(table: Points, column: Column, type_: Any) -> Any:
@@ -93,9 +87,8 @@ def join(
         whole: of each quantity whether its every value is a whole number.
     """
     arrow = loaded()
-    wanted = schema(study, whole)
     waiting: list[Any] = []
-    with _writer(study, target, wanted, "zstd") as writer:
+    with _writer(study, whole, target, "zstd") as writer:
 
         def flush() -> None:
             table = arrow.concat_tables(waiting).unify_dictionaries()
@@ -104,7 +97,7 @@ def join(
 
         for piece in pieces:
             read = arrow.parquet.ParquetFile(arrow.BufferReader(piece)).read()
-            waiting.append(read.cast(wanted))
+            waiting.append(read.cast(writer.schema))
             if sum(table.num_rows for table in waiting) >= GROUP:
                 flush()
         if waiting:

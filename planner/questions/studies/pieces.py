@@ -55,20 +55,18 @@ class PieceFolder:
             with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
                 self._checked()
                 lock = stack.enter_context(files.beside(self.folder / STUDY))
-                self._lock_on(lock)
+                try:
+                    import fcntl
+
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except ImportError:  # not everywhere
+                    pass
+                except BlockingIOError:
+                    what = "another sweep is writing this"
+                    raise _refused(what, self.table, "another file") from None
                 if os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / STUDY)):
                     stack.pop_all()
                     return lock
-
-    def _lock_on(self, file: IO[bytes]) -> None:
-        try:
-            import fcntl
-        except ImportError:  # not everywhere
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _refused("another sweep is writing this", self.table, "another file") from None
 
     def _checked(self) -> None:
         """That the folder is ours, and has nothing in it through which something else is reached.

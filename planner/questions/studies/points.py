@@ -102,11 +102,6 @@ def ends(
         settings: of each kind of plans.
         of_kind: which of these each plan is of, as (dimension, …); -1 of none.
     """
-
-    def other(name: str) -> Array:
-        """Another quantity, as (dimension, …), 0 where it is absent."""
-        return np.nan_to_num(numbers[name])
-
     found, none = {}, (np.nan, np.nan)
     for name in dict.fromkeys((*bounded(study), MEMORY)):
         several = (intervals.basis(name, one) for one in settings)
@@ -115,7 +110,9 @@ def ends(
         low, high = np.array([*known, none]).T[:, of_kind]
         value = numbers[name]
         with np.errstate(invalid="ignore", divide="ignore"):
-            both = intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
+            both = intervals.bounds(
+                name, value, lambda n: np.nan_to_num(numbers[n]), low, high, np.minimum, np.maximum
+            )
             for end, bound in zip(("low", "high"), both, strict=True):
                 found[f"{name}.{end}"] = np.where(np.isnan(value + low), np.nan, bound)
     return found

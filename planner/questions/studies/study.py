@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
@@ -38,6 +37,8 @@ from planner.questions.studies.axes import (
     spread,
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
 #: The axis of several plans, and what else a table calls its own columns.
 PLANS = "plan"
 OWN_COLUMNS = (PLANS, "layout", "fits", "verdict", "reason")
@@ -81,11 +82,9 @@ class Study:
 
     def places(self, point: int) -> tuple[int, ...]:
         """The place of a point along each dimension."""
-        found = []
-        for length in reversed(self.shape):
-            point, place = divmod(point, length)
-            found.append(place)
-        return tuple(reversed(found))
+        import numpy as np
+
+        return tuple(map(int, np.unravel_index(point, self.shape)))
 
     def labels(self, point: int) -> dict[str, Any]:
         """The values of a point by axis, as a table calls them."""
@@ -116,10 +115,9 @@ class Study:
     @cached_property
     def searches(self) -> bool:
         """Whether the layout of some point is to be found."""
-        changes = [choice.changes for axis in self.axes for choice in axis.choices]
-        layouts = [changed.get(LAYOUT) for changed in (*changes, *(b.data for b in self.bases))]
-        given = any(changed.get(f"{LAYOUT}.{AUTO}") for changed in changes)
-        return given or any(layout and layout.get(AUTO) for layout in layouts)
+        changes = (choice.changes for axis in self.axes for choice in axis.choices)
+        given = (*changes, *(base.data for base in self.bases))
+        return any(g.get(f"{LAYOUT}.{AUTO}") or (g.get(LAYOUT) or {}).get(AUTO) for g in given)
 
     @cached_property
     def digest(self) -> str:
@@ -155,14 +153,17 @@ class _Reader:
         is_file = isinstance(origin, (str, Path)) and str(origin) != "-"
         self.resolver = Resolver(None, Path(origin).parent if is_file else Path("."))  # type: ignore[arg-type]
 
-    @contextlib.contextmanager
-    def collecting(self, *path: str | int) -> Iterator[None]:
-        """Keep the faults of what is done; those that know no place stand at a key."""
-        try:
-            yield
-        except PlanError as error:
-            place = self.document.place(path)
-            self.faults += [replace(f, place=f.place or place) for f in error.faults]
+    def each(self, read: Callable[[T], R], items: Iterable[T], key: str | None = None) -> list[R]:
+        """What is made of some items; the faults of others are kept, those that know no place at
+        the item in the list of a key."""
+        found = []
+        for index, item in enumerate(items):
+            try:
+                found.append(read(item))
+            except PlanError as error:
+                place = self.document.place(() if key is None else (key, index))
+                self.faults += [replace(f, place=f.place or place) for f in error.faults]
+        return found
 
     def finish(self) -> None:
         if self.faults:
@@ -170,23 +171,17 @@ class _Reader:
 
     def study(self) -> Study:
         data = self.document.data
-        for index, name in enumerate(data["record"]):
-            with self.collecting("record", index):
-                known(name)
-        where: list[Limit] = []
-        for index, text in enumerate(data["where"]):
-            with self.collecting("where", index):
-                where.append(parse_limit(text))
+        self.each(known, data["record"], "record")
+        where = self.each(parse_limit, data["where"], "where")
         bases = self._bases()
-        written = self._axes()
+        node = self.document.find(("axes",)) if self.document.has(("axes",)) else None
+        entries = node.value if node and isinstance(node.value, dict) else {}
+        written = self.each(lambda item: self._axis(*item), entries.items())
         self._set_once(written)
         self.finish()
         self._count(written, len(bases))
         self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
-        documents: list[Document] = []
-        for base in bases:
-            with self.collecting():
-                documents.append(self._checked(base, {}))
+        documents = self.each(lambda base: self._checked(base, {}), bases)
         axes = [self._resolved(axis, bases[0]) for axis in written]
         self.finish()
         if "plans" in data:
@@ -218,12 +213,9 @@ class _Reader:
             place = self.document.find(()).place
             self.faults.append(Fault(f"the study has {what}", place, "one of them"))
             return []
-        node = self.document.find((given[0],))
-        found = []
-        for base in node.value if isinstance(node.value, list) else [node]:
-            with self.collecting():
-                found.append(self.resolver.extend(self.resolver.name(base, "plan"), "plan", ()))
-        return found
+        node, names = self.document.find((given[0],)), self.resolver
+        several = node.value if isinstance(node.value, list) else [node]
+        return self.each(lambda base: names.extend(names.name(base, "plan"), "plan", ()), several)
 
     def _checked(self, base: Node, settings: Mapping[str, Node]) -> Document:
         """The base with the first value of every axis and then some settings, as the schema of
@@ -240,14 +232,6 @@ class _Reader:
         return plan.opened(schema.validate(Document(root, "plan"), "plan"))
 
     # -- axes as written ----------------------------------------------------------------------
-
-    def _axes(self) -> list[Axis]:
-        node = self.document.find(("axes",)) if self.document.has(("axes",)) else None
-        found = []
-        for name, child in node.value.items() if node and isinstance(node.value, dict) else ():
-            with self.collecting():
-                found.append(self._axis(name, child))
-        return found
 
     def _axis(self, name: str, node: Node) -> Axis:
         """An axis as written: what it sets are nodes, and a value has a label where it is named."""
@@ -338,32 +322,32 @@ class _Reader:
     def _resolved(self, axis: Axis, base: Node) -> Axis:
         if _holds_numbers(axis):
             return Axis(axis.name, self._numbers(axis, base))
-        choices = []
-        for index, choice in enumerate(axis.choices):
-            with self.collecting():
-                found = self._checked(base, choice.changes)
-                value = next(iter(choice.changes.values()))
-                shown: Any = choice.label or value.reference or label(value, index)
-                if choice.label is None and type(value.value) is int:
-                    shown = value.value
-                choices.append(Choice(shown, {key: found.get(key) for key in choice.changes}))
-        return Axis(axis.name, tuple(choices))
+
+        def read(item: tuple[int, Choice]) -> Choice:
+            index, choice = item
+            found = self._checked(base, choice.changes)
+            value = next(iter(choice.changes.values()))
+            shown: Any = choice.label or value.reference or label(value, index)
+            if choice.label is None and type(value.value) is int:
+                shown = value.value
+            return Choice(shown, {key: found.get(key) for key in choice.changes})
+
+        return Axis(axis.name, tuple(self.each(read, enumerate(axis.choices))))
 
     def _numbers(self, axis: Axis, base: Node) -> tuple[Choice, ...]:
         """Numbers are read in the unit of their key; the smallest and the largest are held against
         the schema, which allows what lies between, and one that is not whole."""
         said, key = plan.about(axis.name), axis.name
-        found: list[tuple[Any, Node]] = []
-        for choice in axis.choices:
-            with self.collecting():
-                node, unit = choice.changes[key], str(said.get("unit", "1"))
-                found.append((None if node.value is None else number(key, node, unit), node))
+
+        def read(choice: Choice) -> tuple[Any, Node]:
+            node, unit = choice.changes[key], str(said.get("unit", "1"))
+            return None if node.value is None else number(key, node, unit), node
+
+        found = self.each(read, axis.choices)
         numbers = [pair for pair in found if pair[0] is not None]
-        read = [choose(numbers, key=itemgetter(0)) for choose in (min, max) if numbers]
-        read += [pair for pair in numbers if not isinstance(pair[0], int)][:1]
-        for _, node in read:
-            with self.collecting():
-                self._checked(base, {key: node})
+        tried = [choose(numbers, key=itemgetter(0)) for choose in (min, max) if numbers]
+        tried += [pair for pair in numbers if not isinstance(pair[0], int)][:1]
+        self.each(lambda pair: self._checked(base, {key: pair[1]}), tried)
         default = said.get("default")
         return tuple(
             Choice("default", {key: default}) if value is None else Choice(value, {key: value})

@@ -120,7 +120,7 @@ class Roles:
 
     x: int | None
     lines: tuple[int, ...]
-    tasks: bool  # lines are different tasks, each with a best of its own
+    tasks: tuple[int, ...]  # the lines where these are different tasks, each with a best of its own
     layout: int | None
 
 
@@ -135,18 +135,16 @@ def roles(study: Study) -> Roles:
     x = next((i for i in shown if DEVICES in changed[i]), None)
     if x is None:
         x = max(numeric, key=lambda i: (i not in tasks, study.shape[i]), default=None)
-    lines = tuple(i for i in tasks if i != x)
-    while lines and math.prod(study.shape[i] for i in lines) > MOST_TASKS:
-        lines = lines[:-1]
-    are_tasks = bool(lines)
-    if not lines:
-        rest = [i for i in shown if i != x]
-        words = [i for i in rest if i not in numeric]
-        few = [i for i in rest if study.shape[i] <= MOST_LINES]
-        lines = tuple((words or few)[:1])
+    apart = tuple(i for i in tasks if i != x)
+    while apart and math.prod(study.shape[i] for i in apart) > MOST_TASKS:
+        apart = apart[:-1]
+    rest = [i for i in shown if i != x]
+    words = [i for i in rest if i not in numeric]
+    few = [i for i in rest if study.shape[i] <= MOST_LINES]
+    lines = apart or tuple((words or few)[:1])
     layouts = [i for i in shown if any(k.startswith("parallelism") for k in changed[i])]
     others = [i for i in (*layouts, *lines) if i != x]
-    return Roles(x, lines, are_tasks, others[0] if others else None)
+    return Roles(x, lines, apart, others[0] if others else None)
 
 
 def summary(table: Points) -> Summary:
@@ -172,14 +170,11 @@ def summary(table: Points) -> Summary:
         question: _score(sign * table.numbers[quantity], usable)
         for question, (quantity, sign) in QUESTIONS.items()
     }
-    _count(found, table, usable)
     role = roles(study)
-    _keep_best(found, table, TASKS, role.lines if role.tasks else (), scores)
-    for dimension in found.each:
-        _keep_best(found, table, dimension, (int(dimension),), scores)
+    _keep_best(found, table, TASKS, role.tasks, scores)
+    _keep_each(found, table, usable, scores)
     if role.x is not None:
-        asked = {question: scores[question] for question in CHARTS.values()}
-        _keep_best(found, table, ALONG_X, (role.x, *role.lines), asked)
+        _keep_best(found, table, ALONG_X, (role.x, *role.lines), scores)
     if role.layout is not None:
         memory = table.numbers[MEMORY]
         ends = {end: _score(sign * memory, table.holds) for end, sign in ENDS.items()}
@@ -194,8 +189,8 @@ def _score(numbers: Array, usable: Array) -> Array:
     return score
 
 
-def _count(found: Summary, table: Points, usable: Array) -> None:
-    """At each place along a dimension how many points there are."""
+def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, Array]) -> None:
+    """At each place along a dimension how many points there are, and the best of them."""
     told = {"plans": np.array(True), "valid": table.holds, "fit": usable}
     for dimension, places in enumerate(table.ranges):
         if table.study.shape[dimension] <= MOST_PLACES:
@@ -207,6 +202,7 @@ def _count(found: Summary, table: Points, usable: Array) -> None:
                 str(place): dict(zip(told, several, strict=True))
                 for place, *several in zip(places, *counts, strict=True)
             }
+            _keep_best(found, table, str(dimension), (dimension,), scores)
 
 
 def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
