@@ -238,25 +238,22 @@ class Batch:
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
         """The columns of a table, and what the codes of those that are numbers are worth."""
-        columns: dict[str, Codes] = {}
+        columns = {SEQUENCE: Codes(rows.of_sequence, len(ROW[SEQUENCE].values))}
         numbers: dict[str, Array] = {}
-
-        def number(key: str, table: Array, places: Array) -> None:
-            """Add the column of a key: places (rows,) in a table (values,) that may repeat some."""
-            found, codes = np.unique(table, return_inverse=True)
-            columns[key] = Codes(codes.ravel()[places], len(found))
-            numbers[key] = found
-
-        for key, table in self.of_degrees.items():
-            number(key, table, rows.of_degrees)
-        number(RUN[0], np.array([run[0] for run in self.layouts.runs]), rows.of_run)
-        replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
-        number(REPLICAS, np.array(self.replicas), replica)
-        number(MICRO_BATCH, *_coded(rows.of_batch))
-        columns[SEQUENCE] = Codes(rows.of_sequence, len(ROW[SEQUENCE].values))
+        virtual, replicas = np.array([run[0] for run in self.layouts.runs]), np.array(self.replicas)
+        replica = np.searchsorted(replicas, rows.of_replicate)
         share = np.array([degrees.share for degrees in self.layouts.degrees])
         steps = share[rows.of_degrees] // rows.of_batch
-        number("training.gradient_accumulation", *_coded(steps))
+        # Places (rows,) in tables (values,) that may repeat some.
+        for key, table, places in (
+            *((key, table, rows.of_degrees) for key, table in self.of_degrees.items()),
+            (RUN[0], virtual, rows.of_run),
+            (REPLICAS, replicas, replica),
+            (MICRO_BATCH, *_coded(rows.of_batch)),
+            ("training.gradient_accumulation", *_coded(steps)),
+        ):
+            numbers[key], codes = np.unique(table, return_inverse=True)
+            columns[key] = Codes(codes.ravel()[places], len(numbers[key]))
         for place, key in enumerate(RUN[1:], start=1):
             found, codes = chosen((run[place] for run in self.layouts.runs), rows.of_run)
             columns[key] = Codes(codes, len(found))

@@ -7,7 +7,7 @@ which tensors a layer keeps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -279,11 +279,17 @@ def _tensors(
         kind = asked.kinds[key]
         order = {block: number for number, block in enumerate(entries(kind.case, "block"))}
         for zero, recompute in np.ndindex(*shape[:2]):
-            for entry in _kept(kind, order, (*kept, stages[zero], modes[recompute]), read):
+            given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
+            settings = Watched({**kind.case.settings, **dict(given)}, read)
+            profile = profiles.load(settings["training.implementation"])
+            found: Sequence[Entry] = case.kept_tensors(
+                kind.layers, tuple(order), profile, settings, choices(settings)
+            )
+            for entry in found:
                 assert entry.parent is not None
                 number = order[entry.parent]
-                bound, settings = entry.bindings.values(), entry.settings.values()
-                told = (number, entry.name, tuple(bound), tuple(settings))
+                bound, said = entry.bindings.values(), entry.settings.values()
+                told = (number, entry.name, tuple(bound), tuple(said))
                 if told not in there:
                     if entry.parent is not blocks[number]:
                         entry = replace(entry, parent=blocks[number])
@@ -295,21 +301,9 @@ def _tensors(
         for entry, pattern in there.values()
         if not pattern.all()
     }
-    found = sorted(there.items(), key=lambda item: item[0][0])
-    tensors = tuple(entry for _, (entry, _) in found)
+    in_order = sorted(there.items(), key=lambda item: item[0][0])
+    tensors = tuple(entry for _, (entry, _) in in_order)
     return tensors, [pattern for _, pattern in patterns.values()], conditional
-
-
-def _kept(
-    kind: Kind, blocks: Collection[Entry], given: Sequence[Any], read: set[str]
-) -> Sequence[Entry]:
-    """The tensors that a layout keeps."""
-    settings = {**kind.case.settings, **dict(zip(GIVEN, given, strict=True))}
-    profile, watched = profiles.load(settings["training.implementation"]), Watched(settings, read)
-    found: Sequence[Entry] = case.kept_tensors(
-        kind.layers, tuple(blocks), profile, watched, choices(watched)
-    )
-    return found
 
 
 def entries(found: Case, axis: str) -> tuple[Entry, ...]:

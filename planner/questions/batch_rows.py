@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,13 +58,6 @@ class Degrees:
     @cached_property
     def named(self) -> dict[str, int]:
         return dict(zip(layout.DEGREES, self.values, strict=True))
-
-    @property
-    def expert_copies(self) -> int:
-        """Devices of a stage that hold the same experts."""
-        named = self.named
-        inner = math.prod(self.changes[key] for key in INNER)
-        return self.data * named["tensor"] * named["context"] // inner
 
 
 class Layouts(Protocol):

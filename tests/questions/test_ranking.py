@@ -82,7 +82,7 @@ def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
         STEP: np.array([seconds]),
     }
     asked = SimpleNamespace(limits=(Limit(STEP, "<=", 10),))
-    chunk = SimpleNamespace(values=values)
+    chunk = SimpleNamespace(of=lambda name, places: values[name][places])
     (left,) = BoundedSearch._share(asked, chunk, np.array([0]))  # type: ignore[arg-type]
     assert left == pytest.approx(share)
 

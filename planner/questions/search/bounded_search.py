@@ -7,7 +7,7 @@ this order until none that is left can be better. Where nothing fits, all of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -79,18 +79,16 @@ class BoundedSearch:
         but of keys that were not free. Where no layout of a narrowed space will do, others are
         asked (``Walk.wider``): that nothing fits is proven so, but not what another limit
         forbids."""
+        found, walk = None, None
         if options is not None:
-            return question(self._over(self.walk.having(options)))
-        found = question(self)
-        if found is None and of_memory(self.limits) and (walk := self.walk.wider()) is not None:
-            return question(self._over(walk))
-        return found
-
-    def _over(self, walk: Walk) -> BoundedSearch:
-        """The search of other layouts of the plan."""
-        found = BoundedSearch(self.plan, self.by, self.limits, None, self.fit, walk)
-        found.nearest = self.nearest
-        return found
+            walk = self.walk.having(options)
+        elif (found := question(self)) is None and of_memory(self.limits):
+            walk = self.walk.wider()
+        if walk is None:
+            return found
+        others = BoundedSearch(self.plan, self.by, self.limits, None, self.fit, walk)
+        others.nearest = self.nearest
+        return question(others)
 
     # -- what is looked for -------------------------------------------------------------------
 
@@ -98,7 +96,7 @@ class BoundedSearch:
         """The layout with the smallest score that fits, and that keeps the limits."""
         best = Best()
         for chunk, places in self._in_order(lambda: best.most, within):
-            score, memory = (_of(chunk, name, places) for name in (self.by, MEMORY))
+            score, memory = (chunk.of(name, places) for name in (self.by, MEMORY))
             best.add(score, memory, chunk.setting, places)
         return best.first
 
@@ -107,7 +105,7 @@ class BoundedSearch:
         ``parallelism: auto`` take it; its second number is how plain it is."""
         plain = Plain()
         for chunk, places in self._in_order(lambda: plain.most, True):
-            plain.add(_of(chunk, self.by, places), chunk.plainness, chunk.setting, places)
+            plain.add(chunk.of(self.by, places), chunk.plainness, chunk.setting, places)
         return plain.first
 
     def roomiest(self) -> Item | None:
@@ -120,27 +118,23 @@ class BoundedSearch:
             rows = np.flatnonzero(np.isfinite(self._least[1]))
             chunks = self._evaluated(rows, self.early, self.late)
         for chunk in chunks:
-            fits = self._fits(chunk)
+            fits = chunk.within([self.fit])
             if memory_alone and not fits.any():
                 every = np.flatnonzero(chunk.valid)
-                lacking = -self.fit.slack(_of(chunk, self.fit.quantity, every))
-                self.nearest.add(lacking, _of(chunk, MEMORY, every), chunk.setting, every)
-            places = np.flatnonzero(_within(chunk, fits, self.limits))
-            share, memory = self._share(chunk, places), _of(chunk, MEMORY, places)
+                lacking = -self.fit.slack(chunk.of(self.fit.quantity, every))
+                self.nearest.add(lacking, chunk.of(MEMORY, every), chunk.setting, every)
+            places = np.flatnonzero(chunk.within(self.limits, fits))
+            share, memory = self._share(chunk, places), chunk.of(MEMORY, places)
             best.add(-share, memory, chunk.setting, places)
         return best.first
-
-    def _fits(self, chunk: SpaceRows) -> Array:
-        """Which layouts of a chunk fit, as (zero, recompute, rows)."""
-        return _within(chunk, chunk.valid, [self.fit])
 
     def _share(self, chunk: SpaceRows, places: Array) -> Array:
         """By what share some layouts keep the tightest limit, that of memory among them, as
         (layouts,)."""
-        room, used = (_of(chunk, name, places) for name in (FITS, MEMORY))
+        room, used = (chunk.of(name, places) for name in (FITS, MEMORY))
         least: Array = room / (room + used)
         for limit in self.limits:
-            value, bound = _of(chunk, limit.quantity, places), float(limit.value)
+            value, bound = chunk.of(limit.quantity, places), float(limit.value)
             size = np.maximum(np.abs(value), abs(bound))
             least = np.minimum(least, limit.slack(value) / np.where(size > 0, size, 1))
         return least
@@ -173,7 +167,7 @@ class BoundedSearch:
         for chunk in self._evaluated(np.arange(self.starts[-1]), self.early):
             score = chunk.values.get(self.by, np.full(chunk.shape, -np.inf))
             there = chunk.valid & (score < np.inf)
-            kept = _within(chunk, there, limits)
+            kept = chunk.within(limits, there)
             every.append(np.where(there, score, np.inf).min(axis=(0, 1)))
             within.append(np.where(kept, score, np.inf).min(axis=(0, 1)))
         if not any((least < np.inf).any() for least in every):
@@ -191,23 +185,9 @@ class BoundedSearch:
         while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
             if done:  # none of the fastest is the answer: maybe few others have room
-                room = (self._fits(chunk) for chunk in self._evaluated(rows, self.late))
+                room = (chunk.within([self.fit]) for chunk in self._evaluated(rows, self.late))
                 rows = rows[np.concatenate([fits.any(axis=(0, 1)) for fits in room])]
             for chunk in self._evaluated(rows, self.early, self.late):
-                fits = self._fits(chunk) & np.isfinite(chunk.values[self.by])
-                yield chunk, np.flatnonzero(_within(chunk, fits, self.limits if within else ()))
+                fits = chunk.within([self.fit]) & np.isfinite(chunk.values[self.by])
+                yield chunk, np.flatnonzero(chunk.within(self.limits if within else (), fits))
             done, size = done + size, size * MORE
-
-
-def _of(chunk: SpaceRows, quantity: str, places: Array) -> Array:
-    """A quantity of some layouts of a chunk, both (layouts,)."""
-    found: Array = chunk.values[quantity].ravel()[places]
-    return found
-
-
-def _within(chunk: SpaceRows, kept: Array, limits: Iterable[Limit]) -> Array:
-    """Of the layouts of a chunk that are ``kept``, (zero, recompute, rows), those that keep some
-    limits."""
-    for limit in limits:
-        kept = kept & limit.holds(chunk.values[limit.quantity])
-    return kept

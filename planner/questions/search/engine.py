@@ -117,7 +117,8 @@ class Point:
 
 
 class Choice(NamedTuple):
-    """The best layout with one value of one key; None where none fits."""
+    """The best layout with one value of a key that has several; None where none fits. Of each key
+    the value with the smallest ``by`` comes first."""
 
     key: str
     value: Any
@@ -222,8 +223,12 @@ class Walk:
         self._batches: dict[Space, Batch] = {}
         for space in self.spaces if self.launcher else ():
             space.started()
-        #: Modes of recomputation that are not asked, each with the one that is the same step.
-        self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
+        #: Modes of recomputation that are not asked, each with the one that is the same step; where
+        #: the plan's keys have several values, with all of them.
+        self.same: dict[str, str] = {}
+        if not (self.full or modes.RECOMPUTE in self.options):
+            first, *others = (modes.equivalent_modes(s, self.quantities) for s in self.spaces)
+            self.same = {m: by for m, by in first.items() if all(o.get(m) == by for o in others)}
         for space in self.spaces:
             space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
         #: To which values of keys the layouts are narrowed, out of how many.
@@ -284,11 +289,6 @@ class Walk:
         if not found:
             raise PlanError(faults)
         return found
-
-    def _same(self) -> dict[str, str]:
-        """Where the plan's keys have several values, what holds with all of them."""
-        first, *others = (modes.equivalent_modes(space, self.quantities) for space in self.spaces)
-        return {mode: by for mode, by in first.items() if all(o.get(mode) == by for o in others)}
 
     @property
     def size(self) -> int:
@@ -390,7 +390,12 @@ def search(
         varied=tuple(vary or ()),
         points=tuple(shown),
         nearest=nearest and layout_of(nearest).exactly(plan, quantities),
-        choices=tuple(_choices(kept.chosen, by)) if kept.chosen else (),
+        choices=tuple(
+            Choice(key, value, item and layout_of(item, by, MEMORY))
+            for key, values in kept.chosen.items().items()
+            for value, item in values
+            if len(values) > 1
+        ),
         every=walk.every,
         same=walk.same,
         narrowed={} if proven else searched.narrowed,
@@ -407,7 +412,7 @@ class _Kept:
     def __init__(self, top: int, by: str, choices: bool) -> None:
         self.count = 0
         self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
-        self.chosen = ByChoice() if choices else None
+        self.choices, self.chosen = choices, ByChoice()
 
     def add(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
         """Those of the layouts of a chunk, as (zero, recompute, rows), that fit."""
@@ -417,7 +422,7 @@ class _Kept:
         for best in (self.best, self.front):
             best.add(some, memory.ravel()[kept], chunk.setting, kept)
         self.plain.add(some, chunk.plainness, chunk.setting, kept)
-        if self.chosen is not None:
+        if self.choices:
             self.chosen.add(score, memory, fits, chunk.choices, chunk.setting)
 
 
@@ -449,9 +454,7 @@ class _Selected:
             there = chunk.valid & np.isfinite(score)
             done += int(np.count_nonzero(chunk.valid))
             some = some or bool(there.any())
-            fits = there
-            for limit in limits:
-                fits = fits & limit.holds(chunk.values[limit.quantity])
+            fits = chunk.within(limits, there)
             least = chunk.values[margin.quantity]
             self.safe.add(chunk, score, memory, fits & margin.holds(least))
             if not self.safe.count:
@@ -471,13 +474,6 @@ class _Selected:
     def kept(self) -> _Kept:
         """The layouts that fit with a margin, or where there are none, without."""
         return self.safe if self.safe.count else self.tight
-
-
-def _choices(chosen: ByChoice, by: str) -> Iterator[Choice]:
-    """For the keys that have several values, the best layout with each, smallest ``by`` first."""
-    for key, values in chosen.items().items():
-        for value, item in values if len(values) > 1 else ():
-            yield Choice(key, value, item and layout_of(item, by, MEMORY))
 
 
 def best(

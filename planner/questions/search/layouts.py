@@ -27,6 +27,7 @@ from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant
 from planner.questions.batch_graph import Kind
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, chosen
+from planner.questions.constraints import Limit
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
 
@@ -121,9 +122,8 @@ class Space:
             key: None
             for key in NOT_KEPT
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
-        }
-        for key in filter(partial(chosen_by, plan), layout.OWN_CHOICE):
-            kept.pop(key, None)
+            and not chosen_by(plan, key)
+        }  # fmt: skip
         batch = plan.get("training.global_batch")
         self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
@@ -134,10 +134,14 @@ class Space:
         # on how many devices there are, not on which.
         document = plan.document.data
         self._known: dict[Any, Any] = _known(
-            SCHEDULE in self.options, plan.model, document["parallelism"], document["training"],
+            self.options, self.full, plan.model, document["parallelism"], document["training"],
             plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
         )  # fmt: skip
-        self._asked = (*self.options.items(), None, *self.full)
+        #: Every combination of degrees that makes a valid plan.
+        self.degrees: tuple[Degrees, ...] = self._once(("degrees",), self._valid_degrees)
+        #: What each of these is crossed with: sequence parallelism, replicas, and pipelines with
+        #: micro-batches; and the virtual stages, schedules and cuts that occur.
+        self.crossed, self.runs = self._once(("crossed",), self._crossing)
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What is known by a key, of this space or of one that rests on the same."""
@@ -162,11 +166,6 @@ class Space:
         ``whole`` of it where only that is asked which the model divides by."""
         return layout_draft(self.plan, {**self.start, **changes}, whole)
 
-    @cached_property
-    def degrees(self) -> tuple[Degrees, ...]:
-        """Every combination of degrees that makes a valid plan."""
-        return self._once(("degrees", *self._asked), self._valid_degrees)
-
     def _valid_degrees(self) -> tuple[Degrees, ...]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
 
@@ -176,15 +175,15 @@ class Space:
             return not several
 
         experts = self.plan.get("model.moe.experts") or 1
-        sizes = {
-            key: tuple(value for value in self.options.get(key, _free(key, devices, experts))
-                       if agrees(self._indivisible(key, value)))
-            for key in (*OUTER, *INNER)
-        }  # fmt: skip
-        for key, left in sizes.items():
-            held = self.options.get(key, ())
-            if held and not left:  # what is wrong with values of other keys is not asked
-                raise PlanError([f for value in held for f in self._indivisible(key, value)][:3])
+        sizes: dict[str, tuple[int, ...]] = {}
+        for key in (*OUTER, *INNER):
+            free: tuple[int, ...] = (1,)
+            if key in OUTER or experts > 1:
+                free = divisors(experts if ROW[key].divides == layout.EXPERTS else devices)
+            values = self.options.get(key, free)
+            sizes[key] = tuple(v for v in values if agrees(self._indivisible(key, v)))
+            if self.options.get(key) and not sizes[key]:  # of other keys nothing is asked
+                raise PlanError([f for value in values for f in self._indivisible(key, value)][:3])
         found: list[Degrees] = []
         for outer in product(*(sizes[key] for key in OUTER)):
             if devices % math.prod(outer) and faults:
@@ -282,21 +281,14 @@ class Space:
         """Whether the residual stream may be divided over the tensor-parallel ranks."""
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
         free = self.options.get(SEQUENCE, (False, True) if tensor > 1 else (False,))
-
-        def valid() -> tuple[bool, ...]:
-            drafts = ((s, self._draft({**degrees.changes, SEQUENCE: s})) for s in free)
-            return tuple(sequence for sequence, draft in drafts if not draft.faults)
-
-        return self._once(("sequences", tensor, context, *self._asked), valid)
+        valid = partial(self._faultless, degrees, SEQUENCE, free)
+        return self._once(("sequences", tensor, context), lambda: tuple(valid()))
 
     def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
         """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
         as there are nodes, each with its shards behind one link."""
         tensor = degrees.named["tensor"]
         shards = degrees.data * degrees.named["context"]
-
-        def faultless(replicas: int) -> bool:  # with one replica the degrees were checked
-            return replicas == 1 or not self._draft({**degrees.changes, REPLICAS: replicas}).faults
 
         def valid() -> tuple[int, ...]:
             free = divisors(shards)[:-1] if self.zero != (0,) else ()
@@ -306,16 +298,19 @@ class Space:
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in options if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
-            return tuple(islice(filter(faultless, options), most))
+            return tuple(islice(self._faultless(degrees, REPLICAS, options), most))
 
         inner = (degrees.changes[key] for key in INNER)
-        return self._once(("replicas", shards, tensor, *inner, self.zero, *self._asked), valid)
+        return self._once(("replicas", shards, tensor, *inner), valid)
+
+    def _faultless(self, degrees: Degrees, key: str, values: Iterable[T]) -> Iterator[T]:
+        """The values of a key that are valid with some degrees, which were checked with the neutral
+        one."""
+        for value in values:
+            if value == ROW[key].neutral or not self._draft({**degrees.changes, key: value}).faults:
+                yield value
 
     # -- the rows -----------------------------------------------------------------------------
-
-    @cached_property
-    def _pairs(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
-        return self._once(("crossed", self.zero, *self._asked), self._crossing)
 
     def _crossing(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
         runs: dict[Run, int] = {}
@@ -328,17 +323,6 @@ class Space:
                 batches[share] = np.array(found, dtype=np.int64).reshape(-1, 2)
             crossed.append((self._sequences(degrees), self._replicas(degrees), batches[share]))
         return tuple(crossed), tuple(runs)
-
-    @property
-    def crossed(self) -> tuple[Crossed, ...]:
-        """What each combination of degrees is crossed with: sequence parallelism, replicas, and
-        pipelines with micro-batches."""
-        return self._pairs[0]
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Virtual stages, schedules and cuts that occur."""
-        return self._pairs[1]
 
     @property
     def size(self) -> int:
@@ -386,12 +370,18 @@ class Space:
         key = "parallelism.zero"
         if key in self.options or key in self.full:
             return (False,) * len(self.degrees)
-        experts = self.plan.get("model.moe.experts")
-        return tuple(
-            degrees.data * degrees.named["context"] == 1
-            and (not experts or degrees.expert_copies == 1)
-            for degrees in self.degrees
-        )
+        copies = ((d.named["context"], *self.following(d).values()) for d in self.degrees)
+        return tuple(math.prod(several) == 1 for several in copies)
+
+    def following(self, degrees: Degrees) -> dict[str, int]:
+        """Sizes that follow from degrees: devices that hold the same part of the model, and of
+        experts."""
+        devices, named = self.plan.get("cluster.devices"), degrees.named
+        return {
+            f"parallelism.{name}": devices // math.prod(named[other] for other in over)
+            for name, over in layout.QUOTIENTS.items()
+            if name not in layout.AFTER_EXPERTS or self.plan.get("model.moe")
+        }
 
     @cached_property
     def plain(self) -> Array:
@@ -439,6 +429,19 @@ class SpaceRows(Rows):
         """Some of the rows, by their places (rows,) or a stretch, with quantities of these."""
         columns = (column[places] for column in self.columns)
         return SpaceRows(self.space, *columns, values=values or {})
+
+    def of(self, quantity: str, places: Array) -> Array:
+        """A quantity of some layouts, by their places, both (layouts,)."""
+        found: Array = self.values[quantity].ravel()[places]
+        return found
+
+    def within(self, limits: Iterable[Limit], kept: Array | None = None) -> Array:
+        """Which layouts keep some limits, as (zero, recompute, rows), of those ``kept``, by
+        default of all that are valid."""
+        found = self.valid if kept is None else kept
+        for limit in limits:
+            found = found & limit.holds(self.values[limit.quantity])
+        return found
 
     def having(self, options: Mapping[str, Sequence[Any]]) -> SpaceRows:
         """Those rows of which each of some degrees, or of what each layout says itself, has one of
@@ -545,14 +548,9 @@ class SpaceRows(Rows):
     def setting(self, place: int) -> Setting:
         """A layout by its place, with what follows from it where the plan leaves it open."""
         space, row = self.space, place % len(self)
-        degrees, devices = space.degrees[self.of_degrees[row]], space.plan.get("cluster.devices")
-        sizes = {
-            f"parallelism.{name}": devices // math.prod(degrees.named[other] for other in over)
-            for name, over in layout.QUOTIENTS.items()
-            if name not in layout.AFTER_EXPERTS or space.plan.get("model.moe")
-        }
+        degrees = space.degrees[self.of_degrees[row]]
         found = {
-            **sizes,
+            **space.following(degrees),
             "training.gradient_accumulation": degrees.share // int(self.of_batch[row]),
             **dict(zip(layout.OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
@@ -570,10 +568,3 @@ class SpaceRows(Rows):
 def _known(*rests_on: Any) -> dict[Any, Any]:
     """What is known of a space, to be filled, for further ones that rest on the same."""
     return {}
-
-
-def _free(key: str, devices: int, experts: int) -> tuple[int, ...]:
-    """The sizes that a degree may have whatever the others are."""
-    if ROW[key].divides == layout.EXPERTS:
-        return divisors(experts)
-    return divisors(devices) if ROW[key].place == layout.OUTER or experts > 1 else (1,)

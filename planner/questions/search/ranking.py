@@ -63,7 +63,7 @@ def percent(share: float) -> str:
 
 def plainest(found: Found) -> str:
     """What the plainest layout is, in words; nothing where it is the best."""
-    if found.plain is None or _same(found.plain, found.best[:1]):
+    if found.plain is None or found.plain.changes == found.best[0].changes:
         return ""
     plain, least = (layout.values[found.by] for layout in (found.plain, found.best[0]))
     behind = percent(max(0.0, float(plain / least) - 1))
@@ -73,10 +73,6 @@ def plainest(found: Found) -> str:
         f"the fewest virtual stages, the smallest degrees and the lowest ZeRO stage, in this order "
         f"({behind} behind)."
     )
-
-
-def _same(layout: Layout, among: Sequence[Layout]) -> bool:
-    return any(layout.changes == other.changes for other in among)
 
 
 def of_how_many(found: Found) -> str:
@@ -95,7 +91,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     listed = found.front if front else found.best
     labelled = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
     if not front and found.plain is not None and plainest(found):
-        rest = [pair for pair in labelled if not _same(pair[1], [found.plain])]
+        rest = [pair for pair in labelled if pair[1].changes != found.plain.changes]
         labelled = [("plainest", found.plain), *rest]
     if (own := found.own) is not None:
         is_own = [_choices(layout, found) == _choices(own, found) for _, layout in labelled]

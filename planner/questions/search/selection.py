@@ -215,15 +215,13 @@ class Sample:
         if not self._parts or not self.count:
             return
         score, memory, fits = np.concatenate(self._parts, axis=1)
-        side = 2
-        chosen = np.arange(0)
-        while True:
-            fields = np.unique(
-                _fields(score, side) * side + _fields(memory, side), return_index=True
-            )
-            if len(fields[1]) > self.count or side > 4 * self.count:
+        side, chosen = 2, np.arange(0)
+        while side <= 4 * self.count:
+            fields = _fields(score, side) * side + _fields(memory, side)
+            _, first = np.unique(fields, return_index=True)
+            if len(first) > self.count:
                 break
-            chosen, side = np.sort(fields[1]), side + max(1, side // 4)
+            chosen, side = np.sort(first), side + max(1, side // 4)
         for i in chosen:
             yield float(score[i]), float(memory[i]), bool(fits[i])
 
