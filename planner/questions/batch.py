@@ -196,16 +196,10 @@ class Batch:
         it is more. Nothing of models without a shape."""
         found: dict[tuple[Any, ...], None] = {}
         for number, (sequences, _, batches) in enumerate(self.layouts.crossed):
-            own = {
-                "parallelism.sequence": set(sequences),
-                "training.micro_batch": {min(size, 2) for size in batches[:, 1].tolist()},
-            }
-            values = (
-                own[key] if key in own else (min(int(self.of_degrees[key][number]), 2),)
-                for key in KEPT
-            )
-            place = self.kind_of[number]
-            found |= dict.fromkeys((place, *kept) for kept in product(*values))
+            said: dict[str, Any] = {key: table[number] for key, table in self.of_degrees.items()}
+            said |= {SEQUENCE: sequences, MICRO_BATCH: batches[:, 1]}
+            values = (np.unique(np.minimum(said[key], 2)).tolist() for key in KEPT)
+            found |= dict.fromkeys(product((self.kind_of[number],), *values))
         return tuple(found) if self.shaped else ()
 
     # -- a block of rows ----------------------------------------------------------------------
@@ -261,34 +255,13 @@ class Batch:
             if name not in self.following:
                 columns[name] = Codes(of_pairs[rows.of_degrees, replica], len(values))
         if self.pipelines:
-            columns["stages"] = self._of_stages(self.pipelines, rows, steps)
-            columns["keeping"] = self._of_keeping(rows)
+            said = {k: table[rows.of_degrees] for k, table in self.of_degrees.items()} | rows.own
+            decide = (said["parallelism.pipeline"], rows.of_run, steps, said[KIND])
+            columns["stages"] = _told(decide, self.pipelines.places)
+            kept = (np.minimum(said[key], 2) for key in KEPT)
+            keeping = {one: place for place, one in enumerate(self.keeping)}
+            columns["keeping"] = _told((said[KIND], *kept), keeping)
         return columns, numbers
-
-    def _of_stages(self, pipelines: Pipelines, rows: Rows, steps: Array) -> Codes:
-        """Which of the distinct pipelines a row has."""
-        of_degrees = self.of_degrees
-        decide = (
-            of_degrees["parallelism.pipeline"][rows.of_degrees],
-            rows.of_run,
-            steps,
-            of_degrees[KIND][rows.of_degrees],
-        )
-        sizes = [int(column.max(initial=0)) + 1 for column in decide]
-        every, codes = _coded(np.ravel_multi_index(decide, sizes))
-        keys = zip(*(column.tolist() for column in np.unravel_index(every, sizes)), strict=True)
-        shapes = pipelines.shapes
-        return Codes(np.array([shapes[pipelines.all[key]] for key in keys])[codes], len(shapes))
-
-    def _of_keeping(self, rows: Rows) -> Codes:
-        """Which of ``keeping`` a row has."""
-        own, of_degrees = rows.own, rows.of_degrees
-        kept = [own[key] if key in own else self.of_degrees[key][of_degrees] for key in KEPT]
-        places = np.zeros(len(self.kinds) << len(KEPT), dtype=np.int64)
-        for place, (kind, *values) in enumerate(self.keeping):
-            places[_keeping(kind, values)] = place
-        keeping = places[_keeping(self.of_degrees[KIND][of_degrees], kept)]
-        return Codes(keeping, len(self.keeping))
 
     # -- what the leaves of its graph are worth -----------------------------------------------
 
@@ -345,11 +318,12 @@ class Batch:
         return Values(name, found[None, None, :])
 
 
-def _keeping(kind: Any, kept: Sequence[Any]) -> Any:
-    """A kind, and which of ``KEPT`` are not neutral, as one number; of columns (rows,), as many."""
-    for key, value in zip(KEPT, kept, strict=True):
-        kind = 2 * kind + (value != ROW[key].neutral)
-    return kind
+def _told(columns: Sequence[Array], places: Mapping[tuple[Any, ...], int]) -> Codes:
+    """A column of places: of each row that of what some columns (rows,) of whole numbers say."""
+    sizes = [int(column.max(initial=0)) + 1 for column in columns]
+    found, codes = _coded(np.ravel_multi_index(tuple(columns), sizes))
+    keys = zip(*(column.tolist() for column in np.unravel_index(found, sizes)), strict=True)
+    return Codes(np.array([places[key] for key in keys])[codes], max(places.values()) + 1)
 
 
 def _coded(values: Array) -> tuple[Array, Array]:

@@ -77,6 +77,11 @@ class Pipelines:
             found.setdefault(lines, len(found))
         return found
 
+    @cached_property
+    def places(self) -> dict[tuple[int, int, int, int], int]:
+        """Of every pipeline its place in ``shapes``."""
+        return {key: self.shapes[lines] for key, lines in self.all.items()}
+
     def lines(self) -> Array:
         """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the
         last the places in a line."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -102,7 +102,7 @@ class Rows:
         return self.of_degrees, self.of_run, self.of_sequence, self.of_replicate, self.of_batch
 
     @property
-    def own(self) -> Mapping[str, Array]:
+    def own(self) -> dict[str, Array]:
         """What each layout says itself, as (rows,) by key."""
         return dict(zip(layout.OWN, self.columns[2:], strict=True))
 
