@@ -10,7 +10,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -29,7 +29,6 @@ from planner.plans.layout import AXES, DEGREES, KEPT, OWN, ROW, RUN
 from planner.questions.batch_graph import (
     GRAPHS,
     BatchGraph,
-    Kind,
     Variety,
     batch_graph,
     deciding,
@@ -75,13 +74,12 @@ class Batch:
         #: The lengths of the further axes.
         self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
         self.worth: dict[Content, Any] = {}  # what leaves are in all of them
-        kinds: dict[Hashable, Kind] = {}
-        for degrees in layouts.degrees:
-            if degrees.kind not in kinds:
-                kinds[degrees.kind] = layouts.kind(degrees)
-        keys, self.kinds = tuple(kinds), tuple(kinds.values())
-        places = {key: place for place, key in enumerate(keys)}
-        self.kind_of = [places[degrees.kind] for degrees in layouts.degrees]
+        every = np.arange(len(layouts.degrees))
+        keys, of_degrees = chosen((degrees.kind for degrees in layouts.degrees), every)
+        self.kind_of: list[int] = of_degrees.tolist()
+        first = (layouts.degrees[self.kind_of.index(place)] for place in range(len(keys)))
+        kinds = {degrees.kind: layouts.kind(degrees) for degrees in first}
+        self.kinds = tuple(kinds.values())
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
@@ -130,7 +128,13 @@ class Batch:
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
         """Settings that the hardware decides, as codes (degrees, replicas) and values; those that
         are everywhere what the first kind says left out."""
-        settings = [hardware.settings(self._draft(*pair)) for pair in self.pairs.T.tolist()]
+        settings = []
+        for place, replicas in self.pairs.T.tolist():
+            degrees, base = self.layouts.degrees[place], self.kinds[self.kind_of[place]].plan
+            layout = {**base.data["parallelism"], **degrees.named}
+            layout |= {"data": degrees.data, "replicate": self.replicas[replicas]}
+            draft = Draft(base.document, {**base.data, "parallelism": layout})
+            settings.append(hardware.settings(draft))
         places = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=np.int64)
         places[tuple(self.pairs)] = np.arange(len(settings))
         names = dict.fromkeys(name for one in settings for name in one if name in deciding())
@@ -159,14 +163,6 @@ class Batch:
                     found[name] = key, both[1]
                     break
         return found
-
-    def _draft(self, place: int, replicas: int) -> Draft:
-        """What hardware settings ask of a combination of degrees and of replicas, by place."""
-        degrees = self.layouts.degrees[place]
-        base = self.kinds[self.kind_of[place]].plan
-        layout = {**base.data["parallelism"], **degrees.named}
-        layout |= {"data": degrees.data, "replicate": self.replicas[replicas]}
-        return Draft(base.document, {**base.data, "parallelism": layout})
 
     @cached_property
     def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:

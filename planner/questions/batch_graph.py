@@ -101,12 +101,10 @@ class BatchGraph:
 
     def compiled(self, quantities: tuple[str, ...]) -> Compiled:
         """The graph of some quantities."""
-        found = self._compiled.get(quantities)
-        if found is None:
-            found = self._compiled[quantities] = compiled(
-                self.case, quantities, self.conditional, self.variety.checked
-            )
-        return found
+        if quantities not in self._compiled:
+            made = compiled(self.case, quantities, self.conditional, self.variety.checked)
+            self._compiled[quantities] = made
+        return self._compiled[quantities]
 
     @cached_property
     def place(self) -> Mapping[Entry, tuple[str, int]]:

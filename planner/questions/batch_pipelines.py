@@ -72,10 +72,7 @@ class Pipelines:
     @cached_property
     def shapes(self) -> dict[tuple[int, ...], int]:
         """The pipelines that differ in what their stages hold and keep."""
-        found: dict[tuple[int, ...], int] = {}
-        for lines in self.all.values():
-            found.setdefault(lines, len(found))
-        return found
+        return {lines: place for place, lines in enumerate(dict.fromkeys(self.all.values()))}
 
     @cached_property
     def places(self) -> dict[tuple[int, int, int, int], int]:

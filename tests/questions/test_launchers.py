@@ -114,6 +114,15 @@ def test_its_own_kernels_run_where_the_plan_names_none() -> None:
     assert "torchtitan can start" in chosen.derived["parallelism.tensor"]
 
 
+def test_modes_that_are_the_same_step_are_left_out_of_what_it_can_start() -> None:
+    """With a fused attention kernel selective recomputation is the same step as none."""
+    plan = loading.load(SMALL | {"parallelism": {"zero": 0}})
+    found = search(plan, 3, launcher="accelerate", margin="0")
+    assert found.same
+    assert 0 < found.fitting <= found.size
+    assert all(not left_unsaid(layout.of(plan), "accelerate") for layout in found.best)
+
+
 def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
     with pytest.raises(PlanError, match="unknown framework megatronn"):
         search(loading.load(PLAN), launcher="megatronn")

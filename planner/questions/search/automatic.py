@@ -152,7 +152,7 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: there is none; what is wrong with the first that was tried.
     """
-    devices, experts = document.get("cluster.devices"), document.get("model.moe.experts") or 1
-    tried = ({"parallelism.data": None, **layout, **fixed} for layout in starts(devices, experts))
+    every = starts(document.get("cluster.devices"))
+    tried = ({"parallelism.data": None, **layout, **fixed} for layout in every)
     distinct = {tuple(said.values()): said for said in tried}
     return first_valid(lambda said: plans.planned(document.changed(said)), distinct.values())

@@ -221,8 +221,6 @@ class Walk:
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
         self.spaces = self._spaces()
         self._batches: dict[Space, Batch] = {}
-        for space in self.spaces if self.launcher else ():
-            space.started()
         #: Modes of recomputation that are not asked, each with the one that is the same step; where
         #: the plan's keys have several values, with all of them.
         self.same: dict[str, str] = {}
@@ -418,9 +416,9 @@ class _Kept:
         """Those of the layouts of a chunk, as (zero, recompute, rows), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
-        some = score.ravel()[kept]
+        some, held = score.ravel()[kept], memory.ravel()[kept]
         for best in (self.best, self.front):
-            best.add(some, memory.ravel()[kept], chunk.setting, kept)
+            best.add(some, held, chunk.setting, kept)
         self.plain.add(some, chunk.plainness, chunk.setting, kept)
         if self.choices:
             self.chosen.add(score, memory, fits, chunk.choices, chunk.setting)
@@ -461,8 +459,8 @@ class _Selected:
                 self.tight.add(chunk, score, memory, fits)
             if not self.kept.count:
                 short = np.flatnonzero(there)
-                room = chunk.values[FITS].ravel()[short]
-                self.nearest.add(-room, score.ravel()[short], chunk.setting, short)
+                lacking = -chunk.of(FITS, short)
+                self.nearest.add(lacking, chunk.of(by, short), chunk.setting, short)
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
             if progress is not None:

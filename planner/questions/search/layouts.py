@@ -53,19 +53,13 @@ class Setting(NamedTuple):
     follows: Mapping[str, Any]
 
 
-def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
+def starts(devices: int) -> Iterator[dict[str, int]]:
     """Layouts one of which is probably valid, for a search to start from: every combination of
-    degrees, small ones first."""
-    further = [key for key in INNER if ROW[key].divides == layout.EXPERTS]
-    found = (
-        (*outer, *inner)
-        for outer in product(divisors(devices), repeat=len(OUTER))
-        if devices % math.prod(outer) == 0
-        for inner in product(divisors(experts), repeat=len(further))
-    )
-    keys = (*OUTER, *further)
+    degrees that divide all devices, small ones first."""
+    every = product(divisors(devices), repeat=len(OUTER))
+    found = (degrees for degrees in every if devices % math.prod(degrees) == 0)
     for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
-        yield dict(zip(keys, degrees, strict=True))
+        yield dict(zip(OUTER, degrees, strict=True))
 
 
 def first_valid(make: Callable[[T], Plan], tried: Iterable[T]) -> Plan:
@@ -142,6 +136,8 @@ class Space:
         #: What each of these is crossed with: sequence parallelism, replicas, and pipelines with
         #: micro-batches; and the virtual stages, schedules and cuts that occur.
         self.crossed, self.runs = self._once(("crossed",), self._crossing)
+        if self.launcher is not None:
+            self._leave_out()
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What is known by a key, of this space or of one that rests on the same."""
@@ -329,14 +325,13 @@ class Space:
         """How many layouts there are."""
         return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
 
-    def started(self) -> None:
+    def _leave_out(self) -> None:
         """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
         so that none of them stands for another."""
         several = [rows.valid.any(axis=2) for rows in self.blocks()]
         if several and (there := np.any(several, axis=0)).any():
             self.zero = tuple(compress(self.zero, there.any(axis=1)))
             self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
-        self._started.clear()
 
     def starts(self, rows: SpaceRows) -> Array:
         """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules
@@ -345,12 +340,12 @@ class Space:
         kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
         told = np.stack((kinds[rows.of_degrees], rows.of_run, rows.of_sequence,
                          rows.of_replicate > 1))  # fmt: skip
-        _, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
-        for row in first.tolist():
-            if (key := tuple(told[:, row].tolist())) not in self._started:
+        distinct, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
+        keys = [(*key, self.zero, self.recompute) for key in distinct.T.tolist()]
+        for key, row in zip(keys, first.tolist(), strict=True):
+            if key not in self._started:
                 self._started[key] = self._can_start(rows, row)
-        tables = [self._started[tuple(told[:, row].tolist())] for row in first]
-        return np.stack(tables, axis=2)[:, :, places.ravel()]
+        return np.stack([self._started[key] for key in keys], axis=2)[:, :, places.ravel()]
 
     def _can_start(self, rows: SpaceRows, row: int) -> Array:
         """Whether the launcher starts a row, over ZeRO stage and recomputation."""
