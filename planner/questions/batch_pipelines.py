@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.documents.source import with_values
 from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
-from planner.plans.layout import RUN
 from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind, entries
 from planner.questions.batch_rows import Layouts, Run
 
@@ -45,15 +43,10 @@ class Pipelines:
         cut, given = chosen or layout.get("cut"), str(layout.get("stages"))
         key = (alike, vocab, stages, virtual, schedule, micro_batches, cut, given)
         if key not in self._known:
-            chosen_keys = dict(zip(RUN, (virtual, schedule, cut), strict=True))
-            data = with_values(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
+            layout = {**layout, "pipeline": stages, "virtual_pipeline": virtual, "cut": cut}
             layers = self.kinds[kind].layers
-            found = pipeline.stages(layers, data["parallelism"], schedule, micro_batches, vocab)
-            sorts = (
-                (tuple(sorted(found[i].holds.items())), tuple(sorted(found[i].alive.items())))
-                for i in _fullest(found)
-            )
-            self._known[key] = tuple(lines.setdefault((alike, s), len(lines)) for s in sorts)
+            found = _fullest(pipeline.stages(layers, layout, schedule, micro_batches, vocab))
+            self._known[key] = tuple(lines.setdefault((alike, s), len(lines)) for s in found)
         return self._known[key]
 
     @cached_property
@@ -83,7 +76,6 @@ class Pipelines:
         """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the
         last the places in a line."""
         entry = Entry("stage", "")
-        of_components: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         table = []
         for number, (holds, alive) in self._lines:
             kind = self.kinds[number]
@@ -92,24 +84,21 @@ class Pipelines:
             counts = dict(holds), dict(alive)
             kept = [case.parts_on_stage(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
-            if (number, holds) not in of_components:
-                held = case.components_on_stage(dict(holds), entry, components)
-                of_components[number, holds] = tuple(
-                    held[s, entry, c] for s in OF_COMPONENT for c in components
-                )
-            table.append([[*line, *of_components[number, holds]] for line in of_parts])
+            held = case.components_on_stage(dict(holds), entry, components)
+            of_components = [held[s, entry, c] for s in OF_COMPONENT for c in components]
+            table.append([[*line, *of_components] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
 
 
-def _fullest(stages: Sequence[Stage]) -> list[int]:
-    """Without stages that hold the same as an earlier one and keep no more: uneven cuts repeat
-    themselves."""
-    kept: dict[tuple[Any, ...], list[int]] = {}
-    for index, stage in enumerate(stages):
-        same = kept.setdefault(tuple(sorted(stage.holds.items())), [])
+def _fullest(stages: Sequence[Stage]) -> list[Line]:
+    """What stages hold and keep, without those that hold the same as an earlier one and keep no
+    more: uneven cuts repeat themselves."""
+    found: list[Stage] = []
+    for stage in stages:
         if not any(
-            all(stages[i].alive.get(part, 0) >= count for part, count in stage.alive.items())
-            for i in same
+            stage.holds == other.holds
+            and all(other.alive.get(part, 0) >= count for part, count in stage.alive.items())
+            for other in found
         ):
-            same.append(index)
-    return sorted(index for same in kept.values() for index in same)
+            found.append(stage)
+    return [(tuple(sorted(s.holds.items())), tuple(sorted(s.alive.items()))) for s in found]
