@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from planner.base.errors import PlanError
+from planner.connect.exports import config as export
+from planner.connect.exports.table import Elsewhere
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.document import Plan
@@ -541,3 +543,28 @@ def test_what_follows_from_a_layout_is_what_its_plan_says() -> None:
             made = changed(found_out.plan, told(layout))
             for key, value in layout.follows.items():
                 assert made.get(key) == value, (name, key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed"])
+def test_what_a_framework_starts_are_the_layouts_that_its_export_says_whole(framework: str) -> None:
+    """Of two modes that are the same step one stands for the other only where both are started."""
+    written, _ = PLANS["dense"]
+    plan = loading.load(written, {"training.implementation": "pytorch"})
+    held = {"context": 1, "schedule": "1f1b", "cut": "even", "micro": 2, "sequence": False}
+    started = []
+    for said in everything(plan, {k: (v,) for k, v in held.items()}):
+        unsaid = export(changed(plan, said), framework).unsaid
+        if not any(one.key in NAMES.values() and not isinstance(one.why, Elsewhere)
+                   for one in unsaid):  # fmt: skip
+            started.append(said)
+    rows = evaluated(plan, started)
+    same = twins(plan, rows)
+    rows = [row for row in rows if row.said["recompute"] not in same]
+    fixed = {NAMES[k]: v for k, v in held.items()}
+    found = search(plan, 4, fixed=fixed, margin="0", launcher=framework)
+    assert found.launcher == framework and found.same == same
+    assert found.size == len(rows) > 4
+    fitting = [row for row in rows if row.values[FITS] >= 0]
+    expected = sorted({row.key() for row in fitting})[:4]
+    assert [is_row(layout, fitting).key() for layout in found.best] == expected
