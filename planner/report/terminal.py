@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 
+from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
 from planner.report.facts import advised, key_figures, layout, moved, verdict, warnings
 from planner.report.layout import BETWEEN, KEY_FIGURES
@@ -24,8 +25,10 @@ def summary(result: Result, colour: bool | None = None) -> str:
     paint, answer = wanted if colour is None else colour, verdict(result)
     colon = ":" if answer.sentence else ""
     lines = [_styled(_cut(clean(result.plan.name)), "1", paint)]
-    word = _styled(answer.word + colon, f"1;{COLOURS[answer.status]}", paint)
-    lines += _wrapped(word, answer.sentence, _width(answer.word + colon))
+    word = answer.word + colon
+    first, *further = _wrapped(word, answer.sentence)
+    coloured = _styled(word, f"1;{COLOURS[answer.status]}", paint)
+    lines += [coloured + first.removeprefix(word), *further]
     lines += _wrapped("  Layout:", layout(result))
     advice = advised(result)
     if advice is not None:
@@ -47,16 +50,12 @@ def summary(result: Result, colour: bool | None = None) -> str:
 
 def _table(figures: Sequence[Data]) -> list[str]:
     """Key figures in columns: label, value, interval and note."""
-    first = max((_width(figure.label) for figure in figures), default=0)
-    values = [figure.text.removeprefix("~") for figure in figures]
-    second = max(map(_width, values), default=0)
-    lines = []
-    for figure, value in zip(figures, values, strict=True):
-        mark = " " if figure.kind == "exact" else "~"
+    rows = []
+    for figure in figures:
+        value = figure.text if figure.text.startswith("~") else f" {figure.text}"
         between = f"({figure.interval}) " if figure.interval else ""
-        line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
-        lines.append(_cut(f"{line}{figure.note}".rstrip()))
-    return lines
+        rows.append((figure.label, value, between + figure.note))
+    return [_cut(line) for line in columns(rows, indent="  ")]
 
 
 def _spent(result: Result) -> list[str]:
@@ -89,11 +88,9 @@ def _styled(text: str, code: str, paint: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if paint else text
 
 
-def _wrapped(first: str, rest: str, width: int | None = None) -> list[str]:
-    """A first word, of a width of its own where it is coloured, and what follows it, wrapped by
-    words."""
-    lines, line = [], first
-    width = _width(first) if width is None else width
+def _wrapped(first: str, rest: str) -> list[str]:
+    """A first word and what follows it, wrapped by words."""
+    lines, line, width = [], first, _width(first)
     for word in rest.split(" "):
         if width + 1 + _width(word) > WIDTH:
             lines.append(line)
@@ -109,10 +106,6 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
 
 
 def _cut(text: str) -> str:

@@ -20,7 +20,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents.json_schema import accepts
 from planner.questions import loading
 from planner.report.numbers import clean
-from planner.report.report import escaped
+from planner.report.report import code, escaped
 from planner.results.result import evaluate
 from planner.review import revisions
 
@@ -232,7 +232,7 @@ def markdown(found: Diff) -> str:
         MARKER,
         f"**{escaped(title[:1].upper() + title[1:])}**",
         "",
-        f"`{_code(found.old)}` → `{_code(found.new)}`",
+        f"{code(one_line(found.old))} → {code(one_line(found.new))}",
         "",
     ]
     lines += _table(key, "quantity") + _table(found.of("input"), "input")
@@ -254,10 +254,6 @@ def _table(rows: Sequence[Row], heading: str) -> list[str]:
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
     for row in rows:
         cells = (printed(row.old, row.unit), printed(row.new, row.unit), change(row))
-        name = f"`{_code(row.id)}`" if row.kind == "input" else escaped(row.title)
+        name = code(one_line(row.id)) if row.kind == "input" else escaped(row.title)
         lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
     return [*lines, ""]
-
-
-def _code(words: str) -> str:
-    return one_line(words).replace("`", "'").replace("|", "∣")
