@@ -150,7 +150,7 @@ def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
     """A row of a table: what a formula says at one entry, and what it says anywhere."""
     symbolic, numeric = quantity.boxes
     text, numbers = _number(quantity.value), TEXT.write(numeric)
-    formula = plain if symbolic is generic else TEXT.write(symbolic)
+    formula = plain if symbolic == generic else TEXT.write(symbolic)
     return Data(
         entries=[],
         value=text,
@@ -208,15 +208,14 @@ def broken(box: Box) -> list[Box]:
     """A sum as lines of at most LINE characters, broken before the sign that goes over it."""
     if box.kind != "sum" or len(TEXT.write(box)) <= LINE:
         return [box]
-    lines: list[tuple[list[Box], list[bool]]] = []
+    lines: list[list[tuple[Box, bool]]] = []
     length = LINE + 1
     for part, minus in zip(box.parts, box.data, strict=True):
         size = len(TEXT.write(part)) + 3
         if length + size > LINE:
-            lines.append(([], []))
+            lines.append([])
             length = 0
-        lines[-1][0].append(part)
-        lines[-1][1].append(minus)
+        lines[-1].append((part, minus))
         length += size
-    first, *others = (Box("sum", tuple(parts), tuple(signs)) for parts, signs in lines)
+    first, *others = (Box("sum", *zip(*line, strict=True)) for line in lines)
     return [first, *(box if box.data[0] else Box("carried", (box,)) for box in others)]

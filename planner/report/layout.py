@@ -54,7 +54,6 @@ class Section(NamedTuple):
     title: str
     prefixes: tuple[str, ...]
     sums: tuple[str, ...] = ()  # quantities, or all instances, as the tables of their terms
-    apart: bool = False  # the predicted step by what its time is spent on
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
@@ -81,7 +80,6 @@ SECTIONS = (
     Section(
         "time", "Time", ("time", "network", "roofline"),
         sums=("time.step_seconds", "time.micro_batch", "time.stage", "time.run_days"),
-        apart=True,
         first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
                "time.training_days"),
         beside=(Beside("convention", "What counts", "Utilisation by every convention",

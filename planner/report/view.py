@@ -193,7 +193,7 @@ class View:
             if prefix(i) in section.prefixes
         ]
         sums = [table for base in section.sums for table in self._sums(base)]
-        if section.apart and self.result.step_parts:
+        if STEP in section.sums and self.result.step_parts:
             terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
             title = "Where the time of a step goes"
             sums.insert(0, self._of_terms(self.result[STEP], title, terms, "step-parts", APART))

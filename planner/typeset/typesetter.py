@@ -7,7 +7,7 @@ is spelled out in numbers: one term for each entry.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from planner.book.canonical import canonical
@@ -30,31 +30,16 @@ class Typesetter:
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         self.book = evaluation.book
-        self._symbolic: dict[Expression, Box] = {}  # of formulas whose symbols keep their names
 
     def name(self, symbol: Symbol) -> Box:
         """The name of an input or of a quantity."""
         note = self.book.notation.get(symbol)
-        if note is not None:
-            return parse(note.latex)
-        return parse(self.book.quantities[self.book.symbols[symbol]].latex)
+        return parse((note or self.book.quantities[self.book.symbols[symbol]]).latex)
 
     def symbolic(self, expression: Any, point: Point | None) -> Box:
         """The formula with symbols. Widths that the inventory binds to expressions are replaced
         by these; without a point (inside a fold) they keep their names."""
-        if point is not None and not self._widths.isdisjoint(expression.symbols):
-            return self._box(expression, point, False)
-        if expression not in self._symbolic:
-            self._symbolic[expression] = self._box(expression, None, False)
-        return self._symbolic[expression]
-
-    @cached_property
-    def _widths(self) -> frozenset[Symbol]:
-        """The symbols that some entry binds to an expression."""
-        axes = self.evaluation.case.axes.values()
-        entries = (entry for axis in axes if isinstance(axis, tuple) for entry in axis)
-        bound = (pair for entry in entries for pair in entry.bindings.items())
-        return frozenset(symbol for symbol, value in bound if isinstance(value, Expression))
+        return self._box(expression, point, False)
 
     def numeric(self, expression: Any, point: Point) -> Box:
         """The formula with a number in the place of each symbol.

@@ -38,8 +38,8 @@ _FORMS: dict[type[ast.AST], str] = {
     ast.Return: "return {value};",
     ast.Raise: "throw {exc};",
     ast.Assign: "{:assignment}",
-    ast.AnnAssign: "{:assignment}",
-    ast.AugAssign: "{:growth}",
+    ast.AnnAssign: "{target:target}={value};",
+    ast.AugAssign: "{target:target}={:grown};",
     ast.If: "if($.bool({test})){{body}}else{{orelse}}",
     ast.For: "for({target:target} of $.each({iter})){{body}}",
     ast.While: "while($.bool({test})){{body}}",
@@ -356,21 +356,17 @@ class _Function:
         """An expression as a statement; a docstring is none."""
         return "" if isinstance(value, ast.Constant) else f"{self.write(value)};"
 
-    def _assignment(self, node: ast.Assign | ast.AnnAssign) -> str:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return self._assign(targets, self.write(node.value))
-
-    def _growth(self, node: ast.AugAssign) -> str:
-        if isinstance(node.op, ast.Add):
-            value = f"$.grown({self.write(node.target)},{self.write(node.value)})"
-        else:
-            value = self.write(ast.BinOp(node.target, node.op, node.value))
-        return self._assign([node.target], value)
-
-    def _assign(self, targets: Sequence[ast.expr], value: str) -> str:
+    def _assignment(self, node: ast.Assign) -> str:
         """A value for each of some targets; names side by side take the parts of it."""
-        parts = any(isinstance(target, ast.Tuple) for target in targets)
-        return f"{'='.join(map(self._target, targets))}={f'$.list({value})' if parts else value};"
+        value, targets = self.write(node.value), "=".join(map(self._target, node.targets))
+        parts = any(isinstance(target, ast.Tuple) for target in node.targets)
+        return f"{targets}={f'$.list({value})' if parts else value};"
+
+    def _grown(self, node: ast.AugAssign) -> str:
+        """What a value becomes; a list that grows stays the one that it is."""
+        if isinstance(node.op, ast.Add):
+            return f"$.grown({self.write(node.target)},{self.write(node.value)})"
+        return self.write(ast.BinOp(node.target, node.op, node.value))
 
     def _target(self, target: ast.expr) -> str:
         match target:
