@@ -252,17 +252,16 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
             continue
         merged = []
         for group in zip(*several, strict=True):
-            bindings = {symbol: _one([e.bindings[symbol] for e in group])
-                        for symbol in group[0].bindings}  # fmt: skip
+            bindings: dict[Symbol, Any] = {}
+            for symbol, value in group[0].bindings.items():
+                values = tuple(entry.bindings[symbol] for entry in group)
+                alike = all(value == other for other in values)
+                bindings[symbol] = value if alike else Varying(values)
             parent = new.get(group[0].parent, group[0].parent)
             merged.append(replace(group[0], parent=parent, bindings=bindings))
             new[group[0]] = merged[-1]
         found[axis] = tuple(merged)
     return found
-
-
-def _one(values: Sequence[Any]) -> Any:
-    return values[0] if all(value == values[0] for value in values) else Varying(tuple(values))
 
 
 def _tensors(

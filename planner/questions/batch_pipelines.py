@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,24 @@ class Pipelines:
     degrees."""
 
     def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
-        self.layouts, self.kinds, self.of_degrees = layouts, kinds, of_degrees
+        self.layouts, self.kinds = layouts, kinds
         self._lines: dict[tuple[int, Line], int] = {}
         self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}  # pipelines, by what decides
         decide = [(kind.layers, kind.plan.get("training.recompute_layers")) for kind in kinds]
         #: Of each kind the first whose layers are the same ones, computed again alike.
         self.alike = [decide.index(one) for one in decide]
+        #: The pipelines that differ in what their stages hold and keep.
+        self.shapes: dict[tuple[int, ...], int] = {}
+        #: Of every pipeline (stages, run, micro-batches, kind) its place among these.
+        self.places: dict[tuple[int, int, int, int], int] = {}
+        every = zip(layouts.degrees, of_degrees, layouts.crossed, strict=True)
+        shares = {(d.named["pipeline"], d.share, kind): batches for d, kind, (*_, batches) in every}
+        for (stages, share, kind), batches in shares.items():
+            for run, size in batches.tolist():
+                at = (stages, run, share // size, kind)
+                if at not in self.places:
+                    shape = self._pipeline(stages, layouts.runs[run], share // size, kind)
+                    self.places[at] = self.shapes.setdefault(shape, len(self.shapes))
 
     def _pipeline(self, stages: int, run: Run, micro_batches: int, kind: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
@@ -48,29 +59,6 @@ class Pipelines:
             found = _fullest(pipeline.stages(layers, layout, schedule, micro_batches, vocab))
             self._known[key] = tuple(lines.setdefault((alike, s), len(lines)) for s in found)
         return self._known[key]
-
-    @cached_property
-    def all(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
-        """Every pipeline of the batch: stages, run, micro-batches, kind."""
-        layouts, found = self.layouts, dict[tuple[int, int, int, int], tuple[int, ...]]()
-        every = zip(layouts.degrees, self.of_degrees, layouts.crossed, strict=True)
-        shares = {(d.named["pipeline"], d.share, kind): batches for d, kind, (*_, batches) in every}
-        for (stages, share, kind), batches in shares.items():
-            for run, size in batches.tolist():
-                at = (stages, run, share // size, kind)
-                if at not in found:
-                    found[at] = self._pipeline(stages, layouts.runs[run], share // size, kind)
-        return found
-
-    @cached_property
-    def shapes(self) -> dict[tuple[int, ...], int]:
-        """The pipelines that differ in what their stages hold and keep."""
-        return {lines: place for place, lines in enumerate(dict.fromkeys(self.all.values()))}
-
-    @cached_property
-    def places(self) -> dict[tuple[int, int, int, int], int]:
-        """Of every pipeline its place in ``shapes``."""
-        return {key: self.shapes[lines] for key, lines in self.all.items()}
 
     def lines(self) -> Array:
         """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the

@@ -26,7 +26,7 @@ class Launcher:
     """
 
     def __init__(self, plan: Plan, name: str) -> None:
-        self.plan, self.name = plan, name
+        self.plan = plan
         self.rows: list[Row] = []  # those that read a key of a layout
         for row in exports.framework(name).rows:
             draft = Draft(plan)
