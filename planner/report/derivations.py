@@ -81,7 +81,7 @@ class Derivations:
         first, typesetter = quantities[0], self.result.typesetter
         formula = first.chosen
         assert formula is not None
-        generic = typesetter.symbolic(formula.expression, None)
+        generic = typesetter.box(formula.expression, None)
         plain = TEXT.write(generic)
         where = ", ".join(f"{key}: {either(value)}" for key, value in formula.when.items())
         # The id is that of the quantity; of a second table the setting makes it unique.

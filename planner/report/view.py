@@ -386,7 +386,6 @@ class View:
         return [
             Data(
                 id=row["quantity"],
-                what=row["quantity"],
                 agree=f"{row['exact']} of {row['cases']} cases to the byte"
                 if row["exact"]
                 else f"{row['cases']} cases within {100 * row['worst']:.3f} %",

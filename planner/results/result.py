@@ -468,7 +468,7 @@ class Quantity:
         elif term.op == "largest" and term.body in book.symbols:
             label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
-            label = typesetter.text.write(typesetter.symbolic(term, point))
+            label = typesetter.text.write(typesetter.box(term, point))
         return Term(label, evaluation.compute(term, point), identifier)
 
     def _id_of(self, term: Any, point: Point) -> str | None:
@@ -504,8 +504,8 @@ class Quantity:
         typesetter, formula, point = self.result.typesetter, self.chosen, self.trace.point
         if formula is None:
             return ()
-        symbolic = typesetter.symbolic(formula.expression, point)
-        numeric = () if self.absent else (typesetter.numeric(formula.expression, point),)
+        symbolic = typesetter.box(formula.expression, point)
+        numeric = () if self.absent else (typesetter.box(formula.expression, point, numbers=True),)
         return symbolic, *numeric
 
     def print(self, style: Style, numbers: bool = False) -> str:

@@ -36,22 +36,14 @@ class Typesetter:
         note = self.book.notation.get(symbol)
         return parse((note or self.book.quantities[self.book.symbols[symbol]]).latex)
 
-    def symbolic(self, expression: Any, point: Point | None) -> Box:
-        """The formula with symbols. Widths that the inventory binds to expressions are replaced
-        by these; without a point (inside a fold) they keep their names."""
-        return self._box(expression, point, False)
-
-    def numeric(self, expression: Any, point: Point) -> Box:
-        """The formula with a number in the place of each symbol.
+    def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
+        """The formula with symbols, or with a number in the place of each. Widths that the
+        inventory binds to expressions are replaced by these; without a point (inside a fold) they
+        keep their names.
 
         Raises:
-            Absent: one of them has no value.
+            Absent: a number is due of what has no value.
         """
-        return self._box(expression, point, True)
-
-    # -- the walk -----------------------------------------------------------------------------
-
-    def _box(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         op = expression.op
         if isinstance(expression, Symbol):
             return self._symbol(expression, point, numbers)
@@ -59,24 +51,24 @@ class Typesetter:
             return self._product(expression, point, numbers)
         if op == "add":
             signed = [(_is_negative(term), term) for term in self.terms(expression)]
-            boxes = (self._box(_negated(t) if minus else t, point, numbers) for minus, t in signed)
+            boxes = (self.box(_negated(t) if minus else t, point, numbers) for minus, t in signed)
             return Box("sum", tuple(boxes), tuple(minus for minus, _ in signed))
         if op == "pow":
-            base, exponent = (self._box(each, point, numbers) for each in expression.args)
+            base, exponent = (self.box(each, point, numbers) for each in expression.args)
             root = expression.args[1].data == HALF
             return Box("root", (base,)) if root else Box("power", (base, exponent))
         if op == "number":
             return Box("number", (), expression.data)
         if op in REDUCTIONS:
             return self._fold(expression, point if numbers else None)
-        arguments = (self._box(each, point, numbers) for each in _in_order(self.book, expression))
+        arguments = (self.box(each, point, numbers) for each in _in_order(self.book, expression))
         return Box("ln" if op == "log" else op, tuple(arguments))
 
     def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
         if point is not None and symbol not in self.book.symbols:
             bound = self.evaluation.bound(symbol, point)
             if isinstance(bound, Expression):
-                return self._box(canonical(bound), point, numbers)
+                return self.box(canonical(bound), point, numbers)
         if not numbers:
             return Box("name", (self.name(symbol),))
         return _value(self.evaluation.compute(symbol, point or {}))
@@ -93,9 +85,9 @@ class Typesetter:
             if _is_below(factor):
                 base, opposite = factor.args[0], _negated(factor.args[1])
                 power = base if opposite.data == 1 else base**opposite
-                _spread(self._box(power, point, numbers), below, above)
+                _spread(self.box(power, point, numbers), below, above)
             else:
-                _spread(self._box(factor, point, numbers), above, below)
+                _spread(self.box(factor, point, numbers), above, below)
         # What multiplies by one is not written, and a minus stands before all of it.
         minus = (above + below).count(MINUS_ONE) % 2
         sides = ([box for box in side if box not in (ONE, MINUS_ONE)] for side in (above, below))
@@ -112,21 +104,21 @@ class Typesetter:
         """The fold with the numbers that each entry has at a point; without one, with symbols."""
         evaluation = self.evaluation
         if point is None:
-            body, index = self._box(fold.body, None, False), Box("words", (), _index(fold))
+            body, index = self.box(fold.body, None, False), Box("words", (), _index(fold))
             if fold.op == "at_largest":
-                return Box("at", (body, index, self._box(fold.by, None, False)))
+                return Box("at", (body, index, self.box(fold.by, None, False)))
             return Box(fold.op, (index, body))
         if fold.op == "which":
             return Box("words", (), str(evaluation.compute(fold, point)))
         points = evaluation.entries(fold.axis, point, fold.where)
         if fold.op == "at_largest":
             best = max(points, key=lambda below: evaluation.compute(fold.by, below))
-            return self._box(fold.body, best, True)
+            return self.box(fold.body, best, True)
         if len(points) > IN_FULL:
             values = [evaluation.compute(fold.body, below) for below in points]
             boxes = [_value(value) for value in values if value or fold.op == "largest"]
         else:
-            boxes = [self._box(fold.body, below, True) for below in points]
+            boxes = [self.box(fold.body, below, True) for below in points]
         if not boxes:
             return Box("number", (), 0)
         if len(boxes) == 1:

@@ -193,8 +193,8 @@ def test_small_expressions(
 ) -> None:
     typesetter, symbols = setter
     expression = canonical(build(symbols["a"], symbols["b"], symbols["c"]))  # type: ignore[operator]
-    box = typesetter.symbolic(expression, {})
+    box = typesetter.box(expression, {})
     assert LATEX.write(box) == latex
     assert TEXT.write(box) == text
     if numbers is not None:
-        assert TEXT.write(typesetter.numeric(expression, {})) == numbers
+        assert TEXT.write(typesetter.box(expression, {}, numbers=True)) == numbers

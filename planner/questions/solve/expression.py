@@ -312,14 +312,14 @@ class _Solver:
         tree = from_sympy(to_sympy(root))
         bindings = {**self.case.bindings, **self.numbers}
         setter = Typesetter(Evaluation(replace(self.case, bindings=bindings), self.book))
-        symbolic = setter.symbolic(tree, {})
+        symbolic = setter.box(tree, {})
         named = [self.book.notation[symbol] for symbol in self.numbers if symbol in tree.symbols]
         return ClosedForm(
             self.unknown,
             degree,
             TEXT.write(symbolic),
             LATEX.write(symbolic),
-            TEXT.write(setter.numeric(tree, {})),
+            TEXT.write(setter.box(tree, {}, numbers=True)),
             value,
             tuple((TEXT.write(parse(note.latex)), note.meaning) for note in named),
         )

@@ -161,7 +161,7 @@ def _terms(rules: Program, typesetter: Typesetter, sums: Iterable[str]) -> str:
             for term in typesetter.terms(expression):
                 named = BOOK.quantities.get(carrier(term, formula.quantity.unit, BOOK) or "")
                 label = named and (named.short or named.title)
-                label = label or TEXT.write(typesetter.symbolic(term, None))
+                label = label or TEXT.write(typesetter.box(term, None))
                 terms.append(f"[{quoted(label)},{rules.tree(term)}]")
             found.append(f"[{rules.tree(expression)},[{','.join(terms)}]]")
     return f"new Map([{','.join(found)}])"
