@@ -52,15 +52,17 @@ def test_of_scores_that_differ_by_rounding_alone_less_memory_wins(
         worse = (score + near - better[0], 2.0)
         rows = [better, worse] if first else [worse, better]
         for kept, expected in ((rows, better), ([*rows, far], far)):
-            best, by_choice = Best(1), ByChoice()
+            best, by_choice, front = Best(1), ByChoice(), Front()
             said: Any = str  # which layout it is
             for value, memory in kept:
                 numbers, at = (np.array([value]), np.array([memory])), np.array([0])
                 best.add(*numbers, said, at)
+                front.add(*numbers, said, at)
                 by_choice.add(*numbers, np.array([True]), [[("tensor", (1,), at)]], said)
             assert best.first is not None and best.first[:2] == expected
             ((_, item),) = by_choice.items()["tensor"]
             assert item is not None and item[:2] == expected
+            assert [item[:2] for item in front.items()] == sorted({better, expected})
 
 
 @settings(max_examples=200)
