@@ -1210,6 +1210,61 @@ def _(v: View) -> float:
 # -- counts ------------------------------------------------------------------------------------
 
 
+@recounts("compute.component")
+def _(v: View) -> float:
+    """A multiplication and an addition for each weight that a token uses, or each pair."""
+    kind, side = v.on("type"), v.on("side")
+    share = 1 if not side else 1 / v.s if side == "first" else v.s_dec / v.s
+    if kind == "linear":
+        return (1 + 1) * v.applied * v.n_in * v.n_out * share
+    if kind in ("core", "index"):
+        return (1 + 1) * v.q("compute.keys") * (v.n_in + v.n_out) * share
+    if v.on("scan") == "mamba1":
+        return (1 + 1) * v.n_in * v.n_out
+    if v.on("scan") == "mamba2":
+        size = v.c_m
+        chunks = math.ceil(v.s / size)
+        inside = size * size * v.n_out * v.a_m + size * size * v.n_in  # C B', and scores x
+        states = 2 * size * v.n_in * v.n_out  # into the state of a chunk, and out of it
+        between = (chunks + 1) * (chunks + 1) * v.n_in * v.n_out
+        return 2 * (chunks * (inside + states) + between) / v.s
+    if v.on("scan") == "lightning":
+        size, left, done = v.c_l, v.s, 0.0
+        while left > 0:  # chunk by chunk, the last one shorter
+            here = min(size, left)
+            done += 2 * 2 * here * here * v.n_in + 2 * 2 * here * v.n_in * v.d_l
+            left -= here
+        return done / v.s
+    chunks = math.ceil(v.s / v.c_d)
+    pairs = v.c_d * v.c_d * (2 * v.d_dk + v.d_dv)  # keys with keys, queries with keys, values
+    states = 3 * v.c_d * v.d_dk * v.d_dv
+    return 2 * v.a_dv * chunks * (pairs + states) / v.s
+
+
+@recounts("compute.component_backward")
+def _(v: View) -> float:
+    forward, kind = v.q("compute.component"), v.on("type")
+    if v.on("frozen"):
+        return 0
+    if kind == "linear" and v.on("lora"):
+        pair = 2 * v.k_l * (v.n_in + v.n_out) * v.applied
+        return forward + (1 + 2) * pair if v.on("adapted") else forward
+    if kind == "scan" and v.on("scan") in ("delta", "kda"):
+        state = 2 * v.a_dv * v.c_d * v.d_dk * v.d_dv  # one product with the state of a chunk
+        chunks = math.ceil(v.s / v.c_d)
+        solved = 2 * v.a_dv * chunks * v.c_d * v.c_d * (v.d_dk + v.d_dv)
+        return 2 * forward + ((solved if v.on("scan") == "delta" else 0) - 4 * state) / v.s
+    if kind == "scan" and v.on("scan") == "lightning":
+        first, last = min(v.s, v.c_l), v.s - v.c_l * (math.ceil(v.s / v.c_l) - 1)
+        return 2 * forward - (2 * first + 2 * 2 * last) * v.n_in * v.d_l / v.s
+    return 2 * forward
+
+
+@recounts("compute.layer")
+def _(v: View) -> float:
+    return v.total("component", lambda x: x.q("compute.component"), matmul=True)
+
+
 @recounts("compute.training_flops_palm")
 def _(v: View) -> float:
     cores = sum(
@@ -1397,6 +1452,18 @@ PLANS: dict[str, dict[str, Any]] = {
          "optimizer_kernel": "foreach"},
     ),
     "a lion": plan(DENSE, {"zero": 0}, {"optimizer": "lion", "optimizer_kernel": "foreach"}),
+    "decays of channels": plan(
+        {**DENSE, "mixer": "delta_net", "delta_net": {
+            "key_heads": 6, "value_heads": 6, "key_head_dim": 28, "value_head_dim": 35,
+            "conv_kernel": 3, "gate_rank": 21,
+        }}, {"zero": 1}, {"sequence_length": 700},
+    ),
+    "an indexer": plan(
+        {"extends": "deepseek-v3.2", "layers": 4}, {"zero": 3}, {"sequence_length": 700},
+    ),
+    "an encoder": plan(
+        "t5-small", {"zero": 1}, {"sequence_length": 260, "decoder_sequence_length": 130},
+    ),
     "served states": plan(
         {**DENSE, "mixer": "recurrence", "recurrence": {"width": 630, "heads": 5}}, {},
         {**SERVED, "global_batch": 360},
