@@ -51,7 +51,8 @@ def read_unit(raw: bytes) -> None:
     except units.UnitError as error:
         assert error.message
         return
-    if units.out_of_range(value) is None:
+    with contextlib.suppress(units.UnitError):
+        units.check_range(value)
         assert display.format_value(value, unit)
         assert display.exact_text(value)
 
