@@ -587,8 +587,8 @@ def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
     chance, kills, done = random.Random(3), 0, [0]
     while kills < 20:
         # Half of them after what is there is read, when something new is done.
-        least = chance.choice((1, 600 + 28 * done[-1]))
-        if _killed(read, out, chance.randrange(least, 800 + 36 * done[-1])):
+        least = chance.choice((1, 600 + 25 * done[-1]))
+        if _killed(read, out, chance.randrange(least, 740 + 28 * done[-1])):
             kills += 1
             done.append(len(list(folder.glob("*.json"))))
             assert done[-1] >= done[-2] or out.exists()
