@@ -205,7 +205,9 @@ def changed(plan: Plan, said: Mapping[str, Any]) -> Plan:
     return variant(plan, {**dict.fromkeys(cleared), **changes})
 
 
-def evaluated(plan: Plan, every: Sequence[Mapping[str, Any]]) -> list[Row]:
+def evaluated(
+    plan: Plan, every: Sequence[Mapping[str, Any]], quantities: Sequence[str] = QUANTITIES
+) -> list[Row]:
     """Each layout as a plan of its own, in floats; plans of one structure share a graph."""
     found, graphs = list[Row](), dict[Any, Evaluation]()
     for said in every:
@@ -216,10 +218,10 @@ def evaluated(plan: Plan, every: Sequence[Mapping[str, Any]]) -> list[Row]:
         again = graphs.get(alike) and graphs[alike].rerun(built, False)
         if again is None:
             again = Evaluation(built, exact=False)
-            for name in QUANTITIES:
+            for name in quantities:
                 again.instance(name, {})
         graphs[alike] = again
-        found.append(Row(said, {name: float(again.value(name)) for name in QUANTITIES}))
+        found.append(Row(said, {name: float(again.value(name)) for name in quantities}))
     return found
 
 
@@ -568,3 +570,18 @@ def test_what_a_framework_starts_are_the_layouts_that_its_export_says_whole(fram
     fitting = [row for row in rows if row.values[FITS] >= 0]
     expected = sorted({row.key() for row in fitting})[:4]
     assert [is_row(layout, fitting).key() for layout in found.best] == expected
+
+
+def test_layouts_of_a_model_that_serves_are_ranked_by_the_time_of_an_answer() -> None:
+    by = "time.latency_seconds"
+    written = document(6, 3, 12, 384, training={"mode": "inference", "output_tokens": 50})
+    del written["training"]["tokens"]
+    plan = loading.load(written)
+    held = {"schedule": "1f1b", "cut": "even", "recompute": "none", "zero": 0, "micro": 2}
+    every = list(everything(plan, {k: (v,) for k, v in held.items()}))
+    rows = evaluated(plan, every, (FITS, MEMORY, by))
+    found = search(plan, 5, by, {NAMES[k]: v for k, v in held.items()}, margin="0")
+    assert found.size == len(rows) > 25
+    fitting = [row for row in rows if row.values[FITS] >= 0]
+    expected = sorted({row.key(by) for row in fitting})[:5]
+    assert [is_row(layout, fitting).key(by) for layout in found.best] == expected
