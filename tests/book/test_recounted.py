@@ -449,6 +449,51 @@ def _(v: View) -> float:
     return taken(v, (k, n, summed), (v.K_x, v.N_x, m), wasted(v, k, n, summed))
 
 
+@recounts("time.product.casts")
+def _(v: View) -> float:
+    """What is read and written, in bytes over the memory's rate."""
+    count = v.q("time.product.count")
+    if v.on("quantised"):
+        if not v.on("hidden matrix"):
+            return 0
+        runs = 3 if v.on("training.recompute") == "full" else 2
+        unpacked = v.q("memory.weights.frozen_bytes") + v.k_c
+        moved = runs * unpacked * v.N_x * v.K_x
+    elif not v.on("time.casts") or v.on("wide"):
+        return 0
+    else:  # of 2 bytes, into two copies of 1, for inputs and gradients of outputs
+        moved = (2 + 1 + 1) * v.q("time.product.rows") * (v.N_x + v.K_x)
+    return count * moved / (v.W * v.e_mem)
+
+
+@recounts("memory.gradients.live")
+def _(v: View) -> float:
+    """Of the micro-batches before all of them; of the first those whose layers are done."""
+    phase, whole = v.on("phase"), v.q("memory.gradients.stage")
+    if phase == "serving":
+        return 0
+    if v.on("gradients") == "persistent" or phase == "step":
+        return whole
+    before = whole if v.q("layout.micro_batches") > 1 else 0
+    sharded = v.on("parallelism.zero") == 3
+    if phase == "loss" or (phase == "backward" and sharded):
+        return before
+    if phase == "gradients" and not sharded:
+        return whole
+
+    def of(part: View) -> float:
+        return part.total("component", lambda x: x.q("memory.gradients.component"))
+
+    head = sum(on_stage(v, of, part="head"))
+    if phase == "backward":
+        return max(before, head)
+    layers = 0.0
+    for part in View(v.evaluation, {}).below("part", layers=True):
+        for x in part.below("component"):
+            layers += held(v, x, "copies_on_stage") * x.q("memory.gradients.component")
+    return max(before, layers if sharded else layers + head)
+
+
 @recounts("time.product.bias")
 def _(v: View) -> float:
     if not v.on("bias") or v.on("time.bias") == "fused":
@@ -910,6 +955,17 @@ def _(v: View) -> float:
     return v.M_com * (groups + (v.n_pc if v.p > 1 else 0))
 
 
+@recounts("memory.allocator")
+def _(v: View) -> float:
+    if not v.on("model.shape"):
+        return 0
+    total = v.q("memory.total")
+    if v.on("training.mode") == "inference":
+        return math.ceil(round(v.f_all * total, 6))
+    blocks = max(stage.q("memory.blocks") for stage in v.below("stage"))
+    return math.ceil(round(blocks + v.f_all * total - total, 4))
+
+
 @recounts("memory.total")
 def _(v: View) -> float:
     served = v.on("training.mode") == "inference"
@@ -965,6 +1021,40 @@ def _(v: View) -> float:
 
 
 # -- states of a component ---------------------------------------------------------------------
+
+
+@recounts("parameters.component")
+def _(v: View) -> float:
+    """Each weight and bias of a copy."""
+    kind, biases = v.on("type"), v.n_out if v.on("bias") else 0
+    if v.on("shared"):
+        return biases
+    if kind in ("core", "index", "scan"):
+        return 0
+    if kind in ("norm", "vector"):
+        return v.copies * (v.n_out + biases)
+    weights = v.n_in * v.n_out + (biases if kind != "table" else 0)
+    return weights * (v.copies if kind == "linear" else 1)
+
+
+@recounts("memory.activations.stage")
+def _(v: View) -> float:
+    """Layers, and what embedding and head keep of each micro-batch in flight."""
+    ends = sum(
+        held(v, part, "in_flight") * part.q("memory.activations.whole")
+        for part in View(v.evaluation, {}).below("part", layers=False)
+    )
+    return v.q("memory.activations.layers") + ends
+
+
+@recounts("memory.activations.layers")
+def _(v: View) -> float:
+    found = 0.0
+    for part in View(v.evaluation, {}).below("part", layers=True):
+        alive, again = (held(v, part, f"{kind}in_flight") for kind in ("", "recomputed_"))
+        found += again * part.q("memory.activations.part")
+        found += (alive - again) * part.q("memory.activations.whole")
+    return found * (1 - v.f_off)
 
 
 @recounts("parameters.device")
@@ -1298,6 +1388,106 @@ def _(v: View) -> float:
     return 2 * n * v.s * v.a * widths / (v.k_a * moved)
 
 
+@recounts("roofline.product.flops")
+def _(v: View) -> float:
+    count = v.q("time.product.count")
+    return (1 + 1) * v.q("time.product.rows") * v.N_x * v.K_x * count
+
+
+@recounts("roofline.core.flops")
+def _(v: View) -> float:
+    keys = v.s if v.on("training.attention") == "eager" else v.q("time.core.keys")
+    pairs = v.s * v.b / v.c * keys * v.a / v.t
+    return (1 + 1) * pairs * v.d_h + (1 + 1) * pairs * v.d_v
+
+
+@recounts("roofline.intensity")
+def _(v: View) -> float:
+    done = moved = 0.0
+    for part in v.below("part"):
+        kernels = [(x, "product") for x in part.below("product")]
+        kernels += [(x, "core") for x in part.below("block", block="attention")]
+        for x, kind in kernels:
+            flops = x.q(f"roofline.{kind}.flops")
+            done += part.L_k * flops
+            moved += part.L_k * flops / x.q(f"roofline.{kind}.intensity")
+    return done / moved
+
+
+@recounts("compute.convolution")
+def _(v: View) -> float:
+    """One output more for each place at which kernel and padded sequence overlap."""
+    return (1 + 1) * v.n_in * v.n_out * (v.s + (v.n_in - 1)) / v.s
+
+
+@recounts("compute.convolution_backward_flops_per_token")
+def _(v: View) -> float:
+    found = 0.0
+    for part in v.below("part"):
+        for x in part.below("component", type="conv"):
+            once = x.q("compute.convolution")
+            found += part.L_k * (once + once * x.n_out)
+    return found
+
+
+@recounts("roofline.ridge")
+def _(v: View) -> float:
+    return v.q("time.peak") / v.W
+
+
+@recounts("time.mfu")
+def _(v: View) -> float:
+    done = v.q("time.tokens_per_second_per_device") * v.q("compute.flops_per_token")
+    return done / v.q("time.peak")
+
+
+@recounts("compute.recomputed_flops_per_token")
+def _(v: View) -> float:
+    mode, found = v.on("training.recompute"), 0.0
+    if mode == "none":
+        return 0
+    if not v.on("model.shape"):
+        return v.q("compute.forward_flops_per_token")
+    for part in v.below("part", layers=True):
+        if mode == "full":
+            last = part.total("component", lambda x: x.q("compute.component"), final=True)
+            found += part.L_k * (part.q("compute.layer") - v.on("training.early_stop") * last)
+        elif v.on("time.again.operations"):
+            products = part.total("component", lambda x: x.q("compute.component"), type="linear")
+            found += part.L_k * products * 0.5
+        else:
+            found += part.L_k * part.total("block", lambda x: x.q("compute.block.again"))
+    return found
+
+
+@recounts("time.utilisation")
+def _(v: View) -> float:
+    return v.q("time.tokens_per_second") * v.C_conv / v.n / v.q("time.peak")
+
+
+@recounts("time.floor")
+def _(v: View) -> float:
+    """No more than the peak, nor than large products sustain without the scores that are masked."""
+    masked = 0.0
+    if v.on("training.attention_count") in ("full", "window"):
+        for part in v.below("part"):
+            for x in part.below("component", type="core"):
+                if x.on("block.sees") in ("past", "past window"):
+                    masked += part.L_k * x.q("compute.component") * 3 / 2
+    needed = 1 - masked / v.q("compute.flops_per_token")
+    return min(1, max(v.q("time.hfu"), v.q("time.mfu") * needed / v.e_mm))
+
+
+@recounts("energy.expected")
+def _(v: View) -> float:
+    busy = min(1, v.q("time.hfu") / v.e_own)
+    watts = v.idle_power + (v.power - v.idle_power) * busy
+    hours = v.q("time.device_hours")
+    hosts = hours * v.host_power / 1000 if v.on("energy.hosts_given") else 0
+    site = v.pue if v.on("energy.pue_given") else 1
+    return (hours * watts / 1000 + hosts) * site
+
+
 # -- plans -------------------------------------------------------------------------------------
 
 LINK = {"bandwidth": "210 GB/s", "convention": "per-direction", "latency": "1.7 us"}
@@ -1366,7 +1556,10 @@ PLANS: dict[str, dict[str, Any]] = {
         {**DENSE, "bias": True}, {"tensor": 5, "zero": 2},
         {"offload": {"optimizer": True}, "recompute": "full", "recompute_layers": 2},
     ),
-    "whole states on the host": plan(DENSE, {"zero": 0}, {"offload": {"optimizer": True}}),
+    "whole states on the host": plan(
+        DENSE, {"zero": 0}, {"offload": {"optimizer": True}, "attention_count": "causal"},
+        cluster={"host_power": "130 W", "pue": 1.17, "accelerator": "h100-sxm-80gb"},
+    ),
     "one tensor at a time": plan(
         DENSE, {"tensor": 5, "zero": 1},
         {"optimizer_kernel": "loop", "precision": "fp8", "recompute": "full"},
@@ -1452,6 +1645,28 @@ PLANS: dict[str, dict[str, Any]] = {
          "optimizer_kernel": "foreach"},
     ),
     "a lion": plan(DENSE, {"zero": 0}, {"optimizer": "lion", "optimizer_kernel": "foreach"}),
+    "stages of half a node": plan(
+        {**DENSE, "layers": 12}, {"pipeline": 12, "zero": 0}, {},
+        memory={"other": 3_000_000_001, "allocator_share": 0.07},
+    ),
+    "replicas of half a node": plan(
+        {**TIED, "bias": True, "head_bias": True}, {"zero": 2, "replicate": 12},
+        {"optimizer": "muon", "implementation": "pytorch"},
+    ),
+    "a packed base": plan(
+        DENSE, {"tensor": 5, "zero": 1},
+        {"lora": {"rank": 7, "targets": ["query", "down"], "base": "int8"}, "recompute": "full"},
+    ),
+    "a size computed again": plan(
+        {"parameters": 7_000_000_000}, {"zero": 1}, {"recompute": "full"}
+    ),
+    "up to the last tensor": plan(
+        DENSE, {"zero": 1}, {"recompute": "full", "early_stop": True, "optimizer": "sgd"}
+    ),
+    "a packed base that is kept": plan(
+        DENSE, {"tensor": 5, "zero": 1},
+        {"lora": {"rank": 7, "targets": ["query", "down"], "base": "nf4-double"}},
+    ),
     "decays of channels": plan(
         {**DENSE, "mixer": "delta_net", "delta_net": {
             "key_heads": 6, "value_heads": 6, "key_head_dim": 28, "value_head_dim": 35,
