@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.book.notation import P_listed, d_min, k_8, k_64
 from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
 from planner.documents import schema, source
@@ -21,6 +23,8 @@ from planner.results.result import evaluate
 ENDLESS = 10**24
 #: Precision recipes whose products run in a format.
 PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
+#: A plan of one small layer, but for what it runs on.
+LAYER = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 PASSES = ("forward", "backward")
 Document = Mapping[str, Any]
 Number = int | Fraction | float
@@ -34,34 +38,11 @@ def device(peak: Number, bandwidth: Number, more: Document | None = None) -> Doc
     return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
 
 
-def plan(
-    accelerator: Document,
-    model: Document,
-    training: Document,
-    efficiency: Document,
-    layout: Document | None = None,
-) -> Plan:
-    """A plan of one layer on one node."""
-    layout = layout or {}
-    devices = layout.get("tensor", 1) * layout.get("data", 1)
+def plan(accelerator: Document, changes: Document) -> Plan:
+    """A plan of one layer on one node, with other values of some dotted keys."""
+    devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
-    document = source.load(
-        {
-            "model": {
-                "layers": 1,
-                "vocab": 64,
-                "max_sequence": training["sequence_length"],
-                "norm": "layernorm",
-                "positions": "none",
-                "mlp": {"activation": "gelu"},
-                **model,
-            },
-            "cluster": node,
-            "training": {"micro_batch": 1, "implementation": "pytorch", **training},
-            "parallelism": layout,
-            "time": {"efficiency": efficiency},
-        }
-    )
+    document = source.load(source.with_values(LAYER, {"cluster": node, **changes}))
     return plans.planned(schema.validate(document, "plan"))
 
 
@@ -73,21 +54,13 @@ def value(made: Plan, identifier: str) -> Any:
 def dense(peak: Document) -> float:
     """A figure of a datasheet, in its convention, as the dense rate that it stands for, FLOP/s."""
     facts = {**device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
-    return float(value(_small(facts, {}), "time.peak"))
+    return float(value(plan(facts, {}), "time.peak"))
 
 
 def direction(link: Document) -> float:
     """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
-    facts = device(ENDLESS, ENDLESS, {"link": link})
-    made = _small(facts, {"link": 1}, {"tensor": 2}, attention={"heads": 2})
-    return float(value(made, "network.link"))
-
-
-def _small(
-    facts: Document, efficiency: Document, layout: Document | None = None, **model: Any
-) -> Plan:
-    model = {"hidden": 8, "attention": {"heads": 1}, **model}
-    return plan(facts, model, {"sequence_length": 8, "precision": "fp32"}, efficiency, layout)
+    pair = {"model.attention.heads": 2, "parallelism.tensor": 2, "time.efficiency.link": 1}
+    return float(value(plan(device(ENDLESS, ENDLESS, {"link": link}), pair), "network.link"))
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -102,9 +75,13 @@ class ProductTime:
     def __init__(self, job: Product, more: Document) -> None:
         made = plan(
             device(1, ENDLESS, more),
-            {"hidden": job.depth, "attention": {"heads": 1}, "mlp": {"intermediate": job.columns}},
-            {"sequence_length": job.rows, "precision": PRECISIONS[job.form]},
-            {"matmul": 1},
+            {
+                "model.hidden": job.depth,
+                "model.mlp.intermediate": job.columns,
+                "training.sequence_length": job.rows,
+                "training.precision": PRECISIONS[job.form],
+                "time.efficiency.matmul": 1,
+            },
         )
         self.flops = job.flops
         self.small_dimension = made.get("time.efficiency.small_dimension")
@@ -145,18 +122,17 @@ def attention(job: Attention, accelerator: Document) -> float:
     made = plan(
         given if vendor else accelerator,
         {
-            "hidden": job.heads * job.width,
-            "attention": {"heads": job.heads, "head_dim": job.width},
-            "causal": job.causal,
+            "model.hidden": job.heads * job.width,
+            "model.attention.heads": job.heads,
+            "model.attention.head_dim": job.width,
+            "model.causal": job.causal,
+            "training.sequence_length": job.length,
+            "training.micro_batch": job.batch,
+            "training.precision": PRECISIONS[job.form],
+            "training.attention": "flash",
+            "training.implementation": "megatron" if vendor else "pytorch",
+            "time.efficiency.attention": 1,
         },
-        {
-            "sequence_length": job.length,
-            "micro_batch": job.batch,
-            "precision": PRECISIONS[job.form],
-            "attention": "flash",
-            "implementation": "megatron" if vendor else "pytorch",
-        },
-        {"attention": 1},
     )
     return sum(float(value(made, f"time.core.{way}[layer.attention]")) for way in PASSES)
 
@@ -169,13 +145,13 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
         made = plan(
             device(ENDLESS, bandwidth),
             {
-                "hidden": job.hidden,
-                "vocab": job.wide,
-                "attention": {"heads": 1},
-                "mlp": {"intermediate": job.wide, "activation": "gelu"},
+                "model.hidden": job.hidden,
+                "model.vocab": job.wide,
+                "model.mlp.intermediate": job.wide,
+                "training.sequence_length": job.tokens,
+                "training.precision": PRECISIONS[job.form],
+                "time.efficiency": {"memory": share, "elementwise": factor},
             },
-            {"sequence_length": job.tokens, "precision": PRECISIONS[job.form]},
-            {"memory": share, "elementwise": factor},
         )
         parts = [f"time.part.{way}[{part}]" for way in PASSES for part in ("layer", "head")]
         return sum(float(value(made, part)) for part in parts)
@@ -185,7 +161,8 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
 
 def tiny(job: Launches) -> Plan:
     """The plan of layers that take no time but to be launched."""
-    return _small(device(ENDLESS, ENDLESS), {"launch": 1}, layers=job.layers)
+    layers = {"model.layers": job.layers, "time.efficiency.launch": 1}
+    return plan(device(ENDLESS, ENDLESS), layers)
 
 
 # -- collectives -------------------------------------------------------------------------------
@@ -197,14 +174,16 @@ def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
     count, tokens = job.processes, 64
     link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
     accelerator = device(ENDLESS, ENDLESS, {"link": link})
-    hidden = max(job.size // (2 * tokens * count), 1) * count
-    model: dict[str, Any] = {"hidden": hidden, "attention": {"heads": count}}
-    efficiency = {"link": 1, "all_to_all": 1}
-    training = {"sequence_length": tokens, "precision": "bf16"}
+    keys: dict[str, Any] = {
+        "model.hidden": max(job.size // (2 * tokens * count), 1) * count,
+        "model.attention.heads": count,
+        "training.sequence_length": tokens,
+        "training.precision": "bf16",
+        "time.efficiency": {"link": 1, "all_to_all": 1},
+    }
     if job.kind == "all-to-all":
-        model["moe"] = {"experts": count, "top_k": 1}
-        layout = {"expert": count, "data": count}
-        made = plan(accelerator, model, training, efficiency, layout)
-        return float(value(made, "network.experts[layer.moe]"))
-    made = plan(accelerator, model, training, efficiency, {"tensor": count})
+        keys["model.moe"] = {"experts": count, "top_k": 1}
+        keys |= {"parallelism.expert": count, "parallelism.data": count}
+        return float(value(plan(accelerator, keys), "network.experts[layer.moe]"))
+    made = plan(accelerator, {**keys, "parallelism.tensor": count})
     return float(value(made, "network.tensor")) / (2 if job.kind == "all-gather" else 1)
