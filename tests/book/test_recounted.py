@@ -494,6 +494,55 @@ def _(v: View) -> float:
     return max(before, layers if sharded else layers + head)
 
 
+@recounts("memory.activations.live")
+def _(v: View) -> float:
+    """Everything at the loss; then layer after layer goes, the last one in full."""
+    phase, parts = v.on("phase"), list(View(v.evaluation, {}).below("part"))
+
+    def whole(part: View) -> float:
+        return part.q("memory.activations.whole")
+
+    table = sum(
+        held(v, part, "in_flight") * whole(part) for part in parts if part.on("part") == "embedding"
+    )
+    one = max(on_stage(v, whole, layers=True), default=0)
+    if phase == "loss":
+        return v.q("memory.activations.stage")
+    if phase == "backward":
+        again = [part.q("memory.activations.again") for part in parts
+                 if held(v, part, "recomputed_in_flight")]  # fmt: skip
+        return v.q("memory.activations.layers") + table + max(again, default=0)
+    return {"first": one + table, "gradients": table, "serving": one, "step": 0}[phase]
+
+
+@recounts("memory.buffers.workspace")
+def _(v: View) -> float:
+    if not v.on("head_workspace"):
+        return v.n_ws * v.M_work
+    head = sum(on_stage(v, lambda part: 1, part="head"))
+    streams = 0
+    if v.on("experts"):
+        streams = 4 if on_stage(v, lambda part: 1, experts=True) else 0
+    return (1 + head + streams) * v.M_work
+
+
+@recounts("time.block.again")
+def _(v: View) -> float:
+    block = v.on("block")
+    if block == "attention":
+        if not v.on("time.again.core_attention"):
+            return 0
+        return v.q("time.core.forward") + v.q("time.core.context")
+    if block == "norm":
+        return v.q("time.elementwise") if v.on("time.again.norm") else 0
+    if block not in ("mlp", "moe"):
+        return 0
+    if v.on(f"time.again.{block}"):
+        products = v.total("product", lambda x: x.q("time.product.forward"))
+        return products + v.q("time.elementwise") + v.q("time.exchange")
+    return v.q("time.elementwise") if v.on("time.again.activation") else 0
+
+
 @recounts("time.product.bias")
 def _(v: View) -> float:
     if not v.on("bias") or v.on("time.bias") == "fused":
@@ -1194,6 +1243,17 @@ def _(v: View) -> float:
     return update + v.q("time.orthogonal") + v.q("time.momentum")
 
 
+@recounts("time.momentum")
+def _(v: View) -> float:
+    if v.on("training.optimizer") != "muon" or not v.on("parallelism.zero"):
+        return 0
+
+    def share(x: View) -> float:  # of what gathering it on every device would pass
+        return x.q("parameters.trained") * x.q("network.passed") / x.q("layout.shards")
+
+    return v.k_c * fullest(v, share, hidden_matrix=True) + v.q("network.data_hops")
+
+
 @recounts("time.tied")
 def _(v: View) -> float:
     """Both ways at once: what the last stage holds passes once."""
@@ -1430,6 +1490,26 @@ def _(v: View) -> float:
     return found
 
 
+@recounts("compute.training_flops")
+def _(v: View) -> float:
+    each = v.q("compute.forward_flops_per_token") + v.q("compute.backward_flops_per_token")
+    return each * v.T
+
+
+@recounts("time.run_device_hours")
+def _(v: View) -> float:
+    return v.q("time.run_days") * 24 * v.n
+
+
+@recounts("time.run_days")
+def _(v: View) -> float:
+    """The days of training, longer by slow devices, over what interruptions leave."""
+    days = v.q("time.training_days")
+    if v.on("time.stragglers_given"):
+        days *= 1 + v.x_slow
+    return days / v.q("time.goodput")
+
+
 @recounts("roofline.ridge")
 def _(v: View) -> float:
     return v.q("time.peak") / v.W
@@ -1657,6 +1737,31 @@ PLANS: dict[str, dict[str, Any]] = {
         DENSE, {"tensor": 5, "zero": 1},
         {"lora": {"rank": 7, "targets": ["query", "down"], "base": "int8"}, "recompute": "full"},
     ),
+    "modules": plan(
+        DENSE, {"tensor": 5, "zero": 1},
+        {"recompute": "selective", "recompute_modules": ["mlp", "norm"]},
+    ),
+    "modules of experts": plan(
+        EXPERTS, {"expert": 5, "zero": 1},
+        {"recompute": "selective", "recompute_modules": ["moe", "core_attention"]},
+    ),
+    "an activation of experts": plan(
+        EXPERTS, {"expert": 5, "zero": 1},
+        {"recompute": "selective", "recompute_modules": ["activation"]},
+    ),
+    "an activation": plan(
+        DENSE, {"zero": 1}, {"recompute": "selective", "recompute_modules": ["activation"]}
+    ),
+    "interruptions": plan(
+        DENSE, {"zero": 1}, {"tokens": "90B"},
+        cluster={"failures": {"count": 419, "devices": 16384, "period": "54 days"},
+                 "storage": {"bandwidth": "7 GB/s"}, "stragglers": 0.03},
+    ),
+    "interruptions alone": plan(
+        DENSE, {"zero": 1}, {"tokens": "90B"},
+        cluster={"failures": {"count": 419, "devices": 16384, "period": "54 days"},
+                 "storage": {"bandwidth": "7 GB/s"}},
+    ),
     "a size computed again": plan(
         {"parameters": 7_000_000_000}, {"zero": 1}, {"recompute": "full"}
     ),
@@ -1688,7 +1793,7 @@ PLANS: dict[str, dict[str, Any]] = {
         {**SERVED, "global_batch": 360},
     ),
     "both sides": plan(
-        "bert-base", {"tensor": 2, "zero": 0},
+        "bert-base", {"tensor": 2, "zero": 1},
         {"sequence_length": 500, "implementation": "megatron-2022", "global_batch": 90},
     ),
     "operations": plan(
