@@ -195,7 +195,9 @@ class Formula:
 
 def agrees(actual: Any, wanted: Any) -> bool:
     """Whether a setting is what a formula asks for: the value, or one of several."""
-    return actual in wanted if isinstance(wanted, (tuple, set, frozenset)) else actual == wanted
+    return (
+        actual in wanted if isinstance(wanted, (tuple, list, set, frozenset)) else actual == wanted
+    )
 
 
 #: How a value is known, the surest first; what rests on several is as sure as the least sure.

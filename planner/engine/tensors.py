@@ -12,6 +12,7 @@ from typing import Any
 from planner.book import notation as n
 from planner.book.expressions import Expression, ceil, number
 from planner.book.formulas import layout
+from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Block
@@ -88,7 +89,9 @@ def entries(
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
         kinds.append("gathered attention")  # of all keys and values, before it starts
-    for line in profiles.lines(profile, kinds, facts):
+    for line in (line for kind in kinds for line in profile["blocks"].get(kind, ())):
+        if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
+            continue
         size, width = line.get("bytes", "activation"), WIDTHS[line["width"]]
         split = line.get("split", "none")
         if split == "sequence" and not settings["parallelism.sequence"]:

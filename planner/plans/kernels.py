@@ -8,7 +8,7 @@ they stand for), so that a profile is read like a table and nothing in it is exe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -33,20 +33,6 @@ def load(name: str) -> Profile:
     profile: Profile = resources.preset(f"implementations/{name}")
     base = profile.get("extends")
     return merged(load(base), profile) if base else profile
-
-
-def lines(
-    profile: Profile, kinds: Iterable[str], facts: Mapping[str, Any]
-) -> Iterable[Mapping[str, Any]]:
-    """The tensors of a block of these kinds whose conditions hold: each fact (of the block's
-    values, of the run's settings) is the wanted value or one of them."""
-    for kind in kinds:
-        for line in profile["blocks"].get(kind, ()):
-            if all(
-                facts.get(key) in wanted if isinstance(wanted, list) else facts.get(key) == wanted
-                for key, wanted in line.get("when", {}).items()
-            ):
-                yield line
 
 
 def layout(draft: Draft) -> None:

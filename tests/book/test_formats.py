@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.plans.formats import load
+from planner.cli.listing import formats
 
-FORMATS = {one.format: one for one in load()}
+FORMATS = {one.format: one for one in formats()}
 
 
 @pytest.mark.parametrize(
