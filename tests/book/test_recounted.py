@@ -449,6 +449,27 @@ def _(v: View) -> float:
     return taken(v, (k, n, summed), (v.K_x, v.N_x, m), wasted(v, k, n, summed))
 
 
+@recounts("time.product.rate")
+def _(v: View) -> float:
+    return v.e_16 * v.q("time.peak_16") if v.on("wide") else v.e_mm * v.q("time.peak")
+
+
+@recounts("time.orthogonal")
+def _(v: View) -> float:
+    """Whole matrices, of which each device that shares them does its part, one at least."""
+    if v.on("training.optimizer") != "muon":
+        return 0
+    sharded = v.on("parallelism.zero") > 0
+
+    def done(x: View) -> float:
+        each = x.q("time.orthogonal.matrices") * x.q("time.orthogonal.matrix")
+        return each / (x.q("layout.shards") if sharded else 1)
+
+    hidden = View(v.evaluation, {}).below("component", hidden_matrix=True)
+    one = max(x.q("time.orthogonal.matrix") for x in hidden)
+    return max(fullest(v, done, hidden_matrix=True), one if sharded else 0)
+
+
 @recounts("time.product.casts")
 def _(v: View) -> float:
     """What is read and written, in bytes over the memory's rate."""
