@@ -90,6 +90,7 @@ TESTS = (
             ),
             *("plain_layouts", "launchers", "sensitivity"),
             *("solve", "solve_by_enumeration", "closed_forms", "goals", "answers"),
+            "answers_by_enumeration",
         )
     ),
     "tests/cli/test_search.py",
