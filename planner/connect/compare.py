@@ -22,31 +22,25 @@ WARM_UP = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity planned and measured; ``ratio`` is planned / measured. ``interval`` is what
-    published runs leave open of the planned one, None where it is held against none."""
+    """One quantity planned and measured; ``ratio`` is planned / measured. ``whole``: it is a
+    whole run, which is held against the interval that published runs leave open."""
 
-    id: str
-    title: str
-    unit: str
-    planned: int | Fraction | None
+    quantity: Quantity
     measured: Fraction
     how: str
-    interval: tuple[Any, Any] | None = None
+    whole: bool = True
 
-    @classmethod
-    def of(cls, quantity: Quantity, measured: Fraction, how: str) -> Row:
-        """A quantity of a result beside what was measured of it."""
-        planned: Any = quantity.value
-        planned = Fraction(planned) if isinstance(planned, float) else planned
-        about = (quantity.id, quantity.title, quantity.unit)
-        return cls(*about, planned, measured, how, quantity.interval)
+    @property
+    def planned(self) -> Any:
+        """The exact value, None where the plan has none."""
+        value = self.quantity.value
+        return Fraction(value) if isinstance(value, float) else value
 
     @property
     def inside(self) -> bool | None:
         """Whether the measured value lies in the interval; None without one."""
-        if self.interval is None:
-            return None
-        return bool(self.interval[0] <= self.measured <= self.interval[1])
+        interval = self.quantity.interval if self.whole else None
+        return None if interval is None else bool(interval[0] <= self.measured <= interval[1])
 
     @property
     def ratio(self) -> Fraction | None:
@@ -57,20 +51,21 @@ class Row:
     def to_json(self, planned: str = "planned") -> dict[str, Any]:
         """The row by the names of its columns; inside or not where there is an interval."""
         row = {
-            "id": self.id,
-            "unit": self.unit,
+            "id": self.quantity.id,
+            "unit": self.quantity.unit,
             planned: self.planned,
             "measured": self.measured,
             "ratio": self.ratio,
             "how": self.how,
         }
-        return row if self.interval is None else {**row, "inside": self.inside}
+        return row if self.inside is None else {**row, "inside": self.inside}
 
     def cells(self) -> tuple[str, ...]:
         """The row in print: title, planned, measured, their ratio, how it was measured."""
-        planned = "absent" if self.planned is None else format_value(self.planned, self.unit)
+        unit = self.quantity.unit
+        planned = "absent" if self.planned is None else format_value(self.planned, unit)
         ratio = "" if self.ratio is None else significant(self.ratio, 3)
-        return self.title, planned, format_value(self.measured, self.unit), ratio, self.how
+        return self.quantity.title, planned, format_value(self.measured, unit), ratio, self.how
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
         )
     tokens = batch * length if batch and length else None
     _derive(measured, tokens, devices, result)
-    rows = tuple(Row.of(result[key], *measured[key]) for key in QUANTITIES if key in measured)
+    rows = tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured)
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
     found = Comparison(plan.name, name, log.format, rows, tuple(notes), result, warm_up)
@@ -165,17 +160,17 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
 
 def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
     """Step time and throughput follow from each other; utilisation from the step time."""
-    step, total = "time.step_seconds", "time.tokens_per_second"
-    each = "time.tokens_per_second_per_device"
+    step = "time.step_seconds"
+    work: dict[str, Fraction] = {}  # tokens of a step, by the quantity that is their rate
     if tokens and devices:
-        if step not in measured and each in measured and measured[each][0]:
-            measured[step] = tokens / (measured[each][0] * devices), "from the tokens per second"
-        if step not in measured and total in measured and measured[total][0]:
-            measured[step] = tokens / measured[total][0], "from the tokens per second"
-        if step in measured and measured[step][0]:
-            rate = tokens / measured[step][0]
-            measured.setdefault(total, (rate, "from the step time"))
-            measured.setdefault(each, (rate / devices, "from the step time"))
+        work["time.tokens_per_second_per_device"] = Fraction(tokens, devices)
+        work["time.tokens_per_second"] = Fraction(tokens)
+    for rate, done in work.items():
+        if step not in measured and rate in measured and measured[rate][0]:
+            measured[step] = done / measured[rate][0], "from the tokens per second"
+    if step in measured and measured[step][0]:
+        for rate, done in work.items():
+            measured.setdefault(rate, (done / measured[step][0], "from the step time"))
     planned, mfu = result.get(step), result.get("time.mfu")
     if step in measured and measured[step][0] and planned and mfu:
         # The same FLOPs and the same peak on both sides: only the time differs.

@@ -109,10 +109,10 @@ class View:
             format=found.format,
             rows=[
                 Data(
-                    id=row.id,
-                    title=headline(row.title),
-                    planned="" if row.planned is None else facts.brief(self.result[row.id]),
-                    measured=shown(row.measured, row.unit, BOOK.quantities[row.id].share),
+                    id=row.quantity.id,
+                    title=headline(row.quantity.title),
+                    planned="" if row.planned is None else facts.brief(row.quantity),
+                    measured=shown(row.measured, row.quantity.unit, row.quantity.declared.share),
                     ratio="–" if row.ratio is None else significant(row.ratio, 3),
                     inside={True: "inside", False: "outside", None: "–"}[row.inside],
                     how=clean(row.how),

@@ -32,7 +32,7 @@ def gpt2(*changes: str) -> Plan:
 
 
 def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare.Row]:
-    return {row.id: row for row in compare.compare(plan, log, warm_up).rows}
+    return {row.quantity.id: row for row in compare.compare(plan, log, warm_up).rows}
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_a_ratio_is_planned_over_measured() -> None:
 def test_tables_hold_every_row() -> None:
     found = compare.compare(gpt3(), LOGS / "megatron.log")
     tree = json.loads(compare.data(found))
-    assert [row["id"] for row in tree["quantities"]] == [row.id for row in found.rows]
+    assert [row["id"] for row in tree["quantities"]] == [row.quantity.id for row in found.rows]
     body = [line for line in compare.markdown(found).splitlines() if line.startswith("| ")][2:]
     assert len(body) == len(found.rows)
     for row in found.rows:
-        assert row.title in compare.text(found)
+        assert row.quantity.title in compare.text(found)
 
 
 @pytest.mark.parametrize(

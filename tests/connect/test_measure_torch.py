@@ -78,7 +78,7 @@ def run(tmp_path: Path) -> Any:
 
 
 def row(found: step.Beside, identifier: str) -> compare.Row:
-    return next(each for each in found.rows if each.id == identifier)
+    return next(each for each in found.rows if each.quantity.id == identifier)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -130,7 +130,7 @@ def test_recomputing_keeps_less_alive(run: Any) -> None:
 def test_the_table_and_its_json_hold_the_same(run: Any) -> None:
     found = run(GPT)
     tree = json.loads(step.data(found))
-    assert [row["id"] for row in tree["quantities"]] == [row.id for row in found.rows]
+    assert [row["id"] for row in tree["quantities"]] == [row.quantity.id for row in found.rows]
     assert tree["layers"] == 3 and tree["torch"] == torch.__version__
     text = step.text(found)
     assert "predicted/measured" in text and "3 of the model's 3 layers" in text

@@ -84,13 +84,9 @@ class Attention(nn.Module):
         if self.rope:
             q, k = _turned(q, rotary), _turned(k, rotary)
         if self.run["attention"] != "eager":
+            grouped, dropped = self.heads != self.kv_heads, self.run["dropout"]
             found = functional.scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                is_causal=self.causal,
-                dropout_p=self.run["dropout"] if self.training else 0.0,
-                enable_gqa=self.heads != self.kv_heads,
+                q, k, v, is_causal=self.causal, dropout_p=dropped, enable_gqa=grouped
             )
         elif self.run["recompute"] == "selective":
             found = checkpoint(self._eager, q, k, v, use_reentrant=False)
@@ -108,7 +104,7 @@ class Attention(nn.Module):
             future = torch.full((length, length), float("-inf"), device=q.device, dtype=q.dtype)
             scores = scores + future.triu(1)
         weights = functional.softmax(scores, dim=-1).to(v.dtype)
-        return functional.dropout(weights, self.run["dropout"], self.training) @ v
+        return functional.dropout(weights, self.run["dropout"]) @ v
 
 
 def _turned(x: Any, rotary: Any) -> Any:
@@ -142,9 +138,7 @@ class Experts(nn.Module):
 
     def __init__(self, values: Values, run: Values) -> None:
         super().__init__()
-        self.top_k, count, wide = (
-            values[key] for key in ("top_k", "experts", "shared_intermediate")
-        )
+        self.top_k, count, wide = values["top_k"], values["experts"], values["shared_intermediate"]
         self.router = nn.Linear(run["hidden"], count, bias=values["router_bias"])
         self.experts = nn.ModuleList(FeedForward(values, run) for _ in range(count))
         shared = {**values, "intermediate": wide, "bias": values["shared_bias"]}
@@ -214,11 +208,11 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(vocabulary, hidden)
         learned = run["positions"] == "learned"
         self.positions = nn.Embedding(run["max_sequence"], hidden) if learned else None
-        ends = (parts["embedding"], parts["head"])
-        first, last = ([norm(b.values, hidden) for b in end if b.kind == "norm"] for end in ends)
-        self.embedding_norm = first[0] if first else None
+        self.embedding_norm, self.final_norm = (
+            nn.Sequential(*(norm(b.values, hidden) for b in parts[end] if b.kind == "norm"))
+            for end in ("embedding", "head")
+        )
         self.layers = nn.ModuleList(Layer(parts[name], run) for name in model.sequence)
-        self.final_norm = last[0] if last else None
         head = next(block for block in parts["head"] if block.kind == "head")
         self.head = nn.Linear(hidden, vocabulary, bias=head.values["bias"])
         if head.values["tied"]:
@@ -233,18 +227,14 @@ class Decoder(nn.Module):
         x = self.embedding(tokens)
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
-        x = functional.dropout(x, self.run["dropout"], self.training)
+        x = functional.dropout(self.embedding_norm(x), self.run["dropout"])
         rotary = self._rotary(tokens, x)
         for layer in self.layers:
             if self.run["recompute"] == "full":
                 x = checkpoint(layer, x, rotary, use_reentrant=False)
             else:
                 x = layer(x, rotary)
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        logits = self.head(x).float().flatten(0, 1)
+        logits = self.head(self.final_norm(x)).float().flatten(0, 1)
         return functional.cross_entropy(logits, targets.flatten())
 
     def _rotary(self, tokens: Any, x: Any) -> Any:

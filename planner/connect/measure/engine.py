@@ -180,8 +180,8 @@ class Engine:
         # Under autocast the residual stream and its norms are fp32, what is added to it is not.
         x = self._random(job.tokens, h, grad=True)
         y, z = (self._random(job.tokens, h, form=form, grad=True) for _ in range(2))
-        wide = self._random(job.tokens, job.wide, form=form, grad=True)
-        logits = self._random(job.tokens, job.wide, form=form, grad=True)
+        shape = (job.tokens, job.wide)
+        wide, logits = (self._random(*shape, form=form, grad=True) for _ in range(2))
         weight = torch.ones(h, device=self.where, requires_grad=True)
         bias = torch.zeros(h, device=self.where, requires_grad=True)
         targets = torch.zeros(job.tokens, dtype=torch.long, device=self.where)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -232,12 +232,12 @@ def _beside(
     result = evaluate(small)
     # Published runs are held against whole plans: their interval is not one of a few layers.
     rows = tuple(
-        replace(Row.of(result[identifier], Fraction(number), how), interval=None)
+        Row(result[identifier], Fraction(number), how, whole=False)
         for identifier, (number, how) in found.items()
     )
     layers, of = small.get("model.layers"), full.get("model.layers")
     notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step", *remarks]
-    reasons = {result[row.id].absent for row in rows if row.planned is None}
+    reasons = {row.quantity.absent for row in rows}
     notes += [f"not predicted: {reason}" for reason in sorted(filter(None, reasons))]
     accelerator = small.get("cluster.accelerator.name") or "the plan's accelerator"
     notes.append(f"predicted for {accelerator}")

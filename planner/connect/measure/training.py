@@ -109,7 +109,7 @@ def decoder(plan: Plan, where: Any) -> Any:
     run["dropout"] = float(run["dropout"])
     pure = DTYPES[run["precision"]] if run["precision"] == "bf16-pure" else None
     torch.manual_seed(0)
-    return Decoder(plan.model, run).to(device=where, dtype=pure).train()
+    return Decoder(plan.model, run).to(device=where, dtype=pure)
 
 
 class Trainer:
