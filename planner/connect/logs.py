@@ -82,9 +82,8 @@ def read(path: str | Path) -> Log:
     """
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
-        text = _Text(file, place)
-        of_trainers = filter(None, (_trainer(each, text) for each in _SAID["trainers"]))
-        log = next(of_trainers, None) or _json(text) or _table(text)
+        of_trainers = filter(None, (_trainer(each, file, place) for each in _SAID["trainers"]))
+        log = next(of_trainers, None) or _json(file, place) or _table(file, place)
     if log is not None:
         return log
     columns = "columns such as step_seconds and memory_reserved_gib"
@@ -92,21 +91,14 @@ def read(path: str | Path) -> Log:
     raise PlanError(Fault("no log of a training run", place, allowed))
 
 
-@dataclass(frozen=True)
-class _Text:
-    """A log as text, whose lines can be gone through again."""
-
-    file: files.Opened
-    place: Place
-
-    def lines(self) -> Iterator[str]:
-        """Without colours and ends of lines."""
-        for number, raw in enumerate(self.file.lines()):
-            if number == 0:
-                raw = raw.removeprefix(b"\xef\xbb\xbf")
-            if b"\0" in raw and number < 100:
-                raise PlanError(Fault("not a text file", self.place, "the log of a run"))
-            yield from _decoded(raw).splitlines()
+def _lines(file: files.Opened, place: Place) -> Iterator[str]:
+    """The lines of a log, again from the first each time, without colours and ends of lines."""
+    for number, raw in enumerate(file.lines()):
+        if number == 0:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in raw and number < 100:
+            raise PlanError(Fault("not a text file", place, "the log of a run"))
+        yield from _decoded(raw).splitlines()
 
 
 def _decoded(raw: bytes) -> str:
@@ -118,9 +110,9 @@ def _decoded(raw: bytes) -> str:
 # Lines of trainers ----------------------------------------------------------------------------
 
 
-def _trainer(said: Mapping[str, Any], text: _Text) -> Log | None:
+def _trainer(said: Mapping[str, Any], file: files.Opened, place: Place) -> Log | None:
     """The records of a trainer that logs.yaml describes."""
-    log = Log(text.place.file, said["name"])
+    log = Log(place.file, said["name"])
     records = [
         (
             re.compile(record["pattern"].replace("NUMBER", _NUMBER)),
@@ -132,14 +124,14 @@ def _trainer(said: Mapping[str, Any], text: _Text) -> Log | None:
         for record in said["records"]
     ]
     words = [word.encode() for word in said["containing"]]  # most of a log is of no interest
-    for line in (_decoded(raw) for raw in text.file.lines() if any(word in raw for word in words)):
+    for line in (_decoded(raw) for raw in file.lines() if any(word in raw for word in words)):
         for record, fields in records:
             for match in record.finditer(line):
                 for quantity, pattern, worth in fields:
                     found = pattern.search(match[0])
                     if found:
                         number = float(found[1].replace(",", ""))
-                        _judge(quantity, number, number, match[0][:40].strip(), text.place)
+                        _judge(quantity, number, number, match[0][:40].strip(), place)
                         log.add(quantity, number, worth)
     return log if log.columns else None
 
@@ -207,18 +199,17 @@ def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -
 _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: None}
 
 
-def _json(text: _Text) -> Log | None:
+def _json(file: files.Opened, place: Place) -> Log | None:
     """An object on each line, or one document that holds records."""
-    some = list(islice((line for line in text.lines() if line.strip()), 2))
+    some = list(islice((line for line in _lines(file, place) if line.strip()), 2))
     if not some or some[0].lstrip()[0] not in "{[":
         return None
-    place = text.place
     try:
         is_lines = False
         with contextlib.suppress(json.JSONDecodeError):
             is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
-        log = _rows(_objects(text), place, "JSON lines") if is_lines else None
-        whole = _decoded(text.file.read()).lstrip("\ufeff")
+        log = _rows(_objects(file, place), place, "JSON lines") if is_lines else None
+        whole = _decoded(file.read()).lstrip("\ufeff")
         return log or _rows(((1, row) for row in _records(whole)), place, "JSON")
     except json.JSONDecodeError as error:
         where = Place(place.file, error.lineno, error.colno)
@@ -228,9 +219,9 @@ def _json(text: _Text) -> Log | None:
         raise PlanError(fault) from None
 
 
-def _objects(text: _Text) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _objects(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The object on each line, with its line."""
-    for number, line in enumerate(text.lines(), 1):
+    for number, line in enumerate(_lines(file, place), 1):
         try:
             row = json.loads(line, **_NUMBERS) if line.strip() else None
         except json.JSONDecodeError as error:
@@ -304,8 +295,8 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _table(text: _Text) -> Log | None:
-    lines = text.lines()
+def _table(file: files.Opened, place: Place) -> Log | None:
+    lines = _lines(file, place)
     start, first = next(
         ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")
     )
@@ -315,7 +306,7 @@ def _table(text: _Text) -> Log | None:
         for row in filter(None, reader):
             line = start + reader.line_num
             if len(row) != len(header):
-                where, allowed = Place(text.place.file, line), f"{len(header)}, as in the header"
+                where, allowed = Place(place.file, line), f"{len(header)}, as in the header"
                 raise PlanError(Fault(f"{len(row)} columns", where, allowed))
             yield line, {label: row[index] for index, label in known.items()}
 
@@ -324,8 +315,8 @@ def _table(text: _Text) -> Log | None:
         known = {index: label for index, label in enumerate(header) if column(label)}
         twice = next((label for label in known.values() if header.count(label) > 1), None)
         if twice is not None:
-            fault = Fault(f"the column {twice} is there twice", Place(text.place.file, start + 1))
-            raise PlanError(fault)
-        return _rows(rows(), text.place, "CSV") if known else None
+            where = Place(place.file, start + 1)
+            raise PlanError(Fault(f"the column {twice} is there twice", where))
+        return _rows(rows(), place, "CSV") if known else None
     except csv.Error as error:
-        raise PlanError(Fault(f"not a table: {error}", text.place, "CSV")) from None
+        raise PlanError(Fault(f"not a table: {error}", place, "CSV")) from None

@@ -20,7 +20,6 @@ from planner.plans.document import Block, Model
 
 Values = Mapping[str, Any]
 
-
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
     "gelu_new": lambda x: (

@@ -72,9 +72,8 @@ class Engine:
 
     def _formats(self) -> Iterator[str]:
         """The number formats whose products the device runs."""
-        cuda, capability = self.where.type == "cuda", (0, 0)
-        if cuda:
-            capability = torch.cuda.get_device_capability(self.where)
+        cuda = self.where.type == "cuda"
+        capability = torch.cuda.get_device_capability(self.where) if cuda else (0, 0)
         tried = {
             "fp32": True,
             "tf32": capability >= (8, 0) and torch.version.hip is None,

@@ -32,9 +32,8 @@ Number = int | Fraction | float
 
 def device(peak: Number, bandwidth: Number, more: Document | None = None) -> Document:
     """An accelerator whose every format runs at one rate."""
-    peaks = {
-        form: {"value": peak, "convention": "dense"} for form in ("fp32", "bf16", "fp16", "fp8")
-    }
+    figure = {"value": peak, "convention": "dense"}
+    peaks = dict.fromkeys(("fp32", "bf16", "fp16", "fp8"), figure)
     return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
 
 

@@ -76,20 +76,18 @@ def link(
     """What collectives sustain, bytes/s in every sample, and seconds of a hop: bandwidth from the
     largest messages and latency from the smallest, each less the other's part. ``volumes`` are
     bytes over the link, ``hops`` how often a message hops."""
-    rings = [job for job in times if job.kind != "all-to-all" and times[job]]
+    rings = [job for job in times if job.kind != "all-to-all"]
     if not rings:
         return None
     most, least = max(job.size for job in rings), min(job.size for job in rings)
     large = [job for job in rings if job.size == most]
     small = [job for job in rings if job.size == least]
+    typical = {job: median(times[job]) for job in rings}
     rate, latency = float("inf"), 0.0
     for _ in range(20):
-        latency = median(
-            max(median(times[job]) - volumes[job] / rate, 0) / hops[job] for job in small
-        )
-        rate = median(
-            volumes[job] / max(median(times[job]) - latency * hops[job], 1e-9) for job in large
-        )
+        latency = median(max(typical[job] - volumes[job] / rate, 0) / hops[job] for job in small)
+        rest = {job: max(typical[job] - latency * hops[job], 1e-9) for job in large}
+        rate = median(volumes[job] / rest[job] for job in large)
     samples = [
         volumes[job] / max(each - latency * hops[job], 1e-9) for job in large for each in times[job]
     ]

@@ -29,7 +29,6 @@ KERNELS = {
 }
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16-pure": torch.bfloat16}
 
-
 #: What was measured: quantity -> value and how; exact where it was counted.
 Measured = dict[str, tuple[Fraction | int, str]]
 
@@ -220,17 +219,15 @@ def run(plan: Plan, where: Any, steps: int, tell: Any) -> tuple[Measured, list[s
     weights = sum(weight.numel() for weight in trainer.model.parameters())
     found["parameters.total"] = weights, "counted"
     if where.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(where)
-        found["memory.total"] = peak, "max_memory_allocated"
+        found["memory.total"] = torch.cuda.max_memory_allocated(where), "max_memory_allocated"
         found["memory.reserved"] = torch.cuda.max_memory_reserved(where), "max_reserved"
     if plan.get("training.recompute") == "none":
         every, layer = trainer.kept()
         found["memory.activations.layer"] = layer, "kept for backward, by hooks"
         found["memory.activations.stage[0]"] = every, "kept for backward, by hooks"
-        kinds = {block.kind for part in plan.model.parts for block in part.blocks}
         if where.type == "cpu" and plan.get("model.norm") == "rmsnorm":
             notes.append("on a CPU PyTorch takes RMSNorm apart, which keeps more")
-        if "moe" in kinds:
+        if any(block.kind == "moe" for part in plan.model.parts for block in part.blocks):
             notes.append("experts run one after another, which keeps and takes more")
     if where.type == "cpu":
         peak = trainer.live()

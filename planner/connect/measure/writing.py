@@ -11,8 +11,6 @@ from planner.connect.measure.rates import Share
 from planner.documents import schema, source
 from planner.documents import yaml_nodes as nodes
 
-DIGITS = 4
-
 
 def document(found: Found, name: str | None = None) -> str:
     """The YAML text. It validates, holds no date, and its keys stand in a fixed order.
@@ -96,7 +94,7 @@ def _quoted(text: str) -> str:
 
 def _digits(value: float) -> str:
     """Four significant digits without an exponent."""
-    return format(Decimal(f"{value:.{DIGITS - 1}e}").normalize(), "f")
+    return format(Decimal(f"{value:.3e}").normalize(), "f")
 
 
 def _scaled(value: float, unit: str) -> str:
