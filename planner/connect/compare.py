@@ -73,7 +73,6 @@ class Comparison:
     """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
     from the root; ``warm_up`` the records left out where that was told."""
 
-    plan: str
     log: str
     format: str
     rows: tuple[Row, ...]
@@ -119,7 +118,7 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     rows = tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured)
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
-    found = Comparison(plan.name, name, log.format, rows, tuple(notes), result, warm_up)
+    found = Comparison(name, log.format, rows, tuple(notes), result, warm_up)
     result.comparison = found  # its reports show it
     return found
 
@@ -198,7 +197,7 @@ def table(
 
 def text(comparison: Comparison) -> str:
     """A table for a terminal."""
-    head = (comparison.plan, f"{comparison.log} ({comparison.format})")
+    head = (comparison.result.plan.name, f"{comparison.log} ({comparison.format})")
     return table(head, comparison.rows, comparison.notes)
 
 
@@ -220,4 +219,4 @@ def markdown(comparison: Comparison) -> str:
 
 def data(comparison: Comparison) -> str:
     """The rows as JSON."""
-    return as_json({"plan": comparison.plan, **comparison.to_json()})
+    return as_json({"plan": comparison.result.plan.name, **comparison.to_json()})

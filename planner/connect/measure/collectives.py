@@ -66,12 +66,8 @@ def _work(rank: int, jobs: Sequence[Collective], device: str, seconds: float, fo
         torch.cuda.set_device(rank)
     else:
         torch.set_num_threads(1)
-    dist.init_process_group(
-        "nccl" if gpu else "gloo",
-        init_method=(folder / "store").as_uri(),
-        rank=rank,
-        world_size=jobs[0].processes,
-    )
+    backend, store = "nccl" if gpu else "gloo", (folder / "store").as_uri()
+    dist.init_process_group(backend, store, rank=rank, world_size=jobs[0].processes)
     where = torch.device(device, rank) if gpu else torch.device(device)
     found = [_timed(job, where, seconds / len(jobs)) for job in jobs]
     if rank == 0:

@@ -167,7 +167,7 @@ class Layer(nn.Module):
     def __init__(self, blocks: Sequence[Block], run: Values) -> None:
         super().__init__()
         self.parallel, self.dropped = run["parallel"], nn.Dropout(run["dropout"])
-        self.placement = "pre" if self.parallel else run["norm_placement"]
+        self.placement = run["norm_placement"]
         self.norms = nn.ModuleList(
             norm(block.values, run["hidden"]) for block in blocks if block.kind == "norm"
         )

@@ -14,17 +14,7 @@ from torch.nn import functional
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
-from planner.connect.measure import collectives, expected, training
-from planner.connect.measure.jobs import (
-    Attention,
-    Collective,
-    Elementwise,
-    Job,
-    Launches,
-    Machine,
-    Product,
-    Traffic,
-)
+from planner.connect.measure import collectives, expected, jobs, training
 
 FORMATS = {"fp32": torch.float32, "tf32": torch.float32, **training.DTYPES}
 #: Architectures by compute capability.
@@ -48,7 +38,7 @@ class Engine:
         if self.processes > 1 and self.where.type == "mps":
             raise PlanError(Fault("--processes goes with cuda or cpu", None, "--device cpu"))
 
-    def machine(self) -> Machine:
+    def machine(self) -> jobs.Machine:
         """What the device says about itself."""
         where = self.where
         facts: dict[str, Any] = {}
@@ -61,14 +51,9 @@ class Engine:
                 "multiprocessors": given.multi_processor_count,
                 "clock": kilohertz * 1000 if kilohertz else None,
             }
-        return Machine(
-            where.type,
-            training.device_name(where),
-            training.total_memory(where),
-            str(torch.__version__),
-            tuple(self._formats()),
-            **facts,
-        )
+        name, memory = training.device_name(where), training.total_memory(where)
+        version, formats = str(torch.__version__), tuple(self._formats())
+        return jobs.Machine(where.type, name, memory, version, formats, **facts)
 
     def _formats(self) -> Iterator[str]:
         """The number formats whose products the device runs."""
@@ -82,19 +67,19 @@ class Engine:
             "fp8": capability >= (8, 9),
         }
         for form, may in tried.items():
-            if may and self.times(Product(form, 64, 64, 64), 0):
+            if may and self.times(jobs.Product(form, 64, 64, 64), 0):
                 yield form
 
     # -- times --------------------------------------------------------------------------------
 
-    def times(self, job: Job, seconds: float) -> list[float]:
+    def times(self, job: jobs.Job, seconds: float) -> list[float]:
         """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
         the device cannot run it."""
         try:
             with contextlib.ExitStack() as stack:
-                if isinstance(job, Attention):
+                if isinstance(job, jobs.Attention):
                     stack.enter_context(training.attention_kernels(job.kernel))
-                elif isinstance(job, Product) and self.where.type == "cuda":
+                elif isinstance(job, jobs.Product) and self.where.type == "cuda":
                     matmul = torch.backends.cuda.matmul
                     stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
                     matmul.allow_tf32 = job.form == "tf32"
@@ -105,9 +90,11 @@ class Engine:
                 torch.cuda.empty_cache()
             return []
 
-    def collectives(self, jobs: list[Collective], seconds: float) -> dict[Collective, list[float]]:
+    def collectives(
+        self, wanted: list[jobs.Collective], seconds: float
+    ) -> dict[jobs.Collective, list[float]]:
         """Seconds of each collective between the processes; all share `seconds`."""
-        return collectives.run(jobs, self.where.type, seconds)
+        return collectives.run(wanted, self.where.type, seconds)
 
     def _timed(self, call: Call, seconds: float) -> list[float]:
         call()
@@ -144,7 +131,7 @@ class Engine:
         made = made.to(torch.float8_e4m3fn if form == "fp8" else FORMATS[form])
         return made.requires_grad_(grad)
 
-    def _product(self, job: Product) -> Call:
+    def _product(self, job: jobs.Product) -> Call:
         left = self._random(job.rows, job.depth, form=job.form)
         right = self._random(job.columns, job.depth, form=job.form).t()  # as a linear layer has it
         if job.form == "fp8":
@@ -155,7 +142,7 @@ class Engine:
         out = torch.empty(job.rows, job.columns, dtype=left.dtype, device=self.where)
         return lambda: torch.mm(left, right, out=out)
 
-    def _traffic(self, job: Traffic) -> Call:
+    def _traffic(self, job: jobs.Traffic) -> Call:
         a, b, c = (torch.ones(job.size // 4, device=self.where) for _ in range(3))
         return {
             "read": lambda: torch.sum(a),
@@ -163,7 +150,7 @@ class Engine:
             "triad": lambda: torch.add(a, b, alpha=0.5, out=c),
         }[job.kind]
 
-    def _attention(self, job: Attention) -> Call:
+    def _attention(self, job: jobs.Attention) -> Call:
         shape = (job.batch, job.heads, job.length, job.width)
         q, k, v = (self._random(*shape, form=job.form, grad=True) for _ in range(3))
         gradient = torch.ones_like(q)
@@ -174,7 +161,7 @@ class Engine:
 
         return call
 
-    def _elementwise(self, job: Elementwise) -> Call:
+    def _elementwise(self, job: jobs.Elementwise) -> Call:
         h, form = job.hidden, job.form
         # Under autocast the residual stream and its norms are fp32, what is added to it is not.
         x = self._random(job.tokens, h, grad=True)
@@ -201,7 +188,7 @@ class Engine:
 
         return call
 
-    def _launches(self, job: Launches) -> Call:
+    def _launches(self, job: jobs.Launches) -> Call:
         plan = expected.tiny(job)
         layers = training.decoder(plan, self.where).layers
         length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")

@@ -53,10 +53,8 @@ class Attention:
 
     def __str__(self) -> str:
         seen = "causal" if self.causal else "full"
-        return (
-            f"{self.kernel}, {seen}, {self.batch} × {self.heads} heads of {self.width}, "
-            f"{self.length} tokens"
-        )
+        heads = f"{self.batch} × {self.heads} heads of {self.width}"
+        return f"{self.kernel}, {seen}, {heads}, {self.length} tokens"
 
 
 @dataclass(frozen=True)

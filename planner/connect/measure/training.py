@@ -118,9 +118,8 @@ class Trainer:
         training = plan.get("training")
         self.model, self.where, self.precision = decoder(plan, where), where, training["precision"]
         fused = training["optimizer_kernel"] == "fused"
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-4, fused=fused, foreach=not fused
-        )
+        weights = self.model.parameters()
+        self.optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=fused, foreach=not fused)
         shape = (training["micro_batch"], training["sequence_length"])
         self.tokens = torch.randint(plan.get("model.vocab"), shape, device=where)
         self.kernel = training["attention"]
