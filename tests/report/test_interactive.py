@@ -183,9 +183,11 @@ def controls(page: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @needs_browser
-@pytest.mark.parametrize("name", list(PLANS)[1:])  # of experts, and of one block for all layers
+@pytest.mark.parametrize(
+    ("name", "share"), [("mixtral8x7b_h100x1024", 0.25), ("gpt2small_hgx-h100", 1)]
+)  # of experts, and of one block for all layers; how far each control is moved
 def test_every_control_moves_the_numbers_as_set_does(
-    name: str, browser: Browser, pages: dict[str, Path]
+    name: str, share: float, browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.open(pages[name])
     assert not browser.run("document.querySelector('#what-if fieldset').disabled")
@@ -199,13 +201,12 @@ def test_every_control_moves_the_numbers_as_set_does(
             kind, count = "choice", len(control["options"]) + bool(control["optional"])
         else:
             kind, count = "slider", len(steps)
-        for place in (count // 4, count - 1):
-            reset(browser)
-            move(browser, key, kind, place)
-            moved = set(overrides(browser)) - set(PLANS[name])
-            assert all(word.startswith(f"{key}=") for word in moved)
-            valid += check(browser, name)
-    assert valid > 15
+        reset(browser)
+        move(browser, key, kind, min(int(count * share), count - 1))
+        moved = set(overrides(browser)) - set(PLANS[name])
+        assert all(word.startswith(f"{key}=") for word in moved)
+        valid += check(browser, name)
+    assert valid > 7
     assert browser.problems == []
 
 
@@ -257,14 +258,14 @@ def test_several_controls_at_once(name: str, browser: Browser, pages: dict[str, 
     found = controls(pages[name])
     browser.open(pages[name])
     valid = 0
-    for _ in range(15):
+    for _ in range(10):
         reset(browser)
         for control in random_.sample(found, random_.randint(2, 5)):
             choices = control["options"] or control["steps"]
             kind = "choice" if control["options"] else "slider"
             move(browser, control["key"], kind, random_.randrange(len(choices)))
         valid += check(browser, name)
-    assert valid > 3
+    assert valid > 2
     assert browser.problems == []
 
 
