@@ -130,9 +130,8 @@ class Lowering:
         assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
-        others |= {
-            symbol for symbol, _, _ in like.case.pair_values.keys() ^ self.case.pair_values.keys()
-        }
+        pairs = like.case.pair_values.keys() ^ self.case.pair_values.keys()
+        others |= {symbol for symbol, _, _ in pairs}
         for key, rests in like.rests.items():
             identifier, entries = key
             if not rests.isdisjoint(others) or any(entry.axis in axes for entry in entries):

@@ -83,10 +83,8 @@ def complete(draft: Draft) -> None:
 
 def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
     facts, own = calibration(), measured(accelerator)
-    kernels, defaults = (
-        profile.load(draft.get("training.implementation"))["time"],
-        facts["defaults"],
-    )
+    kernels = profile.load(draft.get("training.implementation"))["time"]
+    defaults = facts["defaults"]
 
     def fill(key: str, names: Sequence[str], otherwise: Mapping[str, Any]) -> None:
         """A share, by the first of some names under which the accelerator has one."""

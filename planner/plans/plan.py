@@ -19,8 +19,6 @@ from planner.plans.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
 DECIDING = ("training", "parallelism", "time", "cluster", "model")
-
-
 #: Sections of a plan that hold keys of a layout.
 OF_LAYOUTS = ("parallelism", "training")
 #: What is said only where the layout is known, whether or not it is spelled out.

@@ -183,7 +183,12 @@ def by_step(plan: Plan, target: str) -> list[Step]:
     except PlanError:  # whether a plan fits is unknown without a shape
         evaluator = AsItIs([target])
         here = evaluator.values((plan,), exact=True)[1][target]
-    for key in _choices(plan) if here else ():
+    for key, own in plan.settings.items() if here else ():
+        # What somebody chooses: whole numbers above zero.
+        whole = isinstance(own, int) and not isinstance(own, bool) and own > 0
+        chosen = key.startswith(SECTIONS) and not key.startswith(FIXED) and key not in plan.derived
+        if not (whole and chosen) or is_measure(key):
+            continue
         try:
             domain = domains.of_key(plan, key)
             search = Probes(plan, domain, (), [target], evaluator)
@@ -195,12 +200,12 @@ def by_step(plan: Plan, target: str) -> list[Step]:
             continue
         if probe is None:
             continue
-        probe, before = search.confirm(probe), plan.get(key)
+        probe = search.confirm(probe)
         change = Fraction(probe.values[target]) / Fraction(here) - 1
         if change:
             fits = bool(probe.values[FITS] >= 0) if FITS in probe.values else None
-            each = change / (Fraction(probe.value) / Fraction(before) - 1)
-            found.append(Step(key, before, probe.value, change, each, fits))
+            each = change / (Fraction(probe.value) / own - 1)
+            found.append(Step(key, own, probe.value, change, each, fits))
     return sorted(found, key=lambda step: -abs(step.elasticity))
 
 
@@ -213,15 +218,6 @@ def natural(plan: Plan, key: str) -> int:
     if key.startswith("model.") and value > TILE:
         return (value // TILE + 1) * TILE
     return 2 * value
-
-
-def _choices(plan: Plan) -> Iterator[str]:
-    """The keys of a plan that hold whole numbers above zero, those that somebody chooses."""
-    for key, value in plan.settings.items():
-        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        chosen = key.startswith(SECTIONS) and not key.startswith(FIXED) and key not in plan.derived
-        if whole and chosen and not is_measure(key):
-            yield key
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
 
 from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
 from planner.report.facts import advised, key_figures, layout, moved, verdict, warnings
 from planner.report.layout import BETWEEN, KEY_FIGURES
-from planner.report.numbers import Data, clean
+from planner.report.numbers import clean
 from planner.results.result import Result
 
 WIDTH = 100
@@ -39,23 +38,19 @@ def summary(result: Result, colour: bool | None = None) -> str:
     told = [line for i, words in warnings(result) for line in _wrapped("!", f"{words} ({i})")]
     most = ", ".join(f"{row.short} {row.text}" for row in moved(result)[:MOST_MOVED])
     decides = [_cut(f"  days for 10 % more: {most}")] if most else []
-    for block in (_table(figures), told, decides + _spent(result), _absent_figures(result)):
+    rows = []
+    for figure in figures:
+        value = figure.text if figure.text.startswith("~") else f" {figure.text}"
+        between = f"({figure.interval}) " if figure.interval else ""
+        rows.append((figure.label, value, between + figure.note))
+    table = [_cut(line) for line in columns(rows, indent="  ")]
+    for block in (table, told, decides + _spent(result), _absent_figures(result)):
         lines += ["", *block] if block else []
     if any(figure.kind != "exact" for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
     if any(figure.interval for figure in figures):
         lines.append(f"  in parentheses: {BETWEEN}")
     return "\n".join(lines) + "\n"
-
-
-def _table(figures: Sequence[Data]) -> list[str]:
-    """Key figures in columns: label, value, interval and note."""
-    rows = []
-    for figure in figures:
-        value = figure.text if figure.text.startswith("~") else f" {figure.text}"
-        between = f"({figure.interval}) " if figure.interval else ""
-        rows.append((figure.label, value, between + figure.note))
-    return [_cut(line) for line in columns(rows, indent="  ")]
 
 
 def _spent(result: Result) -> list[str]:

@@ -512,10 +512,12 @@ def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObje
         if score < best.get(place, (math.inf,))[0]:
             best[place] = (float(score), number)
     numbers = np.arange(math.prod(shape)).reshape(shape)
-    piece: Any = SimpleNamespace(shape=shape, of_study=numbers)
-    least, points = summaries._lowest(piece, scores, keep)
-    there = np.argwhere(np.isfinite(least)).tolist()
-    assert {tuple(at): (least[tuple(at)], points[tuple(at)]) for at in there} == best
+    ranges = [range(n) for n in shape]
+    piece: Any = SimpleNamespace(shape=shape, of_study=numbers, ranges=ranges)
+    found = summaries.Summary()
+    summaries._keep_best(found, piece, "view", keep, {"score": scores})
+    told = {place: tuple(said["score"]) for place, said in found.best["view"].items()}
+    assert told == {summaries.at(place): said for place, said in best.items()}
 
 
 def test_parquet_without_pyarrow_is_one_clear_error(

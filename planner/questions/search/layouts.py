@@ -137,7 +137,12 @@ class Space:
         #: micro-batches; and the virtual stages, schedules and cuts that occur.
         self.crossed, self.runs = self._once(("crossed",), self._crossing)
         if self.launcher is not None:
-            self._leave_out()
+            # Modes of recomputation and ZeRO stages with which it starts nothing are left out, so
+            # that none of them stands for another.
+            several = [rows.valid.any(axis=2) for rows in self.blocks()]
+            if several and (there := np.any(several, axis=0)).any():
+                self.zero = tuple(compress(self.zero, there.any(axis=1)))
+                self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What is known by a key, of this space or of one that rests on the same."""
@@ -324,14 +329,6 @@ class Space:
     def size(self) -> int:
         """How many layouts there are."""
         return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
-
-    def _leave_out(self) -> None:
-        """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
-        so that none of them stands for another."""
-        several = [rows.valid.any(axis=2) for rows in self.blocks()]
-        if several and (there := np.any(several, axis=0)).any():
-            self.zero = tuple(compress(self.zero, there.any(axis=1)))
-            self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
 
     def starts(self, rows: SpaceRows) -> Array:
         """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules

@@ -213,7 +213,9 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
         said = []
         for number, choice in enumerate(fitting[1:LISTED]):
             assert choice.layout is not None
-            slower = _slower(choice.layout, first.layout, found.by)
+            least, more = (one.approximate[found.by] for one in (first.layout, choice.layout))
+            ratio = more / least if least > 0 else 1.0
+            slower = f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
             why = "" if number or slower == SAME else _lost(choice.layout, found, exact)
             said.append(f"{_word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
@@ -224,13 +226,6 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
         rows.append((headings[key], _word(first.value), "; ".join(said)))
     order = list(headings.values())
     return sorted(rows, key=lambda row: order.index(row[0]))
-
-
-def _slower(layout: Layout, first: Layout, by: str) -> str:
-    """By how much a layout is behind the best of a choice."""
-    least, more = first.approximate[by], layout.approximate[by]
-    ratio = more / least if least > 0 else 1.0
-    return f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
 
 
 def _key(layout: Layout) -> str:

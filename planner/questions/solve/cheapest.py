@@ -81,16 +81,13 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
     if not priced:
         none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
-    answer, offer = max(priced, key=_rank)
+    # By cost, after what holds nowhere, and that by how little is missed.
+    answer, offer = max(
+        priced,
+        key=lambda row: GOAL.rank(row[0].holds or row[0].miss),  # type: ignore[arg-type]
+    )
     extra = {**answer.extra, "rows": tuple(rows), "offer": offer}
     return replace(answer, question="cheapest", extra=extra)
-
-
-def _rank(priced: tuple[Answer, Offer]) -> tuple[int, Number]:
-    """Order by cost, after what holds nowhere, and that by how little is missed."""
-    told = priced[0].holds or priced[0].miss
-    assert told is not None
-    return GOAL.rank(told)
 
 
 def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:

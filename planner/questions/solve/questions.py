@@ -10,7 +10,7 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.plans.document import Plan
 from planner.questions import domains
-from planner.questions.constraints import MARGIN, Limit, fit_limit, known, numeric, parse_limit
+from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric, parse_limit
 from planner.questions.domains import Domain
 from planner.questions.solve import families, references
 from planner.questions.solve.answers import text, to_json
@@ -85,7 +85,11 @@ def ask(
     """
     limits = [parse_limit(limit) for limit in ([until] if isinstance(until, str) else until)]
     if deadline is not None:
-        limits.append(_deadline(deadline))
+        try:
+            limits.append(Limit("time.training_days", "<=", units.parse(deadline, "days")))
+        except units.UnitError as error:
+            fault = Fault(f"--deadline: {error}", None, error.allowed, error.hint)
+            raise PlanError(fault) from None
     goal = _goal(vary, maximize, minimize)
     if with_layout is not None and with_layout not in LAYOUTS:
         near = nearest(with_layout, LAYOUTS)
@@ -157,14 +161,6 @@ def _goal(vary: str | None, maximize: str | None, minimize: str | None) -> Goal 
             numeric(quantity)
             return Goal(quantity, sense)
     return None
-
-
-def _deadline(text: str) -> Limit:
-    known("time.training_days")
-    try:
-        return Limit("time.training_days", "<=", units.parse(text, "days"))
-    except units.UnitError as error:
-        raise PlanError(Fault(f"--deadline: {error}", None, error.allowed, error.hint)) from None
 
 
 def _models(

@@ -212,23 +212,17 @@ def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
     return over.reshape(*over.shape[: len(keep)], -1)
 
 
-def _lowest(table: Points, scores: Array, keep: Sequence[int]) -> tuple[Array, Array]:
-    """At each place along some dimensions of a piece, the lowest score and the number in the study
-    of the first point that has it, both as (…kept dimensions)."""
-    flat, points = _along(table, scores, keep), _along(table, table.of_study, keep)
-    first = flat.argmin(axis=-1)[..., None]
-    least, lowest = (np.take_along_axis(array, first, axis=-1) for array in (flat, points))
-    return least[..., 0], lowest[..., 0]
-
-
 def _keep_best(
     found: Summary, table: Points, view: str, keep: Sequence[int], scores: dict[str, Array]
 ) -> None:
     """The lowest of each score at each place of the study along some dimensions, where there is
     one."""
-    best = found.best.setdefault(view, {})
+    best, numbers = found.best.setdefault(view, {}), _along(table, table.of_study, keep)
     for question, score in scores.items():
-        least, points = _lowest(table, score, keep)
+        flat = _along(table, score, keep)
+        first = flat.argmin(axis=-1)[..., None]
+        # At each place the lowest score, and the number in the study of the first point with it.
+        least, points = (np.take_along_axis(a, first, axis=-1)[..., 0] for a in (flat, numbers))
         for index in map(tuple, np.argwhere(np.isfinite(least)).tolist()):
             places = at(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
             best.setdefault(places, {})[question] = [float(least[index]), int(points[index])]
