@@ -31,6 +31,10 @@ class Row:
     whole: bool = True
 
     @property
+    def id(self) -> str:
+        return self.quantity.id
+
+    @property
     def planned(self) -> Any:
         """The exact value, None where the plan has none."""
         value = self.quantity.value
@@ -51,7 +55,7 @@ class Row:
     def to_json(self, planned: str = "planned") -> dict[str, Any]:
         """The row by the names of its columns; inside or not where there is an interval."""
         row = {
-            "id": self.quantity.id,
+            "id": self.id,
             "unit": self.quantity.unit,
             planned: self.planned,
             "measured": self.measured,

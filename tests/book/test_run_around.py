@@ -71,6 +71,7 @@ def test_energy_lies_between_idle_and_rated_and_grows_with_use() -> None:
     assert values()("energy.total") == pytest.approx(hours * (700 + 500) / 1000 * 1.2)
 
 
+@pytest.mark.slow
 def test_what_devices_of_any_power_draw_is_the_same_over_arrays() -> None:
     """At 1e30 W idling is a share of 1e-28, which 1 less a difference would not show."""
     changes: dict[str, Any] = {"time.mfu": 0.4, "cluster.accelerator.idle_power": "70 W"}

@@ -68,6 +68,7 @@ def test_every_command_is_tried(tmp_path: Path) -> None:
     assert tried == {*lines.commands()} - {*lines.LEFT_OUT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", readers.TARGETS)
 def test_the_readers_under_coverage_guidance(target: str) -> None:
     assert readers.by_lines(target, 1, Random(1)) > 20
@@ -159,6 +160,7 @@ def test_grids_of_corners_are_judged() -> None:
     assert tally.judged > 200 and tally.exact > 5 and tally.commands == 2
 
 
+@pytest.mark.slow
 def test_the_judged_campaign_sees_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a higher price to lower the cost, a grid over prices would tell."""
     keys = ("cluster.price", "cluster.pue", "cluster.stragglers")

@@ -90,6 +90,7 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
         assert -found[0] == pytest.approx(float(max(shares)), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
     found = BoundedSearch(plan).ask(BoundedSearch.roomiest)

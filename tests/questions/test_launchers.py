@@ -101,6 +101,7 @@ def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
                     assert changes["parallelism.sequence"]
 
 
+@pytest.mark.slow
 def test_its_own_kernels_run_where_the_plan_names_none() -> None:
     training = {k: v for k, v in PLAN["training"].items() if k != "implementation"}
     plan = loading.load({**PLAN, "training": training})
@@ -132,6 +133,7 @@ def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
         loading.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
 def test_options_of_the_plain_command_find_a_layout_as_keys_of_the_plan_do(
     layout: dict[str, Any], run_cli: RunCli, tmp_path: Path

@@ -83,6 +83,7 @@ def test_nothing_fits_only_where_nothing_of_all_does(
             assert "only those" not in ranking.text(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", [REPLICAS, MICRO_BATCH, "parallelism.tensor", "parallelism.pipeline"]
 )

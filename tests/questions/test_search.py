@@ -311,6 +311,7 @@ def test_no_layout_takes_less_than_no_time() -> None:
             assert (values[np.isfinite(values)] >= 0).all(), name
 
 
+@pytest.mark.slow
 def test_each_choice_has_the_best_layout_with_it() -> None:
     plan, step = small("mixtral-8x7b"), "time.step_seconds"
     found = searching.search(plan, top=1, choices=True, margin="0")
@@ -395,6 +396,7 @@ def test_sequence_parallelism_is_shown() -> None:
     assert "sequence yes" in ranking.words(found.best[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
 def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_which(
     model: str, monkeypatch: pytest.MonkeyPatch

@@ -289,6 +289,7 @@ every_plan = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @every_plan
 def test_every_layout_is_counted_once_and_the_best_are_the_first_in_order(name: str) -> None:
     found_out = counted_out(name)

@@ -353,6 +353,7 @@ def test_beside_an_assumed_time_stands_what_is_predicted(
     assert browser.problems == []
 
 
+@pytest.mark.slow
 @needs_browser
 def test_an_assumed_utilisation_that_no_run_bears_out_is_warned_of_as_in_the_report(
     browser: Browser, pages: dict[str, Path]
@@ -372,6 +373,7 @@ def test_an_assumed_utilisation_that_no_run_bears_out_is_warned_of_as_in_the_rep
     assert browser.problems == []
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("given", ["auto", {"auto": True, "tensor": 2}])
 def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_was_found(

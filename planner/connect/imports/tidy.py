@@ -76,7 +76,10 @@ def without_defaults(document: Mapping[str, Any], place: Place | None) -> dict[s
     """
     filled(document, place)  # faults of the whole are the configuration's
     document = _obvious(document)
-    left = [dotted for dotted in document if _droppable(document, dotted)]
+    size, own = document.get("attention.head_dim"), set(DOCUMENT["written"])
+    if size is not None and document["attention.heads"] * size != document["hidden"]:
+        own.add("attention.head_dim")
+    left = [key for key in document if key not in own and key.partition(".")[0] not in WHOLE]
     kept = {dotted: value for dotted, value in document.items() if dotted not in left}
     for _ in range(6):
         complete = filled(kept, place)
@@ -101,12 +104,6 @@ def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     if made.get("feed_forward") == ("moe" if mixed else "mlp"):
         del made["feed_forward"]
     return made
-
-
-def _droppable(document: Mapping[str, Any], dotted: str) -> bool:
-    if dotted == "attention.head_dim":
-        return bool(document["attention.heads"] * document[dotted] == document["hidden"])
-    return dotted not in DOCUMENT["written"] and dotted.partition(".")[0] not in WHOLE
 
 
 # As YAML ----------------------------------------------------------------------------------------
