@@ -1,5 +1,5 @@
 """What must hold for every plan: any shipped model on any shipped hardware, run and laid out in any
-way that a schema lists. `--hypothesis-profile=long` tries thirty times as many (make fuzz)."""
+way that a schema lists. `--hypothesis-profile=long` tries fifty times as many (make fuzz)."""
 
 from __future__ import annotations
 
