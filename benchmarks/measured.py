@@ -134,7 +134,8 @@ def changed(document: Mapping[str, Any], change: Mapping[str, Any]) -> Document:
 
 
 class Plans:
-    """Evaluations by document, the last ones kept: the values of one run share theirs."""
+    """Evaluations by document, the last ones kept: the values of one run share theirs, and the
+    nearest shares its graph with the next."""
 
     def __init__(self, kept: int = 32) -> None:
         self.found: dict[str, Evaluation | str] = {}
@@ -145,7 +146,10 @@ class Plans:
         key = json.dumps({**document, "name": ""}, sort_keys=True)
         if key not in self.found:
             try:
-                self.found[key] = Evaluation(case.build(loading.load(document)))
+                built = case.build(loading.load(document))
+                others = [one for one in self.found.values() if not isinstance(one, str)]
+                like = min(others, key=lambda other: other.differs(built), default=None)
+                self.found[key] = Evaluation(built, like=like)
             except PlanError as problem:
                 self.found[key] = str(problem).partition(": ")[2] or str(problem)
             if len(self.found) > self.kept:

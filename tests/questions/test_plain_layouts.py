@@ -109,9 +109,11 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
 
 @pytest.mark.parametrize("zero", [1, 3])
 def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
-    """In any space, also where parameters or gradients are shared among some replicas only."""
+    """In any space, also where parameters or gradients are shared among some replicas only, and
+    with schedules that are never sensible."""
     plan = loading.load({**EXPERTS, "parallelism": {"zero": 1}})
     kept = {"parallelism.replicate": (1, 2, 4), "parallelism.zero": (zero,)}
+    kept["training.schedule"] = SCHEDULES
     said = []
     for chunk in Walk(plan, (STEP,), {**kept, "training.recompute": ("none",)}):
         places = chunk.valid.ravel().nonzero()[0][::2]

@@ -104,3 +104,35 @@ def test_a_further_key_that_is_varied_has_its_name_for_a_heading() -> None:
     *layout, further = ranking.columns(varied)  # type: ignore[arg-type]
     assert further == ("global batch", "training.global_batch")
     assert ("tensor", "parallelism.tensor") in layout
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(102, "2 %"), (100.5, "0.5 %"), (100, "0 %")])
+def test_the_plainest_says_how_far_behind_the_best_it_is(seconds: float, said: str) -> None:
+    plain, best = (
+        SimpleNamespace(changes={"tensor": tensor}, values={STEP: value})
+        for tensor, value in ((1, seconds), (2, 100.0))
+    )
+    asked = SimpleNamespace(by=STEP, plain=plain, best=(best,))
+    assert ranking.plainest(asked).endswith(f"({said} behind).")  # type: ignore[arg-type]
+    asked.plain = best
+    assert not ranking.plainest(asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("margin", "said"),
+    [
+        (Limit("memory.headroom_p95", ">=", 0), " (in the worst case: the 95th percentile"),
+        (Limit(engine.MEMORY, "<=", 30 * 2**30), " (with a margin: memory.process <= "),
+        (Limit(engine.FITS, ">=", 0), ""),
+        (None, ""),
+    ],
+)
+def test_layouts_that_fit_are_counted_with_what_they_have_to_spare(
+    margin: Limit | None, said: str
+) -> None:
+    one = SimpleNamespace(
+        size=12_000, fitting=3, narrowed={}, launcher=None, limits=(), margin=margin, tight=False
+    )
+    counted = ranking.counted(one)  # type: ignore[arg-type]
+    assert counted.startswith("12\u202f000 layouts, 3 fit into memory")
+    assert said in counted and ("(" in counted) is bool(said)

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.questions.search.selection import SPARE, Best, ByChoice, Front, Plain
+from planner.questions.search.selection import (
+    COLLECTED,
+    SPARE,
+    Best,
+    ByChoice,
+    Front,
+    Plain,
+    Sample,
+)
 
 #: Scores, which may be below 0 (what is made large), and a second number of each.
 LAYOUTS = st.lists(st.tuples(st.integers(-3, 60), st.integers(0, 4)), min_size=1, max_size=40)
@@ -137,3 +145,18 @@ def test_each_choice_has_the_best_layout_that_has_it(data: st.DataObject) -> Non
                 assert item[:2] == min(pairs) == (score[item[2]], memory[item[2]])
         order = [item[:2] for _, item in items[name] if item is not None]
         assert order == sorted(order)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10, 64, 400])
+def test_a_sample_has_every_so_manieth_layout_that_is_there(size: int) -> None:
+    """However they come in chunks: of 400 that are there, where 40 are collected, every tenth."""
+    score = np.arange(1, 500.0)
+    there = score % 5 != 0  # 400 of 499
+    sample = Sample(40 // COLLECTED, 400)
+    for start in range(0, len(score), size):
+        part = slice(start, start + size)
+        sample.add(score[part], 1000 - score[part], there[part], score[part] > 250)
+    taken = np.concatenate(sample._parts, axis=1)
+    assert taken[0].tolist() == score[there][::10].tolist()
+    assert taken[1].tolist() == (1000 - taken[0]).tolist()
+    assert taken[2].tolist() == (taken[0] > 250).tolist()
