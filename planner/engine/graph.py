@@ -41,7 +41,6 @@ class Graph:
         #: Nodes that have no value whatever the inputs are, with the reason.
         self.lacking: dict[int, str] = {}
         self._places: dict[Content, int] = {}
-        self._users: list[list[int]] = []  # of each node, those that have it as an argument
         self._cones: dict[int, list[int]] = {}
         self._last: tuple[Any, list[int]] = ((), [])
 
@@ -51,16 +50,12 @@ class Graph:
         if place is None:
             place = self._places[content] = len(self.nodes)
             self.nodes.append(content)
-            self._users.append([])
             if operation == "input":
                 self.inputs.append(place)
-            elif operation not in LEAVES:
-                for argument in arguments:
-                    self._users[argument].append(place)
-                if self.lacking.keys() & arguments:
-                    reason = self._lacks(operation, arguments)
-                    if reason is not None:
-                        self.lacking[place] = reason
+            elif operation not in LEAVES and self.lacking.keys() & arguments:
+                reason = self._lacks(operation, arguments)
+                if reason is not None:
+                    self.lacking[place] = reason
         return place
 
     def _lacks(self, operation: str, arguments: tuple[int, ...]) -> str | None:
@@ -100,11 +95,9 @@ class Graph:
         asked = (len(self.nodes), *moved)
         if self._last[0] != asked:
             found = set(moved)
-            waiting = [*found]
-            while waiting:
-                more = [p for p in self._users[waiting.pop()] if p not in found]
-                found.update(more)
-                waiting += more
+            for place, (operation, arguments) in enumerate(self.nodes):
+                if operation not in LEAVES and not found.isdisjoint(arguments):
+                    found.add(place)
             self._last = (asked, sorted(found))
         return self._last[1]
 

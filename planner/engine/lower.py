@@ -77,6 +77,11 @@ class Case:
     pair_values: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
     kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
 
+    def entries(self, axis: str) -> tuple[Entry, ...]:
+        """The entries of an axis; none where the plan leaves it open."""
+        there = self.axes.get(axis, ())
+        return () if isinstance(there, Absent) else there
+
 
 @dataclass(frozen=True, eq=False)
 class Varying:
@@ -130,11 +135,13 @@ class Lowering:
         assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
+        gone = {entry for axis in axes for entry in like.case.entries(axis)}
+        gone -= {entry for axis in axes for entry in self.case.entries(axis)}
         pairs = like.case.pair_values.keys() ^ self.case.pair_values.keys()
         others |= {symbol for symbol, _, _ in pairs}
         for key, rests in like.rests.items():
             identifier, entries = key
-            if not rests.isdisjoint(others) or any(entry.axis in axes for entry in entries):
+            if not (rests.isdisjoint(others) and gone.isdisjoint(entries)):
                 others |= {key, self.book.quantities[identifier].symbol}
                 continue
             self.nodes[key], self.rests[key] = like.nodes[key], rests
@@ -273,8 +280,8 @@ class Lowering:
     @cached_property
     def _of_entries(self) -> frozenset[Symbol]:
         """The symbols that some entry binds, or a pair of entries."""
-        axes = (axis for axis in self.case.axes.values() if not isinstance(axis, Absent))
-        alone = {symbol for axis in axes for entry in axis for symbol in entry.bindings}
+        entries = (entry for axis in self.case.axes for entry in self.case.entries(axis))
+        alone = {symbol for entry in entries for symbol in entry.bindings}
         return frozenset(alone.union(symbol for symbol, _, _ in self.case.pair_values))
 
     def bound(self, symbol: Symbol, point: Point) -> Any:

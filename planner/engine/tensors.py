@@ -7,6 +7,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from planner.book import notation as n
@@ -98,22 +99,25 @@ def entries(
             split = "none"
         # Of a module that is computed again; its first input stays.
         again = {line.get("module"), block.kind} & modules
-        yield Entry(
-            "tensor",
-            line["tensor"],
+        yield _kept(
             line["tensor"],
             entry,
-            bindings={
-                n.rows_j: ROWS[line.get("rows", "tokens")],
-                n.width_j: line["times"] * width if line.get("times", 1) > 1 else width,
-                n.bytes_j: n.k_a if size == "activation" else size,
-                n.ranks_j: RANKS[split],
-            },
-            settings={
-                "moment": line.get("moment", "kept"),
-                "recomputed": "selective" if again else "no",
-            },
+            line.get("moment", "kept"),
+            "selective" if again else "no",
+            ROWS[line.get("rows", "tokens")],
+            line["times"] * width if line.get("times", 1) > 1 else width,
+            n.k_a if size == "activation" else size,
+            RANKS[split],
         )
+
+
+@lru_cache(maxsize=4096)
+def _kept(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
+    """A tensor of a block: one entry under all choices that keep it alike, so that plans share what
+    rests on it."""
+    bindings = dict(zip((n.rows_j, n.width_j, n.bytes_j, n.ranks_j), size, strict=True))
+    settings = {"moment": moment, "recomputed": recomputed}
+    return Entry("tensor", name, name, block, bindings, settings)
 
 
 def choices(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,6 @@ from planner.questions.batch_graph import (
     Variety,
     batch_graph,
     deciding,
-    entries,
 )
 from planner.questions.batch_pipelines import Pipelines
 from planner.questions.batch_rows import Layouts, Rows, chosen
@@ -292,7 +291,7 @@ class Batch:
         bound = [kind.case.bindings for kind in self.kinds]
         if scope:  # in an entry of the model
             name, number = self.graph.place[scope[0]]
-            bound = [entries(kind.case, name)[number].bindings for kind in self.kinds]
+            bound = [kind.case.entries(name)[number].bindings for kind in self.kinds]
         values = [bindings[symbol] for bindings in bound]
         if all(value == values[0] for value in values):
             return values[0]

@@ -112,7 +112,7 @@ class BatchGraph:
         return {
             entry: (axis, place)
             for axis in OF_MODEL
-            for place, entry in enumerate(entries(self.case, axis))
+            for place, entry in enumerate(self.case.entries(axis))
         }
 
     def serves(self, asked: Variety) -> bool:
@@ -195,7 +195,7 @@ def shape(kind: Kind) -> Hashable:
     return (
         frozenset(kind.absent),
         tuple(repr(settings.get(name)) for name in (*DECIDING, *turning())),
-        _of_entries(tuple(entries(kind.case, axis) for axis in OF_MODEL)),
+        _of_entries(tuple(kind.case.entries(axis) for axis in OF_MODEL)),
     )
 
 
@@ -247,7 +247,7 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
     for axis in OF_MODEL:
-        several = [entries(c, axis) for c in cases]
+        several = [c.entries(axis) for c in cases]
         if all(one == several[0] for one in several):
             continue
         merged = []
@@ -274,7 +274,7 @@ def _tensors(
     shape = (len(stages), len(modes), len(asked.keeping))
     for place, (key, *kept) in enumerate(asked.keeping):
         kind = asked.kinds[key]
-        order = {block: number for number, block in enumerate(entries(kind.case, "block"))}
+        order = {block: number for number, block in enumerate(kind.case.entries("block"))}
         for zero, recompute in np.ndindex(*shape[:2]):
             given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
             settings = Watched({**kind.case.settings, **dict(given)}, read)
@@ -301,9 +301,3 @@ def _tensors(
     in_order = sorted(there.items(), key=lambda item: item[0][0])
     tensors = tuple(entry for _, (entry, _) in in_order)
     return tensors, [pattern for _, pattern in patterns.values()], conditional
-
-
-def entries(found: Case, axis: str) -> tuple[Entry, ...]:
-    """The entries of an axis; none of a model that is given by its size only."""
-    there = found.axes[axis]
-    return () if isinstance(there, Absent) else there

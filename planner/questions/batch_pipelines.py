@@ -12,7 +12,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
-from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind, entries
+from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind
 from planner.questions.batch_rows import Layouts, Run
 
 Array = NDArray[Any]
@@ -67,7 +67,7 @@ class Pipelines:
         table = []
         for number, (holds, alive) in self._lines:
             kind = self.kinds[number]
-            parts, components = entries(kind.case, "part"), entries(kind.case, "component")
+            parts, components = kind.case.entries("part"), kind.case.entries("component")
             most = [case.recomputed_at_most(kind.plan, mode) for mode in self.layouts.recompute]
             counts = dict(holds), dict(alive)
             kept = [case.parts_on_stage(*counts, entry, parts, m) for m in most]

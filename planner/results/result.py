@@ -121,8 +121,7 @@ class Result:
 
     def entries(self, axis: str) -> tuple[Entry, ...]:
         """The entries of an axis; none where the plan leaves it open."""
-        entries = self.evaluation.case.axes.get(axis, ())
-        return () if isinstance(entries, Absent) else tuple(entries)
+        return self.evaluation.case.entries(axis)
 
     def _instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
         """The id and the point of ``BASE[PATH]``. A quantity that folds another one over an axis,
