@@ -79,10 +79,10 @@ def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
     for note in BOOK.notation.values():
         if note.key is None or note.per:
             continue
-        value, kind = plan.get(note.key), "exact"
+        value, kind = plan.settings.get(note.key), "exact"
         if note.key in plan.defaults:
-            reason = plan.defaults[note.key]
-            kind = next((kind for word, kind in FOUND.items() if reason.startswith(word)), kind)
+            found, colon, _ = plan.defaults[note.key].partition(":")
+            kind = FOUND.get(found + colon, kind)
         elif value != note.neutral:
             kind = note.kind
         if kind != "exact":

@@ -111,18 +111,20 @@ def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list
     sequence: list[str] = []
     kinds: dict[str, Kind] = {}
     for layer in range(layers):
-        names, kind = [], dict(data)
+        names: list[str] = []
+        own: Kind = {}
         if moe and data.get("feed_forward") is None:
             routed = layer >= first and layer % every == offset % every
             names.append("moe" if routed else "dense")
-            kind["feed_forward"] = "moe" if routed else "mlp"
+            own["feed_forward"] = "moe" if routed else "mlp"
         if window and global_every:
             wide = layer % global_every == global_every - 1
             names.append("global" if wide else "local")
             if wide:
-                kind["attention"] = {**attention, "window": None}
+                own["attention"] = {**attention, "window": None}
         name = "-".join(names) or "layer"
-        kinds.setdefault(name, kind)
+        if name not in kinds:
+            kinds[name] = {**data, **own}
         sequence.append(name)
     if len(kinds) == 1:
         return {"layer": next(iter(kinds.values()))}, ["layer"] * layers

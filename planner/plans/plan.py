@@ -17,8 +17,8 @@ from planner.plans.document import Draft, Model, Plan
 from planner.plans.layout import AFTER_EXPERTS, OUTER_DEGREES, OWN_CHOICE, QUOTIENTS
 from planner.plans.model import lower
 
-#: Sections whose scalars decide which formula holds, by dotted key.
-DECIDING = ("training", "parallelism", "time", "cluster", "model")
+#: Sections whose scalars are inputs, or decide which formula holds, by dotted key.
+DECIDING = ("training", "parallelism", "time", "cluster", "model", "memory")
 #: Sections of a plan that hold keys of a layout.
 OF_LAYOUTS = ("parallelism", "training")
 #: What is said only where the layout is known, whether or not it is spelled out.
@@ -120,15 +120,14 @@ def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]
     """What is neither a mapping nor a list, by dotted key."""
     found: dict[str, Any] = {}
 
-    def walk(node: Any, dotted: str) -> None:
-        if isinstance(node, dict):
-            for key, value in node.items():
-                walk(value, f"{dotted}.{key}")
-        elif not isinstance(node, list):
-            found[dotted] = node
+    def walk(node: Mapping[str, Any], around: str) -> None:
+        for key, value in node.items():
+            if isinstance(value, dict):
+                walk(value, f"{around}{key}.")
+            elif not isinstance(value, list):
+                found[f"{around}{key}"] = value
 
-    for section in sections:
-        walk(data.get(section), section)
+    walk({section: data.get(section) for section in sections}, "")
     return found
 
 
@@ -364,7 +363,7 @@ def checked(key: str, value: Any) -> Any:
 
 
 def copied(node: Any) -> Any:
-    """A copy of plain data; several times faster than copy.deepcopy."""
-    if isinstance(node, dict):
-        return {key: copied(value) for key, value in node.items()}
-    return [copied(value) for value in node] if isinstance(node, list) else node
+    """A copy of plain data in which keys can be filled in; its lists are the same."""
+    if not isinstance(node, dict):
+        return node
+    return {k: copied(v) if isinstance(v, dict) else v for k, v in node.items()}
