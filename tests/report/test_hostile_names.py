@@ -69,7 +69,7 @@ HOSTILE = (
 #: Those that close an element or a cell, and all of them joined.
 SOME = (HOSTILE[1], HOSTILE[22], " ".join(HOSTILE))
 SITE = "http://127.0.0.1:9"
-#: Those that are tried with one device: a page of eight also lists layouts, which are searched for.
+#: Those that are tried one by one, with one device: a page of eight also lists layouts.
 NARROW = {words.format(site=SITE) for words in HOSTILE} | {"few words"}
 
 
@@ -80,14 +80,18 @@ def pairs(each: str, *others: str) -> list[object]:
 
 
 def document(words: str) -> dict[str, object]:
-    """A plan that puts hostile words wherever free text is taken."""
+    """A plan that puts hostile words wherever free text is taken. Where they are tried one by one,
+    the model is a size: its report takes a fifth of the time, and all of them together are tried in
+    one with all sections."""
+    model: dict[str, object] = {"name": words, "notes": words}
+    model["sources"] = [{"text": words, "url": "https://example.com/"}]
+    if words in NARROW:
+        model["parameters"] = "100M"
+    else:
+        model["extends"] = "gpt2-small"
+        model["kinds"] = {words: {}, "plain": {"mlp": {"intermediate": 1024}}}
     return {
-        "name": words[:200], "notes": words,
-        "model": {
-            "extends": "gpt2-small", "name": words, "notes": words,
-            "kinds": {words: {}, "plain": {"mlp": {"intermediate": 1024}}},
-            "sources": [{"text": words, "url": "https://example.com/"}],
-        },
+        "name": words[:200], "notes": words, "model": model,
         "cluster": {"extends": "hgx-h100", "name": words, "devices": 1 if words in NARROW else 8},
         "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
         "time": {"mfu": 0.4},
@@ -103,7 +107,7 @@ def result_of(words: str) -> object:
     except planner.PlanError:
         model = given["model"]
         assert isinstance(model, dict)
-        del model["kinds"]
+        model.pop("kinds", None)
         try:
             return planner.load(given).evaluate()
         except planner.PlanError:
@@ -247,7 +251,7 @@ def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
     for word in ("plain", *words):
         given = document(word[:200])
         given["model"] = {"extends": "gpt2-small", "name": word, "notes": word}
-        given["cluster"] = {"extends": "hgx-h100", "name": word[:200]}
+        given["cluster"] = {"extends": "hgx-h100", "name": word[:200], "devices": 1}
         found.append(_read(exports.config(planner.load(given).plan, form).text, form))
     assert found[0]
     for word, read in zip(words, found[1:], strict=True):

@@ -61,6 +61,8 @@ HOSTILE = (
     "--- \n- item\n1. one\n> quote",
     "日本語 🚀 ünïcode",
 )
+#: Of these the ones that close an element, a cell or a line.
+CLOSING = (HOSTILE[1], HOSTILE[2], HOSTILE[9])
 
 
 @pytest.fixture(scope="module", params=[*PLANS, "size"])
@@ -69,21 +71,23 @@ def result(request: pytest.FixtureRequest) -> Result:
 
 
 def hostile(name: str) -> Result:
-    """A plan whose every name is `name`, on one device: no other layouts are searched for."""
+    """A plan whose every name is `name`, on one device: no other layouts are searched for. The
+    model has a shape, and its report all sections, where the name closes an element, a cell or a
+    line; of others its size is enough."""
     text = "".join(c for c in name if c in "\n\r\t" or c.isprintable() or ord(c) > 159)
+    shape = {
+        "layers": 2,
+        "hidden": 64,
+        "vocab": 100,
+        "max_sequence": 64,
+        "attention": {"heads": 4},
+        "norm": "rmsnorm",
+        "positions": "rope",
+    }
     plan = {
         **SIZE_ONLY,
         "name": name,
-        "model": {
-            "name": name,
-            "layers": 2,
-            "hidden": 64,
-            "vocab": 100,
-            "max_sequence": 64,
-            "attention": {"heads": 4},
-            "norm": "rmsnorm",
-            "positions": "rope",
-        },
+        "model": {"name": name, **(shape if name in CLOSING else {"parameters": "1B"})},
         "cluster": {"extends": "hgx-h100", "name": text, "devices": 1},
     }
     return planner.load(plan).evaluate()
