@@ -726,6 +726,61 @@ def _(v: View) -> float:
     )
 
 
+@recounts("time.model")
+def _(v: View) -> float:
+    return sum(part.L_k * part.q("time.part") for part in v.below("part"))
+
+
+@recounts("time.micro_batch")
+def _(v: View) -> float:
+    """Each chunk of the device gets its input from the stage before, and later its gradient from
+    the one after."""
+    messages = v.v + v.v
+    return max(x.q("time.stage") for x in v.below("stage")) + messages * v.q("network.pipeline")
+
+
+@recounts("time.part.device")
+def _(v: View) -> float:
+    return sum(v.q(f"time.part.{name}") for name in ("forward", "backward", "repeated"))
+
+
+@recounts("time.elementwise")
+def _(v: View) -> float:
+    return v.q("time.elementwise.bytes") / (v.W * v.e_mem) * v.k_ew
+
+
+@recounts("time.product.backward")
+def _(v: View) -> float:
+    if v.on("frozen"):
+        return 0
+    found = v.q("time.product.input")
+    if not v.on("lora"):
+        return found + v.q("time.product.weight") + v.q("time.product.bias")
+    if v.on("adapted"):  # two narrow products: forward, and the gradients of input and weight
+        rows, rate, half = v.q("time.product.rows"), v.q("time.product.rate"), (
+            v.q("time.product.half")
+        )  # fmt: skip
+        for m, n, k in ((rows, v.k_l, v.K_x), (rows, v.N_x, v.k_l)):
+            arithmetic = 2 * m * n * (k + half) / rate
+            moved = v.k_x * (m * k + k * n + m * n) / (v.W * v.e_mem)
+            found += 3 * max(arithmetic, moved)
+    return found
+
+
+@recounts("time.orthogonal.flops")
+def _(v: View) -> float:
+    """Five times: X X^T, its square, and both with X, of m rows and n columns, m the fewer."""
+    m, n = sorted((v.q("parameters.device_inputs"), v.q("parameters.device_outputs")))
+    return 5 * 2 * (m * n * m + m * m * m + m * m * n)
+
+
+@recounts("time.tokens_per_second")
+def _(v: View) -> float:
+    if not v.on("time.assumed"):
+        return v.B * v.s / v.q("time.step_seconds")
+    return v.mfu_assumed * v.n * v.q("time.peak") / v.q("compute.flops_per_token")
+
+
 # -- serving -----------------------------------------------------------------------------------
 
 
@@ -845,6 +900,31 @@ def _(v: View) -> float:
 @recounts("time.latency_seconds")
 def _(v: View) -> float:
     return v.q("time.prefill_seconds") + v.s_o * v.q("time.decode_seconds")
+
+
+@recounts("time.decode.component")
+def _(v: View) -> float:
+    if v.on("table"):
+        return 0
+    whole = v.q("memory.weights.component")
+    return whole * v.q("time.decode.touched") if v.on("routed") else whole
+
+
+@recounts("time.decode.bytes")
+def _(v: View) -> float:
+    def of(part: View) -> float:
+        cache = part.total("block", lambda x: x.q("time.decode.cache"), remembers=True)
+        return cache + part.total("component", lambda x: x.q("time.decode.component"))
+
+    return sum(on_stage(v, of))
+
+
+@recounts("time.decode.flops")
+def _(v: View) -> float:
+    def of(part: View) -> float:
+        return part.total("component", lambda x: x.q("compute.component"), type="linear")
+
+    return sum(on_stage(v, of)) * v.b / v.t
 
 
 @recounts("cost.million_input_tokens")
@@ -1641,6 +1721,10 @@ PLANS: dict[str, dict[str, Any]] = {
         DENSE, {"tensor": 2, "context": 3, "sequence": True, "zero": 1, "tensor_overlap": True},
         {"recompute": "selective", "optimizer": "muon", "implementation": "megatron"},
     ),
+    "ranks that share heads of keys": plan(
+        {**DENSE, "attention": {"heads": 60, "kv_heads": 10, "head_dim": 14}},
+        {"tensor": 20, "context": 3, "zero": 1}, {},
+    ),
     "keys over nodes": plan(
         DENSE, {"context": 30, "zero": 3}, {"optimizer": "lion", "global_batch": 60},
     ),
@@ -1674,6 +1758,11 @@ PLANS: dict[str, dict[str, Any]] = {
     "experts": plan(
         EXPERTS, {"tensor": 2, "expert": 5, "expert_tensor": 2, "pipeline": 2, "zero": 1},
         {"optimizer": "adamw", "optimizer_kernel": "foreach", "expert_imbalance": 1.2},
+    ),
+    "experts in eight bits": plan(
+        {**EXPERTS, "layers": 12}, {"expert": 5, "pipeline": 3, "virtual_pipeline": 2, "zero": 1},
+        {"precision": "fp8", "schedule": "interleaved"},
+        cluster={"accelerator": {"extends": "h100-sxm-80gb", "link": LINK}},
     ),
     "experts over nodes": plan(
         EXPERTS, {"expert": 30, "zero": 2}, {"optimizer": "adam-8bit", "micro_batch": 1},
@@ -1831,6 +1920,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "served experts": plan(
         EXPERTS, {"expert": 5, "tensor": 2, "expert_tensor": 2, "pipeline": 2},
         {**SERVED, "global_batch": 135},
+    ),
+    "served a token": plan(
+        {**DENSE, "attention": {"heads": 30, "kv_heads": 10, "head_dim": 14, "window": 680}},
+        {"tensor": 5}, {**SERVED, "output_tokens": 1, "global_batch": 36},
     ),
     "served in a node": plan(
         DENSE, {"pipeline": 2}, {**SERVED, "global_batch": 9, "micro_batch": 1},
