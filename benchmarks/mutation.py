@@ -248,10 +248,14 @@ def shared_name(node: ast.AST) -> str:
 def first_use(tree: ast.Module, name: str) -> int:
     """The first statement of a formula that such a value stands in, by itself or in another."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Return | ast.Expr | ast.Assign):
+        if isinstance(node, ast.For):  # over several formulas that are declared alike
+            read, place = node.iter, node.body[0].lineno
+        elif isinstance(node, ast.Return | ast.Expr | ast.Assign):
+            read, place = node.value or node, node.lineno
+        else:
             continue
-        if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.value or node)):
-            return first_use(tree, shared) if (shared := shared_name(node)) else node.lineno
+        if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(read)):
+            return first_use(tree, shared) if (shared := shared_name(node)) else place
     return 0
 
 
