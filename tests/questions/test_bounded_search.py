@@ -21,7 +21,7 @@ from planner.questions.search.engine import best
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "one node": ("presets/gpt2small_hgx-h100.yaml", {}),
-    "dense": ("presets/llama70b_h100x1024.yaml", {"cluster.devices": 128}),
+    "dense": ("presets/llama70b_h100x1024.yaml", {"cluster.devices": 32}),
     "experts": ("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 64}),
 }
 
