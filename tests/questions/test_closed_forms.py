@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Mapping
 from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,17 +16,23 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.book.expressions import Symbol
+from planner.book.expressions import Symbol, number
+from planner.book.quantity import BOOK
 from planner.book.symbolic import to_sympy
+from planner.engine.graph import Graph
 from planner.engine.instance import evaluated
+from planner.engine.run import run
 from planner.plans.plan import variant
 from planner.questions import loading
+from planner.questions.constraints import Limit
 from planner.questions.solve import questions
 from planner.questions.solve.expression import (
     Coefficient,
     NoForm,
+    Ratio,
     _linear,
     _quadratic,
+    _Solver,
     closed_form,
 )
 
@@ -194,3 +203,170 @@ def test_roots_make_the_equation_zero_in_numbers_and_in_symbols(a: int, b: int, 
     one, other = map(told, roots)
     assert one + other == pytest.approx(-b / a, abs=1e-9)
     assert one * other == pytest.approx(c / a, abs=1e-9)
+
+
+# -- rational functions ------------------------------------------------------------------------
+
+
+def ratio(above: Mapping[int, Any], below: Mapping[int, int] | None = None) -> Ratio:
+    made = [
+        {power: Coefficient(Fraction(v), number(v)) for power, v in terms.items()}
+        for terms in (above, below or {0: 1})
+    ]
+    return Ratio(*made)
+
+
+def at(found: Ratio, x: int, symbols: Mapping[Any, int] | None = None) -> Fraction:
+    """What a rational function is at a point, in numbers as in symbols."""
+
+    def terms(of: Mapping[int, Coefficient]) -> Fraction:
+        for each in of.values():
+            if symbols is not None and each.symbols is not None:
+                assert to_sympy(each.symbols).subs(symbols) == sympy.Rational(each.value)
+        return sum((each.value * Fraction(x) ** power for power, each in of.items()), Fraction(0))
+
+    return terms(found.above) / terms(found.below)
+
+
+def test_sums_products_and_quotients_are_those_at_every_point() -> None:
+    few = (
+        ratio({0: 2, 1: 3}),
+        ratio({1: -3}),
+        ratio({0: 5, 2: 1}, {0: 1, 1: 1}),
+        ratio({3: 4}, {0: 1, 1: 1}),
+        ratio({0: 1}, {0: 3, 1: -1}),
+        ratio({0: 6, 1: 2}, {2: 4}),
+    )
+    for one, other in product(few, repeat=2):
+        for x in (2, 5, -4):
+            assert at(one + other, x, {}) == at(one, x) + at(other, x)
+            assert at(one * other, x, {}) == at(one, x) * at(other, x)
+            assert at(one / other, x, {}) == at(one, x) / at(other, x)
+    assert (few[2] + few[3]).below == few[2].below  # one divisor is not multiplied by itself
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_an_input_that_follows_the_unknown_is_a_line_through_three_values_or_more(
+    count: int,
+) -> None:
+    """Two values lie on some line whatever they are."""
+    inputs = {0: lambda x: 7, 1: lambda x: 5 + 2 * x, 2: lambda x: 3 * x}
+    points = [(Fraction(x), SimpleNamespace(worth=lambda i, x=x: inputs[i](x)))
+              for x in (4, 1, 9, 7)[:count]]  # fmt: skip
+    graph = SimpleNamespace(inputs=inputs)
+    solver = SimpleNamespace(_points=lambda: points, evaluation=SimpleNamespace(graph=graph))
+    if count < 3:
+        with pytest.raises(NoForm, match="too few values"):
+            _Solver._inputs(solver)  # type: ignore[arg-type]
+        return
+    found = _Solver._inputs(solver)  # type: ignore[arg-type]
+    assert {place: form.above for place, form in found.items()} == {
+        1: ratio({0: 5, 1: 2}).above,
+        2: ratio({1: 3}).above,
+    }
+    inputs[2] = lambda x: x * x
+    with pytest.raises(NoForm, match="changes in steps"):
+        _Solver._inputs(solver)  # type: ignore[arg-type]
+
+
+def test_every_operation_of_a_graph_is_that_of_the_function_of_the_unknown() -> None:
+    """Each node worked out at four values of x; of y, which stands still, the symbol is kept, and
+    that of no entry of an axis."""
+    graph, (x, y, z) = Graph(), (Symbol(name, positive=True) for name in "xyz")
+    places = [graph.input(x, (), None), graph.input(y, (), None), graph.input(z, ("entry",), None)]
+    unknown, still, entry = places
+    two, half = graph.const(2), graph.const(Fraction(1, 2))
+    total = graph.quantity(still, ("parameters.total", ()))
+    each = graph.quantity(still, ("parameters.total", ("entry",)))
+    more = graph.node("div", graph.add([still, two]), graph.mul([still, half]))
+    picked = graph.pick([two, half], [still, more])
+    made = [
+        graph.add([unknown, still, two]),
+        graph.mul([unknown, unknown, total]),
+        graph.mul([still, more], [unknown, two]),
+        graph.add([graph.mul([each, unknown]), entry]),
+        graph.mul([unknown, graph.add([entry, two])]),
+        *(graph.power(unknown, graph.const(power)) for power in (1, 2, 3, -1, -2)),
+        graph.power(graph.add([unknown, two]), graph.const(-1)),
+        graph.extreme("max", [unknown, half]),
+        graph.extreme("min", [unknown, half, graph.const(100)]),
+        graph.mul([graph.pick([half, two], [still, unknown]), picked]),
+        graph.node("ceil", graph.mul([unknown, two])),
+        graph.node("floor", graph.mul([unknown, two])),
+    ]
+    beyond = [
+        graph.power(unknown, half),
+        graph.power(two, unknown),
+        graph.node("exp", unknown),
+    ]
+    count = len(graph.nodes)
+    forms = []
+    for value in (5, 3, 12, 8):
+        given = {unknown: value, still: 11, entry: 13}
+        values = [None] * count
+        run(graph, range(count), values, given.__getitem__, lambda key, value: value)
+        solver = object.__new__(_Solver)
+        solver.nodes, solver.values = graph.nodes, values
+        solver.book, solver.unknown, solver.numbers = SimpleNamespace(notation={}), "x", {}
+        solver.case = SimpleNamespace(settings={})
+        solver.forms = {unknown: ratio({1: 1})}
+        for place in graph.dependents([unknown])[1:]:
+            if place in beyond:
+                with pytest.raises(NoForm, match="below a root or in an exponent"):
+                    solver._form(*graph.nodes[place])
+                continue
+            solver.forms[place] = solver._form(*graph.nodes[place])
+        names = {to_sympy(y): 11, to_sympy(BOOK.quantities["parameters.total"].symbol): 11}
+        for place in made:
+            assert at(solver.forms[place], value, names) == values[place], graph.nodes[place]
+        forms.append([(solver.forms[place].above, solver.forms[place].below) for place in made])
+        spelled = [
+            all(term.symbols for term in solver.forms[place].above.values()) for place in made
+        ]
+        assert spelled == [place not in made[3:5] for place in made]
+        assert to_sympy(solver.forms[made[1]].above[2].symbols) == to_sympy(
+            BOOK.quantities["parameters.total"].symbol
+        )
+    # One function, whichever value it was found at, but for the extreme that another is of.
+    assert all(form == forms[0] for form in forms)
+
+
+@pytest.mark.parametrize(
+    ("form", "ends", "degree", "root"),
+    [
+        (ratio({1: 5}), (0, 1), 1, 0),  # the limit is met at zero
+        (ratio({0: -6, 1: 2}), (3, 4), 1, 3),
+        (ratio({0: -6, 1: 2}), (2, 3), 1, 3),
+        (ratio({-1: -6, 0: 2}), (2, 4), 1, 3),
+        (ratio({0: -9, 2: 1}), (2, 4), 2, 3),
+        (ratio({0: -9, 2: 1}), (-4, -2), 2, -3),
+        (ratio({0: 9, 1: -6, 2: 1}), (2, 4), 2, 3),
+        (ratio({0: Fraction(6, 25), 1: -1, 2: 1}), (0, Fraction(1, 2)), 2, Fraction(2, 5)),
+        (ratio({-1: 10, 0: -7, 1: 1}), (4, 6), 2, 5),
+        (ratio({-1: 10, 0: -7, 1: 1}), (1, 3), 2, 2),
+        (ratio({0: -6, 1: 2}), (4, 5), None, "roundings or another branch"),
+        (ratio({0: 9, 2: 1}), (2, 4), None, "roundings or another branch"),
+        (ratio({0: -8, 3: 1}), (1, 3), None, "is of degree 3"),
+        (ratio({-1: -8, 2: 1}), (1, 3), None, "is of degree 3"),
+        (Ratio({}), (1, 3), None, "does not change here"),
+    ],
+)
+def test_the_root_of_a_limit_lies_between_what_holds_and_what_fails(
+    form: Ratio, ends: tuple[Any, Any], degree: int | None, root: Any
+) -> None:
+    holds, fails = (SimpleNamespace(value=value) for value in ends)
+    solver = SimpleNamespace(
+        forms={0: form}, result=0, limit=Limit("cost.total", "<=", 0), holds=holds, fails=fails
+    )
+    solver._print = lambda degree, value, symbols: (degree, value, to_sympy(symbols))
+    if degree is None:
+        with pytest.raises(NoForm, match=root):
+            _Solver.solve(solver)  # type: ignore[arg-type]
+        return
+    assert _Solver.solve(solver) == (degree, root, sympy.Rational(root))  # type: ignore[arg-type, comparison-overlap]
+
+
+def test_a_limit_of_nothing_is_met_at_nothing() -> None:
+    """What costs its price takes nothing where that is nothing."""
+    form = closed_form(asked(GPT2, vary="cluster.price", until=["cost.total<=0 USD"]))
+    assert (form.degree, form.value, form.formula) == (1, 0, "0")

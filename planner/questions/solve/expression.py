@@ -36,6 +36,8 @@ from planner.typeset import LATEX, TEXT, Typesetter, parse, with_subscript
 
 #: Plans that show how what the document gives follows from the unknown.
 POINTS = 4
+#: How many values beyond the answer they may be, in the order in which they are tried.
+AWAY = [sign * step for n in range(9) for step in (n, 4**n) for sign in (1, -1)]
 MOST_DEGREE = 2
 #: In print, symbols that are not in the book stand behind those that are.
 LAST = 10**6
@@ -191,9 +193,7 @@ class _Solver:
     def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
         """Values of the unknown with their plans, while the formulas are the same."""
         domain = self.domain
-        away = (sign * step for n in range(9) for step in (n, 4**n) for sign in (1, -1))
-        near = dict.fromkeys(self.holds.index + step for step in away)
-        for index in filter(domain.has, near):
+        for index in filter(domain.has, dict.fromkeys(self.holds.index + step for step in AWAY)):
             value = domain.value(index)
             with suppress(PlanError):
                 built = case.build(variant(self.holds.plan, domain.changes(value)))
@@ -212,10 +212,10 @@ class _Solver:
         if operation in _ARITHMETIC:
             return reduce(_ARITHMETIC[operation], map(self._of, arguments))
         exponent = self.values[arguments[-1]]
-        if operation != "pow" or not isinstance(exponent, int) or arguments[1] in self.forms:
+        if operation != "pow" or not isinstance(exponent, int) or arguments[-1] in self.forms:
             raise NoForm("it stands below a root or in an exponent")
-        whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
-        return whole if exponent > 0 else Ratio(ONE) / whole
+        base = self._of(arguments[0])
+        return reduce(operator.mul, [base] * exponent or [Ratio(ONE) / base] * -exponent)
 
     def _choice(self, operation: str, arguments: tuple[int, ...]) -> int:
         """The argument that an operation has the value of."""
@@ -295,7 +295,7 @@ class _Solver:
             zero = _sum(zero, _product({0: -limit}, form.below))
         if not zero:
             raise NoForm(f"{quantity} does not change here")
-        least, degree = min(zero), max(zero) - min(zero)
+        degree = max(zero) - (least := min(0, *zero))
         if degree > MOST_DEGREE:
             raise NoForm(f"{quantity} is of degree {degree} in it")
         nothing = Coefficient(Fraction(0), number(0))
@@ -327,7 +327,11 @@ class _Solver:
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """The root of b x + c, the divisor positive."""
-    found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
+    found = (
+        (-c).combine(operator.truediv, b)
+        if b.value == abs(b.value)
+        else c.combine(operator.truediv, -b)
+    )
     if found.symbols is None:
         return [found]
     return [replace(found, symbols=from_sympy(sympy.factor_terms(to_sympy(found.symbols))))]
