@@ -38,9 +38,9 @@ class Domain:
     last: int | None = None
     step: str = ""  # what one step is, in words
     endless: bool = False  # ``last`` is where we stop, not where valid values end
-    #: Where values differ in two ways, the first and last index of each row of values that differ
-    #: in one way only; values of several rows are compared by a quantity that grows along each.
-    rows: tuple[tuple[int, int], ...] = ()
+    #: Where values differ in two ways, the indices of each row of values that differ in one way
+    #: only; values of several rows are compared by a quantity that grows along each.
+    rows: tuple[range, ...] = ()
     measure: str = ""
 
     def has(self, index: int) -> bool:

@@ -20,7 +20,7 @@ from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
-from planner.questions.solve import families, references, solve_with_layout
+from planner.questions.solve import evaluations, families, references, solve_with_layout
 from planner.questions.solve.evaluations import Goal, Probes, narrow
 from planner.questions.solve.optimum import _scan, optimise
 from planner.questions.solve.solve import nearer_way, solve, strides
@@ -332,9 +332,12 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
         for index, size in sizes.items()
     }
     limit = Limit(BYTES, "<=", share * max(costs.values()))
-    rows = tuple((100 * width + 1, 100 * width + deepest) for width in range(40))
+    rows = tuple(range(100 * width + 1, 100 * width + deepest + 1) for width in range(40))
     over = replace(
-        domain(rows[start][0], rows[-1][1]), first=rows[0][0], rows=rows, measure="parameters.total"
+        domain(rows[start][0], rows[-1][-1]),
+        first=rows[0][0],
+        rows=rows,
+        measure="parameters.total",
     )
     functions = Functions(
         {BYTES: costs.__getitem__, "parameters.total": sizes.__getitem__}, lambda i: i not in sizes
@@ -356,15 +359,18 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
     for beyond in found.beyond:
         row = range(beyond.index // 100 * 100 + 1, beyond.index + 1)
         assert beyond.broken and [i for i in row if sizes[i] > largest] == [beyond.index]
+    # Rows behind one whose first breaks the limit have none: what is first grows from row to row.
+    widest = next((w for w in range(40) if costs[100 * w + 1] > limit.value), 40)
+    assert all(probe.index // 100 <= widest for probe in found.beyond)
     assert min(sizes[p.index] for p in found.beyond) == min(
-        size for index, size in sizes.items() if size > largest
+        size for index, size in sizes.items() if size > largest and index // 100 <= widest
     )
 
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bool) -> None:
     """The wide row holds up to 20, the narrow one up to 60; of the wide one 70 to 90 hold again."""
-    rows = ((1, 10), (11, 20))
+    rows = (range(1, 11), range(11, 21))
     over = replace(domain(1, 20), rows=rows, measure="parameters.total")
     broken = {13, 14, 15, 16, 20} | (set() if again else {17, 18, 19})
     functions = {
@@ -378,6 +384,62 @@ def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bo
     assert bool(found.notes) == again
     assert [probe.number for probe in found.beyond] == ([100] if again else [70])
     assert found.fails == found.beyond[0]
+
+
+def test_where_only_the_first_of_a_row_holds_the_next_of_each_row_is_told() -> None:
+    """It is compared by exact numbers with what is next; what is larger yet is an estimate."""
+
+    class Sizes(Functions):
+        def values(self, plans: Sequence[Any], exact: bool) -> Any:
+            index = plans[0]
+            size = 6 * index if index < 11 else 10 * (index - 10)
+            return index, {BYTES: size if exact else size * 1.001, "parameters.total": size}
+
+    rows = (range(1, 11), range(11, 21))
+    over = replace(domain(20, 20), rows=rows, measure="parameters.total")
+    search = Probes(None, over, (Limit(BYTES, "<=", 11),), evaluator=Sizes({}, no_holes))  # type: ignore[arg-type]
+    found = solve(search)
+    assert found.holds is not None and found.holds.index == 11 and found.holds.exact
+    assert [(probe.number, probe.exact) for probe in found.beyond] == [(12, True), (20, False)]
+
+
+def test_a_question_starts_at_the_valid_value_nearest_to_the_plans_own() -> None:
+    """Of two that are as near, at the larger."""
+    for valid, nearest in (((4, 10), 10), ((5, 10), 5), ((3, 10), 10), ((3, 8), 8)):
+        functions = Functions({BYTES: lambda x: x}, lambda x, valid=valid: x not in valid)
+        search = Probes(None, domain(7, 20), (), evaluator=functions)  # type: ignore[arg-type]
+        assert search.start().index == nearest
+
+
+def test_a_graph_that_served_last_is_tried_first_and_the_oldest_are_dropped() -> None:
+    """A graph serves plans of one kind; of more kinds than are kept the first is built anew."""
+
+    class Graph:
+        def __init__(self, kind: int) -> None:
+            self.kind = kind
+
+        def rerun(self, built: int, exact: bool) -> Any:
+            tried.append(self.kind)
+            return self if self.kind == built else None
+
+        def instance(self, name: str, point: Any) -> None:
+            made.append(self.kind)
+
+    def asked(*kinds: int) -> tuple[list[int], list[int]]:
+        tried.clear()
+        made.clear()
+        for kind in kinds:
+            assert evaluator._evaluation(kind, False).kind == kind  # type: ignore[arg-type, attr-defined]
+        return tried[:], made[:]
+
+    tried, made = list[int](), list[int]()
+    evaluator = evaluations.AsItIs(["no quantity but this test's"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluations, "Evaluation", lambda built, exact: Graph(built))
+        patch.setattr(evaluations, "MOST_GRAPHS", 3)
+        assert asked(1, 2, 3) == ([1, 2, 1], [1, 2, 3])
+        assert asked(1, 1, 3) == ([3, 2, 1, 1, 1, 3], [])
+        assert asked(4, 2) == ([3, 1, 2, 4, 3, 1], [4, 2])
 
 
 # -- the best value ----------------------------------------------------------------------------
@@ -557,9 +619,9 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
         assert solve_with_layout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
 
 
-@pytest.mark.parametrize("rows", [(), ((0, 3), (4, 7), (8, 11))])
+@pytest.mark.parametrize("rows", [(), (range(4), range(4, 8), range(8, 12))])
 def test_what_fails_says_so_of_what_lies_further_on_in_its_row(
-    rows: tuple[tuple[int, int], ...],
+    rows: tuple[range, ...],
 ) -> None:
     """Of rows of four values each, and of a domain that has no rows: other layouts are looked for
     at values of which nothing is proven, and where there is none, that is."""
@@ -644,7 +706,7 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
     for changes, free, step in (({}, True, 1), ({"parallelism.pipeline": 4}, False, 4)):
         plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b", **changes})
         _, family = families.of_plan(plan, free=free)
-        low, _ = family.domain.rows[0]
+        low = family.domain.rows[0][0]
         layers = [family.changes(low + index)["model.layers"] for index in range(3)]
         assert layers == [step * index for index in range(1, 4)]
         own, *others = (index // families.ROW for index in family.around())
@@ -659,7 +721,7 @@ def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:
     plan = variant(open_plan, {**ends, "model.layers": 30, "training.global_batch": 16})
     _, family = families.of_plan(plan)
     row = family.domain.rows[family.nearest // families.ROW]
-    layers = [family.changes(index)["model.layers"] for index in range(row[0], row[1] + 1)]
+    layers = [family.changes(index)["model.layers"] for index in row]
     assert layers == [
         count for count in range(2, 100) if (count + 2) % 4 == 0 and 4096 / 160 <= count + 2 <= 64
     ]

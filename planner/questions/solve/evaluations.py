@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -24,8 +24,8 @@ from planner.questions.domains import Domain
 
 #: Values passed over in search of the next one that makes a valid plan.
 MOST_SKIPS = 64
-#: A slack that is a smaller share is computed exactly, for rounding could decide about it.
-NEAR = 1e-9
+#: A slack whose share has none of so many decimals is computed exactly: rounding could decide.
+NEAR = 9
 #: A domain of no more values is tried in full.
 FEW = 64
 #: Graphs kept at once.
@@ -80,11 +80,11 @@ class Goal:
         value: Number = self.sense * probe.values[self.quantity]
         return value
 
-    def rank(self, probe: Probe) -> tuple[int, Number]:
+    def rank(self, probe: Probe) -> tuple[bool, Number]:
         """Order by what holds first, then by worth; of what is broken, by how little."""
         if probe.broken:
-            return 0, min(map(probe.share, probe.broken))
-        return 1, self.of(probe)
+            return False, min(map(probe.share, probe.broken))
+        return True, self.of(probe)
 
 
 #: The last evaluations that share a graph: exactly, and in floats.
@@ -129,16 +129,16 @@ class AsItIs:
 
     def _evaluation(self, built: Case, exact: bool) -> Evaluation:
         """An evaluation of a case over a graph that holds for it."""
-        for place, last in enumerate(self._graphs):
+        for last in self._graphs:
             again = (last.get(exact) or last[not exact]).rerun(built, exact)
             if again is not None:
                 last[exact] = again
-                self._graphs.insert(0, self._graphs.pop(place))  # likely the next one too
+                self._graphs.sort(key=lambda each: each is not last)  # likely the next one too
                 return again
         made = Evaluation(built, exact=exact)
         for name in self.quantities:
             made.instance(name, {})
-        self._graphs[:] = [{exact: made}, *self._graphs[: MOST_GRAPHS - 1]]
+        self._graphs[:] = [{exact: made}, *self._graphs][:MOST_GRAPHS]
         return made
 
 
@@ -171,7 +171,7 @@ class Probes:
             self.faults[index] = error
             return None
         probe = self._evaluate(index, value, plans, exact=False)
-        if any(abs(probe.share(limit)) < NEAR for limit in self.limits):
+        if not all(round(probe.share(limit), NEAR) for limit in self.limits):
             probe = self._evaluate(index, value, plans, exact=True)
         self.probes[index] = probe
         return probe
@@ -208,10 +208,9 @@ class Probes:
         """The first valid value from an index on, in one direction, not too far away."""
         return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
 
-    def end_of(self, row: tuple[int, int], toward: int) -> Probe | None:
-        """The first valid value of a row of the domain (+1) or the last (-1), not too far in."""
-        whole = range(row[0], row[1] + 1)
-        return self.first_valid(whole[::toward][:MOST_SKIPS])
+    def end_of(self, row: Iterable[int]) -> Probe | None:
+        """The first valid value of a row of the domain, not too far in."""
+        return self.first_valid(islice(row, MOST_SKIPS))
 
     def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
         """The valid value nearest to an index, strictly between two others."""

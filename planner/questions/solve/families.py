@@ -119,7 +119,7 @@ class Family:
     def domain(self) -> Domain:
         """Every width with its depths, one after another."""
         depths = [self.depths(place) for place in range(len(self.widths))]
-        rows = tuple((i * ROW + low, i * ROW + high) for i, (low, high) in enumerate(depths))
+        rows = tuple(range(i * ROW + a, i * ROW + b + 1) for i, (a, b) in enumerate(depths))
         return Domain(
             "model",
             "parameters",
@@ -127,7 +127,7 @@ class Family:
             self.changes,
             self.nearest,
             rows[0][0],
-            rows[-1][1],
+            rows[-1][-1],
             self._steps(),
             True,
             rows,

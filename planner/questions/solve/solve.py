@@ -132,7 +132,7 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
             index = min(start.index * 2 // (2 + 2**stride), here.index - 1)
         index = search.domain.within(index)
         there = search.beyond(index, toward) or search.beyond(index, -toward)
-        if there is None or (there.index - here.index) * toward <= 0:
+        if there is None or there.index == here.index:
             return
         yield there
         changes = [there.slack(limit) - here.slack(limit) for limit in there.broken]
@@ -148,7 +148,7 @@ def nearer_way(search: Probes, start: Probe) -> int:
         for other in strides(search, start, toward):
             for limit in search.limits:
                 if change := other.slack(limit) - start.slack(limit):
-                    return toward if change < 0 else -toward
+                    return -toward if change == abs(change) else toward
     return 1
 
 
@@ -208,10 +208,10 @@ def _held_from(search: Probes, outside: Probe, direction: int) -> Probe | None:
     """The furthest value known from one on at which every limit holds, once some were tried."""
     for step in STEPS:
         search.beyond(outside.index + direction * step, direction)
-    tried = [outside, *strides(search, outside, direction), *search.known]
-    beyond = [probe for probe in tried if (probe.index - outside.index) * direction >= 0]
-    held = (probe for probe in beyond if not probe.broken)
-    return max(held, key=lambda probe: probe.index * direction, default=None)
+    list(strides(search, outside, direction))  # they are known from now on
+    known = search.known[::direction]
+    beyond = known[known.index(outside) :]
+    return next((probe for probe in reversed(beyond) if not probe.broken), None)
 
 
 # values in rows -----------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def _largest(search: Probes) -> dict[str, Any]:
         beyond[:1] = map(search.confirm, beyond[:1])  # the others are told as estimates
         if not holds.broken and all(probe.broken for probe in beyond):
             break
-    row = next(row for row in search.domain.rows if row[0] <= holds.index <= row[1])
-    before = (probe for probe in search.known if row[0] <= probe.index < holds.index)
+    row = next(row for row in search.domain.rows if holds.index in row)
+    before = (probe for probe in search.known if probe.index in range(row[0], holds.index))
     name = search.domain.key
     again = any(probe.broken for probe in before)
     return {
@@ -249,29 +249,29 @@ def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
     rows, measure = search.domain.rows, search.domain.measure
     best: Probe | None = None
 
-    def fails(row: tuple[int, int]) -> bool:
-        first = search.end_of(row, 1)
+    def fails(row: range) -> bool:
+        first = search.end_of(row)
         return first is None or bool(first.broken)
 
     widest = bisect_left(rows, True, key=fails)
     while True:
         beyond, before = list[Probe](), best
         for row in reversed(rows[: widest + 1]):
-            first = search.end_of(row, 1)
+            first = search.end_of(row)
             if first is None:
                 continue
             if best is not None and first.number <= best.number:
-                end = search.end_of(row, -1) or first
+                end = search.end_of(reversed(row)) or first
                 if end.number <= best.number:
                     break
                 _, first = narrow(search, first, end, (Limit(measure, "<=", best.number),))
             if first.broken:
                 beyond.append(first)
             else:
-                end = search.end_of(row, -1) or first
+                end = search.end_of(reversed(row)) or first
                 best = narrow(search, first, end)[0] if end.broken else end
         if best is before:  # also where limits that broke on the way hold again
             break
-    if best is not None and best.index == rows[-1][1]:
+    if best is not None and best.index == rows[-1][-1]:
         raise unbounded(search, best)
     return best, sorted(beyond, key=lambda probe: probe.number)

@@ -247,7 +247,7 @@ def _moves_on(
     domain = search.domain
     rounder = _rounder(edge.index, direction) if domain.key in DIVIDED else []
     for index in (*rounder, edge.index):
-        row = next((row for row in domain.rows if row[0] <= index <= row[1]), (index, index))
+        row = next((row for row in domain.rows if index in row), [index])
         probe = search.probe(index)
         if probe is None or any(row[0] <= value <= index for value in proven):
             continue
