@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from planner.book.quantity import BOOK
 from planner.engine.arrays.program import CHUNK, Program, Values
-from planner.engine.arrays.table import Codes, Table, numbered
+from planner.engine.arrays.table import Codes, Table
 from planner.engine.evaluate import Absent
 from planner.engine.graph import Content
 from planner.plans import hardware
@@ -82,8 +82,9 @@ class Batch:
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
+        shapes = [*self.pipelines.shapes] if self.pipelines else []
         # Distinct stages of the pipeline that has most.
-        slots = max(map(len, self.pipelines.shapes)) if self.pipelines else 0
+        slots = len(max(shapes, key=len, default=()))
         variety = Variety(kinds, self.varying, named, slots, checked)
         self.graph = batch_graph(variety, graphs)
         made = self.graph.variety
@@ -93,9 +94,8 @@ class Batch:
             [made.keeping.index(keeping) for keeping in named],
         )
         if self.pipelines:
-            shapes = self.pipelines.shapes
-            #: The line of each slot, as (shapes, slots); one with fewer stages repeats its first.
-            self.slots = np.array([[*s, *s[:1] * (made.slots - len(s))] for s in shapes])
+            #: The line of each slot, as (shapes, slots); one with fewer stages repeats them.
+            self.slots = np.stack([np.resize(shape, made.slots) for shape in shapes])
             self.lines = self.pipelines.lines()
 
     @cached_property
@@ -157,9 +157,10 @@ class Batch:
         }
         for name, (codes, _) in self.of_hardware.items():
             for key, column in columns.items():
-                both = np.unique(np.stack((column, codes[tuple(self.pairs)])), axis=1)
-                if len(np.unique(both[0])) == len(both[0]):
-                    found[name] = key, both[1]
+                both = np.stack((column, codes[tuple(self.pairs)]))
+                distinct, told = np.unique(both, axis=1)
+                if len(np.unique(distinct)) == len(distinct):
+                    found[name] = key, told
                     break
         return found
 
@@ -207,7 +208,7 @@ class Batch:
         a graph. A further axis along which a quantity does not vary has length 1."""
         columns, numbers = self._columns(rows)
         table = Table(len(rows), columns)
-        leaf, beside = partial(self._leaf, numbers), (1,) * len(self.beside)
+        leaf, beside = partial(self._leaf, numbers), np.ones_like(self.beside)
         graphs = [self.graph.compiled(quantities) for quantities in groups]
         programs = [
             Program(found.graph, found.roots.values(), table, leaf, len(beside)) for found in graphs
@@ -232,14 +233,14 @@ class Batch:
         virtual, replicas = np.array([run[0] for run in self.layouts.runs]), np.array(self.replicas)
         replica = np.searchsorted(replicas, rows.of_replicate)
         share = np.array([degrees.share for degrees in self.layouts.degrees])
-        steps = share[rows.of_degrees] // rows.of_batch
+        steps, every = share[rows.of_degrees] // rows.of_batch, np.arange(len(rows))
         # Places (rows,) in tables (values,) that may repeat some.
         for key, table, places in (
             *((key, table, rows.of_degrees) for key, table in self.of_degrees.items()),
             (RUN[0], virtual, rows.of_run),
             (REPLICAS, replicas, replica),
-            (MICRO_BATCH, *_coded(rows.of_batch)),
-            ("training.gradient_accumulation", *_coded(steps)),
+            (MICRO_BATCH, rows.of_batch, every),
+            ("training.gradient_accumulation", steps, every),
         ):
             numbers[key], codes = np.unique(table, return_inverse=True)
             columns[key] = Codes(codes.ravel()[places], len(numbers[key]))
@@ -251,11 +252,13 @@ class Batch:
                 columns[name] = Codes(of_pairs[rows.of_degrees, replica], len(values))
         if self.pipelines:
             said = {k: table[rows.of_degrees] for k, table in self.of_degrees.items()} | rows.own
+            coded = Table(len(rows), columns)
+            names = ("parallelism.pipeline", *RUN, "training.gradient_accumulation", KIND)
             decide = (said["parallelism.pipeline"], rows.of_run, steps, said[KIND])
-            columns["stages"] = _told(decide, self.pipelines.places)
+            columns["stages"] = _told(coded, names, decide, self.pipelines.places)
             kept = (np.minimum(said[key], 2) for key in KEPT)
             keeping = {one: place for place, one in enumerate(self.keeping)}
-            columns["keeping"] = _told((said[KIND], *kept), keeping)
+            columns["keeping"] = _told(coded, (KIND, *KEPT), (said[KIND], *kept), keeping)
         return columns, numbers
 
     # -- what the leaves of its graph are worth -----------------------------------------------
@@ -279,14 +282,10 @@ class Batch:
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
             pattern = self.graph.patterns[arguments[0]][self.places]
-            for axis in (0, 1):  # of length 1 along a choice that changes nothing
-                if (pattern == pattern.take([0], axis=axis)).all():
-                    pattern = pattern.take([0], axis=axis)
-            return Values("keeping", pattern.astype(np.float64))
+            return self._along("keeping", pattern.astype(np.float64))
         if arguments in self.graph.lines:
             slot, place = self.graph.lines[arguments]
-            array = self.lines[:, self.slots[:, slot], place]
-            return Values("stages", (array[:1] if (array == array[0]).all() else array)[None, :, :])
+            return self._along("stages", self.lines[None, :, self.slots[:, slot], place])
         symbol, *scope = arguments
         bound = [kind.case.bindings for kind in self.kinds]
         if scope:  # in an entry of the model
@@ -297,6 +296,14 @@ class Batch:
             return values[0]
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
         return Values(KIND, array[None, None, :])
+
+    def _along(self, column: str, array: Array) -> Values:
+        """What is worth an array (zero, recompute, places) by the places of a column; of length 1
+        along a choice that changes nothing."""
+        for axis, _ in enumerate(self.axes):
+            if not np.ptp(array, axis=axis).any():
+                array = array.take([0], axis=axis)
+        return Values(column, array)
 
     def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
         """Whether a setting has one of some values."""
@@ -313,16 +320,12 @@ class Batch:
         return Values(name, found[None, None, :])
 
 
-def _told(columns: Sequence[Array], places: Mapping[tuple[Any, ...], int]) -> Codes:
-    """A column of places: of each row that of what some columns (rows,) of whole numbers say."""
-    sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    found, codes = _coded(np.ravel_multi_index(tuple(columns), sizes))
-    keys = zip(*(column.tolist() for column in np.unravel_index(found, sizes)), strict=True)
-    return Codes(np.array([places[key] for key in keys])[codes], max(places.values()) + 1)
-
-
-def _coded(values: Array) -> tuple[Array, Array]:
-    """The distinct values of a column of whole numbers, and the place of each row's."""
-    least = values.min(initial=0)
-    codes, first = numbered(values - least, int(values.max(initial=0) - least) + 1)
-    return values[first], codes.astype(np.int64)
+def _told(
+    table: Table, names: Sequence[str], said: Sequence[Array], places: Mapping[tuple[Any, ...], int]
+) -> Codes:
+    """A column of places: of each row that of what some columns (rows,) say, which rests on those
+    of a table with some names."""
+    group = table.exact(table.mask(names))
+    keys = zip(*(column[group.first].tolist() for column in said), strict=True)
+    found = np.array([places[key] for key in keys])[group.of_rows]
+    return Codes(found, len({*places.values()}))

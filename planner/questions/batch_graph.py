@@ -220,7 +220,7 @@ def _made(asked: Variety) -> BatchGraph:
     kinds = list(asked.kinds.values())
     first = kinds[0].case
     bindings = dict(first.bindings)
-    for kind in kinds[1:]:
+    for kind in kinds:
         absent = [symbol for symbol, value in bindings.items() if isinstance(value, Absent)]
         bindings |= {symbol: kind.case.bindings[symbol] for symbol in absent}
     settings = {**first.settings, **{n: Varying(v) for n, v in asked.varying.items()}}
@@ -237,7 +237,7 @@ def _made(asked: Variety) -> BatchGraph:
             lines |= {place: (slot, number) for number, place in enumerate(places)}
         axes["stage"] = tuple(stages)
         axes["tensor"], patterns, conditional = _tensors(asked, axes["block"], read)
-    whole = Case(bindings, settings, axes, dict.fromkeys(lines, 0))
+    whole = Case(bindings, settings, axes, lines)  # any values do for what varies
     decide = frozenset(read.difference(GIVEN))
     return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
 
@@ -247,11 +247,8 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
     for axis in OF_MODEL:
-        several = [c.entries(axis) for c in cases]
-        if all(one == several[0] for one in several):
-            continue
         merged = []
-        for group in zip(*several, strict=True):
+        for group in zip(*(c.entries(axis) for c in cases), strict=True):
             bindings: dict[Symbol, Any] = {}
             for symbol, value in group[0].bindings.items():
                 values = tuple(entry.bindings[symbol] for entry in group)

@@ -85,7 +85,7 @@ def _fullest(stages: Sequence[Stage]) -> list[Line]:
     for stage in stages:
         if not any(
             stage.holds == other.holds
-            and all(other.alive.get(part, 0) >= count for part, count in stage.alive.items())
+            and all(other.alive[part] >= count for part, count in stage.alive.items())
             for other in found
         ):
             found.append(stage)

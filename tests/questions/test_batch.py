@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from planner.engine.instance import build
-from planner.plans.document import Draft
+from planner.plans.document import Draft, Stage
 from planner.plans.hardware import settings as settings_of_hardware
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.batch import Batch, _coded
-from planner.questions.batch_graph import deciding
+from planner.questions.batch import OF_ROWS, Batch
+from planner.questions.batch_graph import _sort, deciding
+from planner.questions.batch_pipelines import _fullest
 from planner.questions.search.layouts import REPLICAS, Space
 
 
@@ -26,17 +25,10 @@ def batch(model: str, node: int, devices: int = 16) -> Batch:
         "cluster": {
             "accelerator": "h100-sxm-80gb", "devices": devices, "devices_per_node": node,
         },
-        "training": {"sequence_length": 1024, "global_batch": 32},
+        "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
         "parallelism": {"zero": 0},
     })  # fmt: skip
     return Batch(Space(plan))
-
-
-@given(st.lists(st.integers(-9, 9) | st.integers(-(10**12), 10**12), max_size=20))
-def test_a_column_is_its_values_and_the_place_of_each(column: list[int]) -> None:
-    found, codes = _coded(np.array(column, dtype=np.int64))
-    assert found.tolist() == sorted(set(column))
-    assert found[codes].tolist() == column
 
 
 @pytest.mark.parametrize(("model", "node"), [("llama2-7b", 8), ("mixtral-8x7b", 4)])
@@ -75,3 +67,68 @@ def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str,
 def test_spaces_of_a_kind_are_compiled_once() -> None:
     """Another number of devices, or of devices in a node, changes no formula."""
     assert batch("llama2-7b", 8).graph is batch("llama2-7b", 8).graph
+
+
+@pytest.mark.parametrize("most", [1, 100, 600])
+def test_rows_are_worked_out_in_stretches_of_so_many_values(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many rows as fill a core's cache with their stages, modes and further values, or one. A
+    further axis is there as far as it counts: the operations of a run grow with its tokens; its
+    cost is absent everywhere."""
+    space, tokens = batch("llama2-7b", 8).layouts, np.array([1e9, 3e9]).reshape(1, 1, 1, 2)
+    assert isinstance(space, Space)
+    found, rows = Batch(space, None, {"training.tokens": tokens}), next(space.blocks(30))
+    asked, each = ("memory.process", "compute.training_flops", "cost.total"), 4 * 3 * 2
+    ((_, whole),) = found.over(rows, asked)
+    memory, operations, cost = (whole[name] for name in asked)
+    assert memory.shape[3] == cost.shape[3] == 1 and cost.shape[:3] == (4, 3, len(rows))
+    assert np.isnan(cost).all() and (operations[..., 1] == 3 * operations[..., 0]).all()
+    monkeypatch.setattr("planner.questions.batch.CHUNK", most)
+    end = 0
+    for part, values in found.over(rows, asked):
+        size = part.stop - part.start
+        assert part.start == end and (size == 1 or size * each <= most)
+        assert part.stop == len(rows) or (size + 1) * each > most
+        assert (values[asked[0]] == memory[:, :, part]).all()
+        assert values[asked[2]].shape == (4, 3, size, 1)
+        end = part.stop
+    assert end == len(rows)
+
+
+def test_kinds_differ_in_what_their_settings_say() -> None:
+    found = batch("llama2-7b", 8)
+    several = [kind.case.settings for kind in found.kinds]
+    others = deciding() - {*OF_ROWS, *found.of_hardware}
+    differ = {name for name in others if len({repr(one.get(name)) for one in several}) > 1}
+    assert found.of_kinds.keys() == differ and len(several) > 1
+    for name, values in found.of_kinds.items():
+        assert values == tuple(one.get(name) for one in several)
+
+
+def test_of_a_number_a_graph_rests_on_whether_it_is_above_zero_and_above_one() -> None:
+    """As profiles of kernels ask of devices that divide a tensor, and of chunks."""
+    none, one, *more = (_sort(number) for number in (0, 1, 2, 3, 8))
+    assert none != one and one not in more and none not in more and len(set(more)) == 1
+    assert _sort("full") == "full" != _sort("none")
+
+
+def test_of_stages_those_count_that_no_earlier_one_stands_for() -> None:
+    """One stands for another that holds the same parts and keeps no more of any."""
+    every = [
+        Stage(0, 0, {"head": heads, "layers": 2}, {"head": heads, "layers": alive})
+        for heads, alive in product((1, 2), (1, 2, 3))
+    ]
+    every += [Stage(0, 0, {"head": 1, "layers": 2}, {"head": 3, "layers": 1})]
+    for stages in product(every, repeat=3):
+        kept = [
+            (tuple(stage.holds.items()), tuple(stage.alive.items()))
+            for place, stage in enumerate(stages)
+            if not any(
+                stage.holds == other.holds
+                and stage.alive["head"] <= other.alive["head"]
+                and stage.alive["layers"] <= other.alive["layers"]
+                for other in stages[:place]
+            )
+        ]
+        assert _fullest(stages) == kept

@@ -21,6 +21,7 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import Found, Layout, search
+from planner.questions.search.layouts import Space
 
 FITS, SURE, MEMORY, STEP = (
     "memory.headroom", "memory.headroom_p95", "memory.process", "time.step_seconds",
@@ -466,6 +467,83 @@ def test_a_key_that_is_held_leaves_the_layouts_that_have_its_value(name: str) ->
             fitting = [row for row in kept if row.values[FITS] >= 0]
             assert found.fitting == len(fitting)
             assert is_row(found.best[0], fitting).key() == min(map(Row.key, fitting))
+
+
+#: Plans whose layouts are listed only: what is held, and the keys of which every valid value is.
+Listed = tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]
+LISTED: dict[str, Listed] = {
+    **{name: (written, held, ()) for name, (written, held) in PLANS.items()},
+    **{
+        f"{name} {short}": (PLANS[name][0], {"recompute": "none", **PLANS[name][1]}, (short,))
+        for name, short in (
+            ("dense", "zero"), ("dense", "replicate"), ("experts", "expert_tensor"),
+            ("chunks", "schedule"), ("uneven", "cut"),
+        )
+    },
+    "two experts": (
+        document(
+            2, 2, 6, 384, model={"moe": {"experts": 2, "top_k": 1, "intermediate": 768}}
+        ),
+        {"zero": 2, "recompute": "none", "micro": 1},
+        (),
+    ),
+    "one node": (document(3, 6, 6, 384), {"recompute": "full", "context": 1}, ()),
+    "short": (document(7, 3, 6, 12), {"zero": 3, "recompute": "none"}, ("replicate",)),
+    "spelled out": (
+        document(
+            6, 3, 12, 384, training={"gradient_accumulation": 4, "micro_batch": 1},
+            parallelism={"pipeline": 2, "data": 3},
+        ),
+        {"recompute": "none", "micro": 2},
+        (),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_every_layout_is_listed_once_and_plainer_ones_have_smaller_numbers(name: str) -> None:
+    written, held, free = LISTED[name]
+    held = {key: value for key, value in held.items() if key not in free}
+    plan = loading.load(written)
+    space = Space(plan, {NAMES[k]: (v,) for k, v in held.items()}, tuple(NAMES[k] for k in free))
+    found: list[tuple[dict[str, Any], int]] = []
+    for rows in space.blocks(50):
+        places = rows.valid.ravel().nonzero()[0]
+        plain = rows.plainness(places).tolist()
+        for place, number in zip(places.tolist(), plain, strict=True):
+            changes, follows = rows.setting(place)
+            found.append(({name: changes.get(key) for name, key in NAMES.items()}, number))
+            if place == places[-1]:
+                made = variant(plan, changes)
+                for key in follows:
+                    assert made.get(key) == follows[key], key
+    expected = list(everything(plan, {k: (v,) for k, v in held.items()}, free))
+    assert len(expected) == space.size > 50
+    order = sorted(range(len(found)), key=lambda place: str(found[place][0]))
+    assert [str(found[place][0]) for place in order] == sorted(map(str, expected))
+    told = [plainness(Row(said, {})) for said, _ in found]
+    by_rank = {number: each for each, (_, number) in zip(told, found, strict=True)}
+    assert len(by_rank) == len(set(told))
+    assert [by_rank[number] for number in sorted(by_rank)] == sorted(by_rank.values())
+
+
+@pytest.mark.parametrize("most", range(1, 60, 7))
+def test_blocks_end_where_they_have_as_many_rows_as_are_asked_for(most: int) -> None:
+    written, held = PLANS["dense"]
+    space = Space(loading.load(written), {NAMES[k]: (v,) for k, v in held.items()})
+    (whole,) = space.blocks()
+    sizes = [int((whole.of_degrees == place).sum()) for place in range(len(space.degrees))]
+    expected, rows = [], 0
+    for size in sizes:
+        rows += size
+        if rows >= most:
+            expected.append(rows)
+            rows = 0
+    blocks = list(space.blocks(most))
+    assert [len(block) for block in blocks] == [*expected, *[rows] * (rows > 0)]
+    columns = zip(*(block.columns for block in blocks), strict=True)
+    for column, several in zip(whole.columns, columns, strict=True):
+        assert column.tolist() == [number for part in several for number in part.tolist()]
 
 
 #: Keys that are asked for with values, or with every valid one, and what else is held.

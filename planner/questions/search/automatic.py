@@ -44,9 +44,9 @@ def planned(document: Document) -> Plan:
     key = repr(document.data)
     document, batch = _with_batch(document)
     if key not in _FOUND:
-        while len(_FOUND) >= MOST_KEPT:
-            del _FOUND[next(iter(_FOUND))]
         _FOUND[key] = _found(document)
+        for old in [*_FOUND][:-MOST_KEPT]:
+            del _FOUND[old]
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
@@ -109,7 +109,8 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     counted = of_how_many(found)
     if found.plain is not None:
         how = "tight: none fits in the worst case, this is" if found.tight else "found:"
-        behind = float(found.plain.values[STEP] / found.best[0].values[STEP]) - 1
+        (fastest,) = found.best
+        behind = float(found.plain.values[STEP] / fastest.values[STEP]) - 1
         ahead = f" ({percent(behind)} faster)" if behind > 0 else ""
         best = f"the plainest within {percent(SPARE)} of the fastest that fits{ahead}"
         why = f"{how} {best} of {counted} (parallelism: auto)"

@@ -241,8 +241,7 @@ class Space:
         uneven = len(model.sequence) % stages > 0 or CUT in self.full
         for cut in self.options.get(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
             layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
-            several = divisors(max(1, layers // stages)) if stages > 1 else (1,)
-            for virtual in self.options.get(VIRTUAL, several):
+            for virtual in self.options.get(VIRTUAL, divisors(layers // stages)):
                 for schedule in self.options.get(SCHEDULE, free):
                     if (virtual > 1) == (schedule == "interleaved") and (
                         stages > 1 or schedule == "1f1b"
@@ -320,8 +319,8 @@ class Space:
         for degrees in self.degrees:
             share = (degrees.named["pipeline"], degrees.share)
             if share not in batches:
-                found = [(runs.setdefault(r, len(runs)), size) for r, size in self._batches(*share)]
-                batches[share] = np.array(found, dtype=np.int64).reshape(-1, 2)
+                found = ((runs.setdefault(r, len(runs)), size) for r, size in self._batches(*share))
+                batches[share] = np.fromiter(found, np.dtype((np.int64, 2)))
             crossed.append((self._sequences(degrees), self._replicas(degrees), batches[share]))
         return tuple(crossed), tuple(runs)
 
@@ -333,10 +332,9 @@ class Space:
     def starts(self, rows: SpaceRows) -> Array:
         """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules
         ask of a degree whether it is above 1."""
-        above = np.array([degrees.values for degrees in self.degrees]) > 1
-        kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
-        told = np.stack((kinds[rows.of_degrees], rows.of_run, rows.of_sequence,
-                         rows.of_replicate > 1))  # fmt: skip
+        above = (tuple(n > 1 for n in degrees.values) for degrees in self.degrees)
+        _, kinds = chosen(above, rows.of_degrees)
+        told = np.stack((kinds, rows.of_run, rows.of_sequence, rows.of_replicate > 1))
         distinct, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
         keys = [(*key, self.zero, self.recompute) for key in distinct.T.tolist()]
         for key, row in zip(keys, first.tolist(), strict=True):
@@ -392,7 +390,7 @@ class Space:
             key = (sequences, replicas, id(batches))
             if key not in made:
                 lengths = len(sequences), len(replicas), len(batches)
-                s, r, b = np.indices(lengths).reshape(3, -1)
+                s, r, b = map(np.ravel, np.indices(lengths))
                 run, size = batches[b].T
                 own = np.array(sequences, dtype=np.int64)[s], np.array(replicas, dtype=np.int64)[r]
                 made[key] = np.stack((run, *own, size))
@@ -484,9 +482,8 @@ class SpaceRows(Rows):
         ).T[:, of_run]
         tensor = np.array([degrees.named["tensor"] > 1 for degrees in space.degrees])[of_degrees]
         mode = np.array([ROW[layout.AXES[1]].values.index(m) for m in space.recompute])[recompute]
-        found: Array = np.zeros(len(rows), dtype=np.int64)
+        found: Array = kinds + (replicas > 1)  # six at most, 3 bits
         for bits, column in (
-            (3, kinds + (replicas > 1)),
             (1, schedule >= len(COMMON)),
             (8, virtual),
             (19, product_ * replicas),

@@ -33,7 +33,7 @@ def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str
     kernels = {(d.implementation, d.loss): d for d in space.degrees}
     plans = [space.plan_of(degrees) for degrees in kernels.values()]
     # What is kept takes time where it travels to the host and back.
-    if len(space.recompute) < 2 or any(p.get("training.offload.activations") for p in plans):
+    if any(p.get("training.offload.activations") for p in plans):
         return {}
     names = resting(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
 
