@@ -17,7 +17,10 @@ from planner.typeset import HTML, LATEX, MATHML, TEXT
 def words(template: str, **given: Any) -> str:
     """Markdown from a template, without trailing space, at most one empty line in a row."""
     text = _environment(False).get_template(template).render(**given)
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip() + "\n"
+    text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text.strip() + "\n"
 
 
 def page(template: str, **given: Any) -> str:
@@ -88,14 +91,17 @@ def _compiled(escape: bool) -> Any:
     return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")
 
 
-_SPECIAL = re.compile(r"([\\`*_\[\]|$~])")
+_SPECIAL = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{c: f"\\{c}" for c in r"\`*_[]|$~"}}
+)
+_BEGINS = re.compile(r"\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or a list
 
 
 def escaped(text: object) -> str:
     """Words in running Markdown or in a table cell, taken literally."""
-    words = _SPECIAL.sub(r"\\\1", str(text))
-    words = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"^(\s*)(#|[-+](?= )|\d+[.)](?= ))", r"\1\\\2", words)
+    words = str(text).translate(_SPECIAL)
+    begins = _BEGINS.match(words)
+    return words if begins is None else f"{begins[0]}\\{words[begins.end() :]}"
 
 
 def code(text: object) -> str:

@@ -66,14 +66,14 @@ class Style:
     def binds(self, box: Box) -> int:
         """How tightly the markup of a box holds together."""
         if box.kind in NUMBERS:
-            _, power = digits(box.data)
-            return SUM if box.data < 0 else PRODUCT if power is not None else ATOM
+            text, power = digits(box.data)
+            return SUM if text[0] == "-" else PRODUCT if power is not None else ATOM
         return self.binding.get(box.kind, ATOM)
 
     def _at_least(self, box: Box, level: int) -> str:
         """The markup of an argument, in parentheses where it binds less than `level`."""
-        text = self.write(box)
-        return self.patterns["parentheses"] % text if self.binds(box) < level else text
+        text, loose = self.write(box), level > SUM and self.binds(box) < level
+        return self.patterns["parentheses"] % text if loose else text
 
     def _number(self, box: Box) -> str:
         return self.number(*digits(box.data))
