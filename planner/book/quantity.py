@@ -108,7 +108,7 @@ class Quantity(Operand):
         self.shared = {"title": title, "source": "", "exact": True, "coefficient": "1", **said}
         (BOOK if book is None else book).add(self)
 
-    @property
+    @cached_property
     def latex(self) -> str:
         """Its symbol in LaTeX."""
         return spelled(self.typed)
