@@ -55,11 +55,10 @@ class Entry:
     def path(self) -> str:
         return f"{self.parent.path}.{self.name}" if self.parent else self.name
 
-    def lineage(self) -> Iterator[Entry]:
-        entry: Entry | None = self
-        while entry is not None:
-            yield entry
-            entry = entry.parent
+    @cached_property
+    def around(self) -> Point:
+        """The entry and those that it lies in, by axis, from the narrowest."""
+        return {self.axis: self, **(self.parent.around if self.parent else {})}
 
 
 Entries = tuple[Entry, ...]
@@ -253,9 +252,8 @@ class Lowering:
         if index is None:
             index = self._index[axis] = {None: []}
             for entry in entries:
-                lineage = {e.axis: e for e in entry.lineage()}
-                for above in (None, *lineage.values()):
-                    index.setdefault(above, []).append(lineage)
+                for above in (None, *entry.around.values()):
+                    index.setdefault(above, []).append(entry.around)
         every = index[None]
         axes = every[0] if every else {}
         lists = [index.get(entry, ()) for entry in point.values() if entry.axis in axes]
@@ -386,8 +384,7 @@ def widen(point: Point) -> Point:
     """A point with the parents of its entries: a component lies in a block, in a part."""
     wide: Point = {}
     for entry in point.values():
-        for ancestor in entry.lineage():
-            wide.setdefault(ancestor.axis, ancestor)
+        wide = {**wide, **entry.around, **wide} if wide else entry.around
     return wide
 
 

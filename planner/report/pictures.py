@@ -58,7 +58,7 @@ def roof(result: Result) -> Data | None:
     kernels: list[Data] = []
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
-        inside = (within for entry in quantity.entries[:1] for within in entry.lineage())
+        inside = (within for entry in quantity.entries[:1] for within in entry.around.values())
         if name != "intensity" or layer not in inside:
             continue
         path, kind = quantity.entries[0].path, base.rpartition(".")[2]

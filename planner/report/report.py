@@ -97,22 +97,21 @@ def _compiled(escape: bool) -> Any:
 
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|$~&<>]")
+_FENCE = re.compile("`+")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_BEGINS = re.compile(r"\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or a list
+_BEGINS = re.compile(r"\A\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or a list
 
 
 def escaped(text: object) -> str:
     """Words in running Markdown or in a table cell, taken literally."""
     words = _SPECIAL.sub(lambda c: _ENTITIES.get(c[0], f"\\{c[0]}"), str(text))
-    begins = _BEGINS.match(words)
-    return words if begins is None else f"{begins[0]}\\{words[begins.end() :]}"
+    return _BEGINS.sub(r"\g<0>\\", words)
 
 
 def code(text: object) -> str:
     """Inline code that holds any text, in a table cell too: a bar is written as one there."""
     words = str(text).replace("|", "\u2223")
-    runs = [len(run) for run in re.findall(r"`+", words)]
-    fence = "`" * (max(runs, default=0) + 1)
+    fence = "`" * (max(map(len, _FENCE.findall(words)), default=0) + 1)
     space = " " if words.startswith("`") or words.endswith("`") or not words.strip() else ""
     return f"{fence}{space}{words}{space}{fence}"
 

@@ -38,7 +38,7 @@ class View:
         """The entries of an axis in this one that have some settings."""
         narrowest = [*self.point.values()]
         for entry in self.evaluation.case.axes[axis]:
-            lineage = list(entry.lineage())
+            lineage = list(entry.around.values())
             if all(any(one is other for other in lineage) for one in narrowest):
                 view = View(self.evaluation, {axis: entry})
                 if all(view.on(name.replace("_", " ")) == v for name, v in settings.items()):
