@@ -134,8 +134,7 @@ class Lowering:
         assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
-        gone = {entry for axis in axes for entry in like.case.entries(axis)}
-        gone -= {entry for axis in axes for entry in self.case.entries(axis)}
+        gone = {e for a in axes for e in {*like.case.entries(a)}.difference(self.case.entries(a))}
         pairs = like.case.pair_values.keys() ^ self.case.pair_values.keys()
         others |= {symbol for symbol, _, _ in pairs}
         for key, rests in like.rests.items():

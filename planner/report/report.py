@@ -28,12 +28,11 @@ def page(template: str, **given: Any) -> str:
     implies: end tags in tables and lists, quotes around plain attributes (they weigh 7 %)."""
     text = _environment(True).get_template(template).render(**given)
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
-    text = head + re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style) + rest
-    head, end, rest = text.partition("</style>")
+    style = re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style)
     body, script, rest = rest.partition("<script>")
     body = _PARAGRAPH.sub("", _IMPLIED.sub("", body))
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
-    text = head + end + body + script + rest
+    text = head + style + body + script + rest
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 
@@ -54,8 +53,7 @@ def _environment(escape: bool) -> Any:
 
     class Sandbox(ImmutableSandboxedEnvironment):
         def getattr(self, obj: Any, attribute: str) -> Any:
-            """Most of what templates read is plain data, or where a loop stands: their rule,
-            without the long way to it."""
+            """Of plain data, and of where a loop stands, without the long way to the rule."""
             if type(obj) is SimpleNamespace and attribute in obj.__dict__:
                 return obj.__dict__[attribute]
             if type(obj) is LoopContext and attribute[0] != "_":
@@ -97,7 +95,6 @@ def _compiled(escape: bool) -> Any:
 
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|$~&<>]")
-_FENCE = re.compile("`+")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BEGINS = re.compile(r"\A\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or a list
 
@@ -111,7 +108,7 @@ def escaped(text: object) -> str:
 def code(text: object) -> str:
     """Inline code that holds any text, in a table cell too: a bar is written as one there."""
     words = str(text).replace("|", "\u2223")
-    fence = "`" * (max(map(len, _FENCE.findall(words)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
     space = " " if words.startswith("`") or words.endswith("`") or not words.strip() else ""
     return f"{fence}{space}{words}{space}{fence}"
 
