@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,19 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
+from planner.questions.constraints import shown
 from planner.questions.domains import MOST_LAYERS
-from planner.questions.solve import budgets, families, intervals, questions
+from planner.questions.solve import (
+    answers,
+    budgets,
+    families,
+    intervals,
+    priced_devices,
+    questions,
+)
+from planner.questions.solve.evaluations import Goal
 from planner.questions.solve.expression import closed_form
+from planner.results.result import evaluate
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LAST = "presets/largest_on_8xh100.yaml"
@@ -97,6 +108,7 @@ def test_by_bytes_alone_no_limit_is_named() -> None:
     text = words(questions.text(questions.ask(plan, "largest-model")))
     first = text.splitlines()[0]
     assert first == "largest-model: 40.0B parameters is the largest by bytes of state alone"
+    assert "With nothing but these bytes; " in text and "As an architecture" not in text
     assert f"8 × 80000000000 bytes / 16 bytes = {8 * 80 * 10**9 // 16} parameters" in text
 
 
@@ -126,7 +138,9 @@ def test_what_a_family_keeps_is_named() -> None:
 def test_what_published_runs_leave_open_stands_around_the_size_and_ends_with_its_shape() -> None:
     plan = loading.load(GPT2, {"time.mfu": None, "training.tokens": "20B"})
     answer = questions.ask(plan, "largest-model-by-deadline", deadline="3 days", with_layout="own")
-    first = questions.text(answer).splitlines()[0]
+    text = questions.text(answer)
+    assert "As an architecture, everything on the device counted:" in text
+    first = text.splitlines()[0]
     shape = r"\d+ layers, hidden \d+, \d+ heads"
     assert re.search(
         rf": ~[\d.]+M parameters \([\d.]+M to [\d.]+M, as predicted {shape}\) is ", first
@@ -187,10 +201,16 @@ def test_tokens_for_each_parameter_are_their_ratio(
     numbers_end_below_their_headings(lines[2:9])
     numbers_end_below_their_headings(lines[12:19])
     data = json.loads(budgets.to_json(answer))
-    for law in data["laws"]:
-        row = next(row for row in text.splitlines() if row.strip().startswith(law["title"]))
-        printed = float(re.findall(r"\d[\d.]*", row.removeprefix(f"  {law['title']}"))[2])
-        assert printed == pytest.approx(law["tokens"] / law["parameters"], rel=0.006)
+    for law, *rows in zip(data["laws"], lines[3:9], lines[13:19], strict=True):
+        numbers = (row.removeprefix(f"  {law['title']}") for row in rows)
+        chosen, own = (re.findall(r"\d[\d.]*|–", row) for row in numbers)
+        assert float(chosen[2]) == pytest.approx(law["tokens"] / law["parameters"], rel=0.006)
+        losses = (
+            (chosen[3], law["loss"]),
+            *zip(own[2:], list(law["plan"].values())[2:], strict=True),
+        )
+        for printed, loss in losses:  # in four digits
+            assert printed == "–" if loss is None else float(printed) == round(loss, 3)
         if law["plan"]["ratio"] is not None:
             whole = law["plan"]["ratio"] * law["plan"]["optimal_tokens"]
             assert whole == pytest.approx(float(answer.tokens or 0))
@@ -204,6 +224,7 @@ def test_dollars_buy_the_hours_of_all_devices(dollars: int) -> None:
     answer = budgets.ask(plan, f"{dollars} USD")
     assert answer.flops == 6 * 10**10 * Fraction(rate) * seconds
     assert (answer.seconds, answer.cost) == (seconds, dollars)
+    assert json.loads(budgets.to_json(answer))["budget"]["days"] == float(seconds / 86_400)
 
 
 @pytest.mark.parametrize("budget", ["0 USD", "0 days", "0 FLOP"])
@@ -217,6 +238,120 @@ def test_the_rest_of_a_day_is_a_budget_too() -> None:
     rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
     assert budgets.ask(plan, "1 s").flops == 6 * 10**10 * Fraction(rate)
     assert budgets.ask(variant(plan, {"training.tokens": None}), "3e20 FLOP").flops == 3 * 10**20
+
+
+@pytest.mark.parametrize(
+    ("ratios", "words"),
+    [
+        ((0.5, 0.9), "under-trained, 0.500 to 0.900 of the optimal tokens"),
+        ((0.5, 1), "near compute-optimal, 0.500 to 1 times the optimal tokens"),
+        ((1, 3), "near compute-optimal, 1 to 3 times the optimal tokens"),
+        ((1.5, 3), "over-trained, 1.50 to 3 times the optimal tokens"),
+        ((), "no law has its size"),
+    ],
+)
+def test_what_laws_agree_on_is_said(ratios: tuple[float, ...], words: str) -> None:
+    """One that later work disagrees with has no say."""
+    said = [(True, ratio) for ratio in ratios] + [(False, 0.1), (False, 10)]
+    laws = [SimpleNamespace(law={"current": now}, ratio=ratio) for now, ratio in said]
+    assert budgets._verdict(SimpleNamespace(choices=laws)) == words  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("budget", ["3e20 FLOP", "5 days"])
+def test_what_published_runs_leave_open_of_a_rate_is_left_open_of_what_it_turns_into(
+    budget: str,
+) -> None:
+    """FLOP take days at the rate; days buy FLOP at it."""
+    plan = loading.load(GPT2, {"time.mfu": None})
+    rate = evaluate(plan).find("time.tokens_per_second")
+    flops_per_token = 6 * evaluated(plan, ["parameters.active"])["parameters.active"]
+    ends = [flops_per_token * Fraction(bound) for bound in rate.interval]
+    if "days" in budget:
+        expected = [shown(5 * 86_400 * end, "FLOP") for end in ends]
+    else:
+        expected = [shown(3 * 10**20 / end, "s") for end in reversed(ends)]
+    answer = budgets.ask(plan, budget)
+    assert any(f"leave {expected[0]} to {expected[1]} open" in note for note in answer.notes)
+    assert answer.shape is not None
+    titles = {choice.law["name"]: choice.law["title"] for choice in answer.choices}
+    first = next(c.law["name"] for c in answer.choices if c.law["current"] and c.loss is not None)
+    assert answer.shape.law == first
+    assert f"Nearest to {titles[first]}, in the shape of" in budgets.text(answer)
+
+
+def test_parameters_of_experts_are_those_of_one_token() -> None:
+    said = "of a mixture of experts, parameters are those that one token uses"
+    for model in ("mixtral-8x7b", "llama2-7b"):
+        plan = loading.load(LAST, {"model": model})
+        notes = budgets._notes(None, plan, 1, None, None, None)  # type: ignore[arg-type]
+        assert (said in notes) == (model == "mixtral-8x7b")
+
+
+# -- words --------------------------------------------------------------------------------------
+
+
+def test_an_end_without_a_value_is_told_on_its_side() -> None:
+    """The slowest run allows the least: the smallest of sizes, the largest of devices needed."""
+    holds, end = SimpleNamespace(number=17, plan=None), SimpleNamespace(number=23, index=5)
+    for direction, words in ((1, "~17 (no value to 23)"), (-1, "~17 (23 to no value)")):
+        domain = SimpleNamespace(key="x", unit="1")
+        answer = SimpleNamespace(direction=direction, domain=domain)
+        assert answers._value(answer, holds, (None, end)) == words  # type: ignore[arg-type]
+
+
+def test_kernels_that_follow_from_a_layout_are_not_among_its_words() -> None:
+    base = {"parallelism.tensor": 2, "parallelism.zero": 1}
+    for kernels in (None, "megatron"):
+        plan = variant(loading.load(GPT2), {**base, "training.implementation": kernels})
+        found = answers.layout_words(plan).split(", ")
+        assert "tensor 2" in found and "zero 1" in found
+        assert [word for word in found if "megatron" in word] == ["kernels megatron"] * bool(
+            kernels
+        )
+        assert not any("implementation" in word for word in found)
+
+
+def test_data_has_what_the_question_is_about() -> None:
+    """Published models stand beside a model, an accelerator beside the cheapest."""
+    data = json.loads(questions.to_json(asked("parameters.total<=500M")))
+    assert data["holds"].keys() == {"value", "set", "quantities", "slack"}
+    assert "published" not in data
+
+
+def test_a_layout_is_free_where_it_is_left_open_or_of_a_model_that_is_trained() -> None:
+    """Not where only a size is given, nor where the time rests on an assumed utilisation."""
+    model, deadline = "largest-model", "largest-model-by-deadline"
+
+    def free(question: str | None, searched: Any = None, **given: Any) -> bool:
+        keys = {
+            "training.mode": "train",
+            "training.sequence_length": 128,
+            "time.mfu": None,
+            **given,
+        }
+        plan = SimpleNamespace(model=given.get("shape", ()), searched=searched, get=keys.get)
+        return questions._free(plan, question, given.get("layout"), None)  # type: ignore[arg-type]
+
+    assert free(model) and free(deadline) and not free("fewest-devices") and not free(None)
+    assert free(model, **{"time.mfu": 0.4}) and not free(deadline, **{"time.mfu": 0.4})
+    assert not free(model, **{"training.mode": "serve"})
+    assert not free(model, **{"training.sequence_length": None}) and not free(model, shape=None)
+    assert free("fewest-devices", searched={}) and free(None, searched={})
+    assert free("fewest-devices", layout="auto") and not free(model, layout="own")
+
+
+def test_the_sense_of_a_goal_is_a_sign() -> None:
+    quantity = "time.mfu"
+    assert questions._goal("key", quantity, None) == Goal(quantity, 1)
+    assert questions._goal("key", None, quantity) == Goal(quantity, -1)
+
+
+def test_a_price_of_a_list_has_its_source_and_one_of_the_plan_has_none() -> None:
+    plan = loading.load(GPT2)
+    listed = priced_devices.offers(plan)[0]
+    assert listed.price == plan.get("cluster.price") and "https://" in listed.source
+    own = priced_devices.offers(variant(plan, {"cluster.price": listed.price + 1}))[0]
+    assert own.price == listed.price + 1 and own.source == ""
 
 
 def test_beside_the_best_the_next_ones_say_what_they_lack() -> None:

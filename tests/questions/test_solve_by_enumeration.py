@@ -23,7 +23,7 @@ from planner.questions.search.selection import Sample
 from planner.questions.solve import evaluations, families, references, solve_with_layout
 from planner.questions.solve.evaluations import Goal, Probes, narrow
 from planner.questions.solve.optimum import _scan, optimise
-from planner.questions.solve.solve import nearer_way, solve, strides
+from planner.questions.solve.solve import Answer, nearer_way, solve, strides
 
 #: Quantities of plans that the functions stand for; only their names are used.
 TIME, BYTES = "time.step_seconds", "memory.total"
@@ -674,6 +674,83 @@ def test_a_limit_that_is_just_met_is_kept() -> None:
 
     assert sorted(ranked, key=rank, reverse=True) == ranked
     assert [rank(pair)[0] for pair in ranked] == [True, True, True, False, False]
+
+
+def test_a_layout_whose_ranks_divide_the_batch_is_found_where_the_plans_own_is_not_valid() -> None:
+    """Three stages leave two ranks for data, which three sequences do not divide; without a batch
+    of its own a plan needs to divide nothing."""
+    own = {"parallelism.pipeline": 3, "parallelism.zero": 0, "training.micro_batch": 1}
+    tiny = {"cluster.devices": 6, "cluster.devices_per_node": 6, "model.layers": 12, **own}
+    plan = variant(
+        loading.load("presets/gpt2small_hgx-h100.yaml"), {**tiny, "training.global_batch": 6}
+    )
+    assert solve_with_layout.any_layout(plan, {}).get("parallelism.pipeline") == 3
+    found = solve_with_layout.any_layout(plan, {"training.global_batch": 3})
+    assert found.get("parallelism.data") == 3
+    for batch in (30, None):
+        plan = variant(plan, {"training.global_batch": batch})
+        found = solve_with_layout.any_layout(plan, {"model.layers": 2})  # fewer than stages
+        assert found.get("parallelism.data") == 6
+
+
+def layouts(**given: Any) -> solve_with_layout.Layouts:
+    return solve_with_layout.Layouts((Limit(BYTES, "<=", 100),), **given)
+
+
+def test_where_no_layout_is_known_what_is_fixed_stays() -> None:
+    """Of a key with several values the plan's own is kept; searches are counted down."""
+    plan = loading.load("presets/gpt2small_hgx-h100.yaml", {"parallelism.zero": 2})
+    space = {"parallelism.tensor": (2,), "parallelism.zero": (0, 1)}
+    one = layouts(space=space, searches=2)
+    asked = list[Any]()
+    one.fastest = lambda base, changes, within=True: asked.append((base, within))  # type: ignore[assignment, method-assign, func-returns-value]
+    (found,) = one.variants(plan, {"model.layers": 6})
+    assert [found.get(f"parallelism.{key}") for key in ("tensor", "zero")] == [2, 2]
+    assert found.get("model.layers") == 6 and found.get("time.mfu") is None
+    assert asked == [(found, True), (found, False)] and one.searches == 1
+    one.variants(plan, {})
+    one.variants(plan, {})
+    assert one.searches == 0 and len(asked) == 4
+
+
+@pytest.mark.parametrize(("hasty", "taken"), [(True, 2), (False, 1)])
+def test_in_haste_the_last_known_layout_that_keeps_the_limits_is_taken(
+    hasty: bool, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four with 50, 60, 70 and 200 bytes, in 4, 1, 2 and 3 seconds, else the fastest."""
+    every = [{BYTES: 50, TIME: 4.0}, {BYTES: 60, TIME: 1.0}, {BYTES: 70, TIME: 2.0},
+             {BYTES: 200, TIME: 3.0}]  # fmt: skip
+    of_each = staticmethod(lambda plans, exact: (plans[0], every[plans[0]]))
+    monkeypatch.setattr(evaluations.AsItIs, "values", of_each)
+    one = layouts()
+    one.hasty = hasty
+    assert one.values([0, 1, 2, 3], False) == (taken, every[taken])  # type: ignore[list-item]
+
+
+def test_a_plan_as_it_is_keeps_its_layout_unless_that_is_varied() -> None:
+    plan = loading.load("presets/gpt2small_hgx-h100.yaml")
+    for key, value in (("model.layers", 12), ("model.layers", 13), ("parallelism.zero", 0)):
+        over = Domain(key, "1", lambda i: i, lambda v, key=key: {key: v}, value)
+        own = value == plan.get(key) and key == "model.layers"
+        found = solve_with_layout.own_changes(plan, over)
+        assert found == ({key: value} if own else {})
+
+
+@pytest.mark.parametrize("sense", [1, -1])
+def test_layouts_are_ranked_by_a_goal_to_make_small(
+    sense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One to make large is that of the fastest layout."""
+    by = list[str]()
+
+    def noted(search: Any, goal: Goal) -> Answer:
+        by.append(search.evaluator.by)
+        return Answer(search.domain, goal.sense, search.limits)
+
+    monkeypatch.setattr(solve_with_layout, "optimise", noted)
+    plan, limits = loading.load("presets/gpt2small_hgx-h100.yaml"), (Limit(BYTES, "<=", 100),)
+    solve_with_layout.optimise_free(plan, domain(1, 9), limits, Goal("memory.process", sense))
+    assert by == ["memory.process" if sense == -1 else TIME]
 
 
 @pytest.mark.parametrize("heads", [1, 3, 4, 5, 48])

@@ -121,7 +121,7 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
     ends = sorted((end for end in between if end is not None), key=lambda end: end.index)
     told = [_rough(end.number) for end in ends]
     if None in between:
-        told.insert(0 if answer.direction == 1 else 1, "no value")
+        told = ["no value", *told] if answer.direction == 1 else [*told, "no value"]
     if domain.key == "model":
         told[-1] += f", as predicted {shape_of(holds)}"
     unit = "devices" if domain.key == "cluster.devices" else domain.unit
