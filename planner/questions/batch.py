@@ -288,12 +288,13 @@ class Batch:
             return self._along("stages", self.lines[None, :, self.slots[:, slot], place])
         symbol, *scope = arguments
         bound = [kind.case.bindings for kind in self.kinds]
-        if scope:  # in an entry of the model
-            name, number = self.graph.place[scope[0]]
+        for entry in scope:  # one of the model, if any
+            name, number = self.graph.place[entry]
             bound = [kind.case.entries(name)[number].bindings for kind in self.kinds]
         values = [bindings[symbol] for bindings in bound]
-        if all(value == values[0] for value in values):
-            return values[0]
+        value, *others = dict.fromkeys(values)
+        if not others:
+            return value
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
         return Values(KIND, array[None, None, :])
 

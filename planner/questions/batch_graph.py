@@ -250,10 +250,10 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
         merged = []
         for group in zip(*(c.entries(axis) for c in cases), strict=True):
             bindings: dict[Symbol, Any] = {}
-            for symbol, value in group[0].bindings.items():
+            for symbol in group[0].bindings:
                 values = tuple(entry.bindings[symbol] for entry in group)
-                alike = all(value == other for other in values)
-                bindings[symbol] = value if alike else Varying(values)
+                value, *others = dict.fromkeys(values)
+                bindings[symbol] = Varying(values) if others else value
             parent = new.get(group[0].parent, group[0].parent)
             merged.append(replace(group[0], parent=parent, bindings=bindings))
             new[group[0]] = merged[-1]
@@ -295,6 +295,5 @@ def _tensors(
         for entry, pattern in there.values()
         if not pattern.all()
     }
-    in_order = sorted(there.items(), key=lambda item: item[0][0])
-    tensors = tuple(entry for _, (entry, _) in in_order)
+    tensors = tuple(entry for entry, _ in there.values())
     return tensors, [pattern for _, pattern in patterns.values()], conditional

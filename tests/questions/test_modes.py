@@ -60,6 +60,16 @@ CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("changes", "expected"), CASES)
+def test_which_modes_stand_for_others(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    space = Space(plan(**changes))
+    assert modes.equivalent_modes(space, ()) == expected
+    of_two = Space(plan(**changes), {KEY: MODES[:2]})
+    assert modes.equivalent_modes(of_two, ()) == {
+        mode: other for mode, other in expected.items() if {mode, other} <= {*MODES[:2]}
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("changes", "expected"), CASES)
 def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_more(
@@ -67,9 +77,7 @@ def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_mor
 ) -> None:
     """Every layout with every mode, over arrays: what is left out is as fast to the last digit and
     needs as much memory or more; what is not left out differs in time, or holds more somewhere."""
-    small = plan(**changes)
-    assert modes.equivalent_modes(Space(small), ()) == expected
-    whole = Walk(small, (FITS, MEMORY, STEP), {KEY: MODES})
+    whole = Walk(plan(**changes), (FITS, MEMORY, STEP), {KEY: MODES})
     assert not whole.same
     faster, roomier = np.zeros((3, 3), dtype=bool), np.zeros((3, 3), dtype=bool)
     for chunk in whole:
