@@ -44,8 +44,8 @@ def run(
         try:
             if operation == "mul":
                 value = values[arguments[0]]
-                for i in arguments[1:]:
-                    value *= values[i]
+                for i in arguments[1:]:  # a Fraction times an int is quicker than an int times it
+                    value = values[i] * value if type(value) is int else value * values[i]
             elif operation == "add":
                 value = values[arguments[0]]
                 for i in arguments[1:]:

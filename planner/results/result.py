@@ -411,8 +411,11 @@ class Quantity:
     @cached_property
     def uses(self) -> list[Quantity]:
         """The quantities in its formula."""
-        keys = (key for key in self.trace.uses if isinstance(key[0], str))
-        return [self.result.quantity(base, {e.axis: e for e in entries}) for base, entries in keys]
+        result, keys = self.result, (key for key in self.trace.uses if isinstance(key[0], str))
+        return [
+            result._quantities.get(key) or result.quantity(key[0], {e.axis: e for e in key[1]})
+            for key in keys
+        ]
 
     @cached_property
     def symbols(self) -> list[tuple[Notation, list[Value], Input | None]]:

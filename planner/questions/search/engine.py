@@ -22,7 +22,7 @@ from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
 from planner.connect import exports
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Evaluation
+from planner.engine.evaluate import Evaluation
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
@@ -95,13 +95,10 @@ class Layout:
         evaluation, by = self.evaluated
         return around(by, self.values[by], evaluation)
 
-    def exactly(
-        self, plan: Plan, quantities: Iterable[str], by: str = "", like: Iterable[Layout] = ()
-    ) -> Layout:
-        """The layout with exact values of some quantities, and the parts of ``by``; what it has in
-        common with the nearest of layouts ``like`` it is not evaluated again."""
-        alike = [layout.evaluated[0] for layout in like if layout.evaluated is not None]
-        values, evaluation = _exactly(self.of(plan), quantities, alike)
+    def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
+        """The layout with values of some quantities, found as ``how`` says (``_evaluated``), and
+        the parts of ``by``."""
+        values, evaluation = _evaluated(self.of(plan), quantities, **how)
         values = {**values, **self.values, **values}
         return replace(self, values=values, evaluated=(evaluation, by) if by else None)
 
@@ -365,12 +362,12 @@ def search(
     like = [] if own is None else [own]
     best = [layout_of(item, by, MEMORY) for item in kept.best.items()]
     for place, layout in enumerate(best[:EXACT]):
-        best[place] = layout.exactly(plan, quantities, by, like)
+        best[place] = layout.evaluate(plan, quantities, by, like=like)
         like.append(best[place])
     plain = kept.plain.first and layout_of(kept.plain.first, by)
     if plain is not None:
         same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
-        plain = next(same, None) or plain.exactly(plan, quantities, by, like)
+        plain = next(same, None) or plain.evaluate(plan, quantities, by, like=like)
     front = [layout_of(item, by, MEMORY) for item in kept.front.items()]
     shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
     if points:
@@ -387,7 +384,7 @@ def search(
         limits=tuple(limits),
         varied=tuple(vary or ()),
         points=tuple(shown),
-        nearest=nearest and layout_of(nearest).exactly(plan, quantities),
+        nearest=nearest and layout_of(nearest).evaluate(plan, quantities),
         choices=tuple(
             Choice(key, value, item and layout_of(item, by, MEMORY))
             for key, values in kept.chosen.items().items()
@@ -502,27 +499,25 @@ def layout_of(item: Item, *names: str) -> Layout:
     return Layout(shown, follows, over_arrays, over_arrays, cleared)
 
 
-def _exactly(
-    plan: Plan, quantities: Iterable[str], alike: Sequence[Evaluation] = ()
+def _evaluated(
+    plan: Plan, quantities: Iterable[str], like: Iterable[Layout] = (), exact: bool = True
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Quantities of a plan, and their evaluation, which uses the nearest of some others again.
+    """Quantities of a plan, ``exact`` or in floats, and their evaluation; what it has in common
+    with the nearest of layouts ``like`` is lowered once.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    built = case.build(plan)
-    like = min(alike, key=lambda other: other.differs(built), default=None)
-    evaluation = Evaluation(built, like=like)
-    try:
-        return {name: evaluation.value(name) for name in quantities}, evaluation
-    except Absent as absent:
-        raise PlanError(Fault(absent.reason)) from None
+    built, others = case.build(plan), [layout.evaluated[0] for layout in like if layout.evaluated]
+    nearest = min(others, key=lambda other: other.differs(built), default=None)
+    evaluation = Evaluation(built, like=nearest, exact=exact)
+    return evaluation.values_of(quantities), evaluation
 
 
 def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     """The plan's own layout, with time predicted as for the others."""
     try:
-        values, evaluation = _exactly(variant(plan, {"time.mfu": None}), quantities)
+        values, evaluation = _evaluated(variant(plan, {"time.mfu": None}), quantities)
     except PlanError:
         return None
     open_ones = [key for key in FOLLOWS if not chosen_by(plan, key)]

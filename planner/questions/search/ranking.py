@@ -203,7 +203,7 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
     """For each choice its heading, the best value, and the others, each by how far the best layout
     with it is behind, those that cost least first."""
     headings = {key: heading for heading, key in columns(found)}
-    exact = {_key(layout): layout for layout in found.best if layout.evaluated}
+    known = {_key(layout): layout for layout in found.best if layout.evaluated}
     rows = []
     for key, several in groupby(found.choices, key=lambda choice: choice.key):
         choices = list(several)
@@ -216,7 +216,7 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
             least, more = (one.approximate[found.by] for one in (first.layout, choice.layout))
             ratio = more / least if least > 0 else 1.0
             slower = f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
-            why = "" if number or slower == SAME else _lost(choice.layout, found, exact)
+            why = "" if number or slower == SAME else _lost(choice.layout, found, known)
             said.append(f"{_word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")
@@ -232,12 +232,13 @@ def _key(layout: Layout) -> str:
     return repr(layout.changes)
 
 
-def _lost(layout: Layout, found: Found, exact: dict[str, Layout]) -> str:
-    """Where a layout loses most against the best, in brackets; ``exact`` are the layouts that were
-    evaluated exactly, which it joins."""
-    if _key(layout) not in exact:
-        exact[_key(layout)] = layout.exactly(found.plan, (found.by,), found.by, found.best)
-    most, least = _told(exact[_key(layout)], found.best[0], found.by)
+def _lost(layout: Layout, found: Found, known: dict[str, Layout]) -> str:
+    """Where a layout loses most against the best, in brackets; ``known`` are the layouts that were
+    evaluated, which it joins."""
+    if _key(layout) not in known:
+        by = found.by  # floats suffice: which part is largest is told, not its size
+        known[_key(layout)] = layout.evaluate(found.plan, (by,), by, like=found.best, exact=False)
+    most, least = _told(known[_key(layout)], found.best[0], found.by)
     less = f", less {named(least[0])}" if least else ""
     return f" ({named(most[0])}{less})" if most else ""
 
