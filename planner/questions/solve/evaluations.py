@@ -24,8 +24,8 @@ from planner.questions.domains import Domain
 
 #: Values passed over in search of the next one that makes a valid plan.
 MOST_SKIPS = 64
-#: A slack whose share has none of so many decimals is computed exactly: rounding could decide.
-NEAR = 9
+#: A slack that is a smaller share is computed exactly, for rounding could decide about it.
+NEAR = 1e-9
 #: A domain of no more values is tried in full.
 FEW = 64
 #: Graphs kept at once.
@@ -171,7 +171,7 @@ class Probes:
             self.faults[index] = error
             return None
         probe = self._evaluate(index, value, plans, exact=False)
-        if not all(round(probe.share(limit), NEAR) for limit in self.limits):
+        if any(abs(probe.share(limit)) < NEAR for limit in self.limits):
             probe = self._evaluate(index, value, plans, exact=True)
         self.probes[index] = probe
         return probe

@@ -214,8 +214,8 @@ class _Solver:
         exponent = self.values[arguments[-1]]
         if operation != "pow" or not isinstance(exponent, int) or arguments[-1] in self.forms:
             raise NoForm("it stands below a root or in an exponent")
-        base = self._of(arguments[0])
-        return reduce(operator.mul, [base] * exponent or [Ratio(ONE) / base] * -exponent)
+        whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
+        return whole if exponent > 0 else Ratio(ONE) / whole
 
     def _choice(self, operation: str, arguments: tuple[int, ...]) -> int:
         """The argument that an operation has the value of."""
@@ -295,7 +295,8 @@ class _Solver:
             zero = _sum(zero, _product({0: -limit}, form.below))
         if not zero:
             raise NoForm(f"{quantity} does not change here")
-        degree = max(zero) - (least := min(0, *zero))
+        least = min(0, *zero)  # without a constant where the limit is nothing
+        degree = max(zero) - least
         if degree > MOST_DEGREE:
             raise NoForm(f"{quantity} is of degree {degree} in it")
         nothing = Coefficient(Fraction(0), number(0))
@@ -327,11 +328,7 @@ class _Solver:
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """The root of b x + c, the divisor positive."""
-    found = (
-        (-c).combine(operator.truediv, b)
-        if b.value == abs(b.value)
-        else c.combine(operator.truediv, -b)
-    )
+    found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
     if found.symbols is None:
         return [found]
     return [replace(found, symbols=from_sympy(sympy.factor_terms(to_sympy(found.symbols))))]

@@ -148,7 +148,7 @@ def nearer_way(search: Probes, start: Probe) -> int:
         for other in strides(search, start, toward):
             for limit in search.limits:
                 if change := other.slack(limit) - start.slack(limit):
-                    return -toward if change == abs(change) else toward
+                    return toward if change < 0 else -toward
     return 1
 
 
