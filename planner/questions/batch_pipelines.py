@@ -13,7 +13,7 @@ from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
 from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind
-from planner.questions.batch_rows import Layouts, Run
+from planner.questions.batch_rows import Layouts
 
 Array = NDArray[Any]
 #: What a stage holds and what it keeps, by part.
@@ -41,12 +41,11 @@ class Pipelines:
             for run, size in batches.tolist():
                 at = (stages, run, share // size, kind)
                 if at not in self.places:
-                    shape = self._pipeline(stages, layouts.runs[run], share // size, kind)
-                    self.places[at] = self.shapes.setdefault(shape, len(self.shapes))
+                    self.places[at] = self.shapes.setdefault(self._pipeline(*at), len(self.shapes))
 
-    def _pipeline(self, stages: int, run: Run, micro_batches: int, kind: int) -> tuple[int, ...]:
+    def _pipeline(self, stages: int, run: int, micro_batches: int, kind: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
-        virtual, schedule, chosen = run
+        virtual, schedule, chosen = self.layouts.runs[run]
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan, alike, lines = self.kinds[kind].plan, self.alike[kind], self._lines

@@ -8,6 +8,7 @@ import io
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from planner.documents.schema import validate
 from planner.documents.source import load as read
 from planner.plans import plan as plans
 from planner.questions import loading
+from planner.questions.search import automatic
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import COMMON
 
@@ -56,6 +58,21 @@ def test_the_layout_is_the_plainest_of_the_best_that_a_search_finds() -> None:
     assert plan.get("parallelism.auto") is None and not plan.document.has(("parallelism", "auto"))
     other = loading.load(PLAN, {"training.schedule": "zero-bubble", "parallelism.pipeline": 2})
     assert other.get("training.schedule") == "zero-bubble"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(102, " (2 % faster)"), (100.5, " (0.5 % faster)"), (100, "")]
+)
+def test_the_plainest_is_chosen_with_how_much_faster_the_fastest_is(
+    seconds: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, fastest = (SimpleNamespace(values={automatic.STEP: s}) for s in (seconds, 100))
+    counts = {"size": 7, "every": 7, "narrowed": {}, "launcher": None, "tight": False}
+    found = SimpleNamespace(plain=plain, best=(fastest,), **counts)
+    monkeypatch.setattr(automatic, "search", lambda *_, **__: found)
+    layout, why, _ = automatic._found(validate(read(PLAN), "plan"))
+    assert layout is plain
+    assert f"the plainest within 2 % of the fastest that fits{said} of " in why
 
 
 def test_what_is_given_stays() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,39 @@ def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_mor
                 assert same and not roomier[one, other]
             elif mode != by and not {mode, by} & expected.keys():
                 assert not same or (roomier[one, other] and roomier[other, one])
+
+
+@pytest.mark.parametrize("own", MODES[:2])
+def test_of_modes_that_are_one_step_that_stands_for_all_which_holds_least(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that hold the same the plan's own, else the first."""
+    space = Space(plan(recompute=own))
+    monkeypatch.setattr(modes, "_agree", lambda *_: True)
+    for amounts in product((1, 2), repeat=3):
+        held = dict(zip(MODES, amounts, strict=True))
+        monkeypatch.setattr(
+            modes,
+            "_holds_no_more",
+            lambda *pair, held=held: (
+                held[pair[0].setting(KEY, {})] <= held[pair[1].setting(KEY, {})]
+            ),
+        )
+        best = min(MODES, key=lambda mode, held=held: (held[mode], mode != own))  # type: ignore[misc]
+        expected = {mode: best for mode in MODES if mode != best}
+        assert modes.equivalent_modes(space, ()) == expected
+
+
+def test_a_layer_holds_no_more_while_it_waits_and_while_it_is_computed_again() -> None:
+    def under(kept: int, again: int) -> Any:
+        values = {modes.KEPT: kept, modes.AGAIN: again}
+        return SimpleNamespace(
+            entries=lambda *_: [{}], setting=lambda *_: True, value=lambda name, _: values[name]
+        )
+
+    for kept, again, most, then in product(range(3), repeat=4):
+        expected = kept <= most and kept + again <= most + then
+        assert modes._holds_no_more(under(kept, again), under(most, then)) == expected
 
 
 def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:

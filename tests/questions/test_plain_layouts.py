@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
 from planner.questions import loading
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
-from planner.questions.search.layouts import SCHEDULES, Space
+from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
 from planner.questions.sensitivity import neighbours
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
@@ -124,6 +126,24 @@ def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
     assert ordered == sorted(ordered)
     # A double holds 53 bits; the first three count the kinds, of which there are six at most.
     assert all(plain >> 50 == each[0] for plain, each in said)
+
+
+def test_what_is_too_large_for_its_bits_counts_as_the_most_that_they_hold() -> None:
+    space = SimpleNamespace(
+        plain=np.array([[2], [16], [0]]),
+        runs=[(virtual, "interleaved", None) for virtual in (2, 255, 256, 300, 600)],
+        degrees=[SimpleNamespace(named={"tensor": 2})],
+        zero=(1,),
+        recompute=("none",),
+    )
+
+    def plain(run: int, batch: int) -> int:
+        columns = (np.array([number]) for number in (0, run, 1, 1, batch))
+        return int(SpaceRows(space, *columns).plainness(np.array([0]))[0])  # type: ignore[arg-type]
+
+    batches = (1, 4095, 4096, 5000, 9000)
+    assert [plain(0, batch) - plain(0, 1) for batch in batches] == [0, *[4094] * 4]
+    assert plain(0, 1) < plain(1, 1) == plain(2, 1) == plain(3, 1) == plain(4, 1)
 
 
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
