@@ -295,6 +295,16 @@ def test_of_few_values_the_furthest_that_holds_is_the_answer(
     assert bool(found.notes) == (stretches > 1)
 
 
+@pytest.mark.parametrize("first", [0, 1, 7, 1000])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 10**30])
+def test_a_domain_of_sixty_four_values_is_tried_in_full(first: int, count: int) -> None:
+    over = replace(domain(first, first + count - 1), first=first)
+    search = searched(over, bytes=lambda index: index)
+    assert search.all() == (count <= 64)
+    every = range(first, first + count) if count <= 64 else ()
+    assert [*search.probes] == [*every] == [probe.index for probe in search.known]
+
+
 def test_what_holds_at_any_value_is_unbounded_upwards() -> None:
     """The smallest is the first of the domain."""
     over, limit = domain(1000, 10**30, endless=True), Limit(BYTES, "<=", 0)
