@@ -205,6 +205,18 @@ def test_roots_make_the_equation_zero_in_numbers_and_in_symbols(a: int, b: int, 
     assert one * other == pytest.approx(c / a, abs=1e-9)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_root_is_written_over_a_positive_divisor(sign: int) -> None:
+    """What is left over what each takes, however little that is: no minus before the fraction."""
+    room, first, second, each, more = (Symbol(name, positive=True) for name in "mabcd")
+    above, below = (first + second - room) * sign, (each + more) * sign
+    written = (to_sympy(room) - to_sympy(first + second)) / to_sympy(each + more)
+    for value in (Fraction(1, 3), Fraction(1), Fraction(9)):
+        (root,) = _linear(Coefficient(sign * value, below), Coefficient(Fraction(-5 * sign), above))
+        assert root.value == 5 / value and root.symbols is not None
+        assert to_sympy(root.symbols) == written
+
+
 # -- rational functions ------------------------------------------------------------------------
 
 
