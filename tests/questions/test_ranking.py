@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from functools import cache
 from math import prod
@@ -11,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.book.quantity import BOOK
 from planner.questions import loading
-from planner.questions.constraints import Limit
+from planner.questions.constraints import Limit, shown
 from planner.questions.search import engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
-from planner.questions.search.layouts import COMMON, starts
+from planner.questions.search.layouts import COMMON, KERNELS, starts
 
 STEP = "time.step_seconds"
 PLAN: dict[str, Any] = {
@@ -136,3 +140,111 @@ def test_layouts_that_fit_are_counted_with_what_they_have_to_spare(
     counted = ranking.counted(one)  # type: ignore[arg-type]
     assert counted.startswith("12\u202f000 layouts, 3 fit into memory")
     assert said in counted and ("(" in counted) is bool(said)
+
+
+# -- of layouts whose numbers are given --------------------------------------------------------
+
+TENSOR, PIPELINE, CONTEXT = (f"parallelism.{key}" for key in ("tensor", "pipeline", "context"))
+
+
+def layout(
+    step: float = 10, parts: Any = None, interval: Any = None, **changes: Any
+) -> engine.Layout:
+    """One that was evaluated: ``tensor`` and so on are changed, the kernels follow."""
+    keys = {"micro_batch": "training.micro_batch", "recompute": "training.recompute"}
+    values = {STEP: step, engine.MEMORY: 2**30, engine.FITS: 0}
+    named = {keys.get(key, f"parallelism.{key}"): value for key, value in changes.items()}
+    one = engine.Layout(named, {KERNELS: "pytorch"}, values, values, evaluated=(None, STEP))  # type: ignore[arg-type]
+    vars(one).update(parts=parts or {}, interval=interval)
+    return one
+
+
+def of(*best: engine.Layout, **options: Any) -> engine.Found:
+    given: dict[str, Any] = {"front": (), "own": None, **options}
+    return engine.Found(None, STEP, 9, 9, best, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("step", "more", "gone", "said"),
+    [
+        (10, 8, 4, True),  # half of what is lost is gained
+        (10, 8, 3, False),
+        (10**6, 1, 4, None),  # a millionth of the step is too little to tell
+        (10**6, 2, 1, True),
+    ],
+)
+def test_a_layout_loses_most_where_it_has_most_more_than_the_best(
+    step: int, more: int, gone: int, said: bool | None
+) -> None:
+    """A part that only one of the two has is nothing in the other."""
+    best = layout(1, {"same": 10, "gone": gone, "less": 0.75})
+    other = layout(step, {"same": 10, "more": more, "less": 0.5})
+    gains = f", −{shown(gone, 's')} gone" if said else ""
+    expected = "" if said is None else f"+{shown(more, 's')} more{gains}"
+    assert ranking.behind(other, best, STEP) == expected
+    assert ranking.behind(best, best, STEP) == ranking.behind(layout(), best, STEP) == ""
+
+
+def test_choices_are_told_by_how_far_they_are_behind() -> None:
+    """A quarter more is 25 %, twice as much is × 2.0; six values are told; of nothing none is a
+    share."""
+    taken = {TENSOR: (10, 12.5, 20, 30, 40, 50), PIPELINE: (0.5, *[0.6] * 6), CONTEXT: (0, 5)}
+    choices, best = [], []
+    for key, steps in taken.items():
+        for place, step in enumerate(steps):
+            one = layout(step, {"sums": step}, **{key.split(".")[1]: 2**place})
+            choices.append(engine.Choice(key, 2**place, one))
+            best.append(one)
+    nothing = [engine.Choice(PIPELINE, value, None) for value in (128, None)]
+    choices[13:13] = nothing
+    choices.append(engine.Choice("parallelism.zero", 0, None))
+    assert ranking.costs(of(*best, choices=tuple(choices))) == [
+        ("tensor", "1", "2: +25.0 % (sums); 4: × 2.0; 8: × 3.0; 16: × 4.0; 32: × 5.0"),
+        ("pipeline", "1", "; ".join([*(f"{2**n}: +20.0 %" for n in range(1, 6)), "1 more",
+                                     "fits with nothing: 128, default"])),
+        ("context", "1", "2: +0.0 %"),
+    ]  # fmt: skip
+
+
+def test_the_table_of_choices_has_their_values_on_the_right() -> None:
+    rows = ranking.costs(found())
+    first, second = (max(len(row[place]) for row in rows) for place in (0, 1))
+    lines = ranking.text(found()).splitlines()
+    for heading, value, others in rows:
+        assert f"  {heading:<{first}}  {value:>{second}}  {others}".rstrip() in lines
+
+
+@pytest.mark.parametrize(("room", "said"), [(-1, "nearest lacks "), (0, "breaks a limit")])
+def test_what_lacks_nothing_breaks_another_limit(room: int, said: str) -> None:
+    near = layout(tensor=2)
+    near.values[engine.FITS] = room  # type: ignore[index]
+    assert said in ranking.closest(of(nearest=near))
+
+
+def test_a_column_is_left_out_where_it_goes_without_saying() -> None:
+    """One tensor rank does, two stages and a mode do not; nor what layouts differ in."""
+    one = layout(tensor=1, pipeline=2, recompute="none", interval=(9, 12))
+    head, row = ranking.table(of(one))[0]
+    between = f"{shown(9, 's')} to {shown(12, 's')}"
+    assert head[:3] == ("", "pipeline", "recompute") and head[4:] == ("5 to 95 %", "memory")
+    assert BOOK.quantities[STEP].title.partition(" (")[0] == head[3]
+    assert row == ("1", "2", "none", shown(10, "s"), between, shown(2**30, "bytes"))
+    assert f"leave {between} open" in ranking.leeway(of(one))
+    data = ranking.to_json(of(one))
+    assert json.loads(data)["interval"] == [9, 12] and data.startswith('{\n  "by"')
+    (read,) = csv.DictReader(io.StringIO(ranking.to_csv(of(one))))
+    assert (read[PIPELINE], float(read[STEP])) == ("2", 10)
+    other = layout(tensor=2, pipeline=2, recompute="none")
+    assert ranking.table(of(one, other))[0][0][1:4] == ("tensor", "pipeline", "recompute")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_plainest_comes_first_and_the_plans_own_last(same: bool) -> None:
+    best, plain = layout(10, {"sums": 10}, tensor=4), layout(11, {"sums": 11}, tensor=2)
+    own = layout(10 if same else 13, {"sums": 13}, tensor=4 if same else 8)
+    rows, reasons = ranking.table(of(best, plain, own=own, plain=plain))
+    said = [row[0] for row in rows]
+    assert said == ["", "plainest", *(["own, 1"] if same else ["1", "own"])]
+    assert [row[1] for row in rows] == ["tensor", "2", "4", *([] if same else ["8"])]
+    more = f"+{shown(1, 's')} sums", "", f"+{shown(3, 's')} sums"
+    assert reasons == ["", *more[: len(rows) - 1]]

@@ -18,6 +18,7 @@ from planner.questions.search.selection import (
     Front,
     Plain,
     Sample,
+    rounded,
 )
 
 #: Scores, which may be below 0 (what is made large), and a second number of each.
@@ -160,3 +161,52 @@ def test_a_sample_has_every_so_manieth_layout_that_is_there(size: int) -> None:
     assert taken[0].tolist() == score[there][::10].tolist()
     assert taken[1].tolist() == (1000 - taken[0]).tolist()
     assert taken[2].tolist() == (taken[0] > 250).tolist()
+
+
+@pytest.mark.parametrize("score", [3.0, -3.0, 1.0])
+def test_numbers_are_rounded_by_less_than_what_counts_as_a_difference(score: float) -> None:
+    """To 38 binary digits: the last is at most 2**-37 of a number. What is further behind the worst
+    that is kept is not looked at."""
+    assert rounded(np.array([score, score * 2.0**90])).tolist() == [score, score * 2.0**90]
+    best = Best()
+    best.add(np.array([score]), np.ones(1), lambda place: Any, np.zeros(1))
+    assert score < best.most <= score + abs(score) * 2**-37
+
+
+#: Sides of grids, each a quarter wider than the one before, or by one field.
+SIDES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 27, 33, 41, 51, 63, 78, 97, 121)
+
+
+@pytest.mark.parametrize("count", range(1, 31))
+def test_of_a_sample_each_field_of_the_finest_grid_has_its_first_point(count: int) -> None:
+    """Of the finest that has no more occupied fields than points are wanted, of at most four times
+    as many fields a side. Powers of two lie evenly on both scales."""
+    chance = np.random.default_rng(count)
+    inside = [place for place in range(1000) if place % 2 and place % 5]  # never between two fields
+    where = chance.permutation(inside)[: 2 * (4 + 2 * count)].reshape(2, -1)
+    where[:, :2] = (0, 1000), (1000, 0)  # the corners
+    if count == 3:
+        where = np.array([[0, 90, 1000]] * 2)  # told apart from the first by twelve fields
+    if count == 4:
+        where = np.array(
+            [[0, 64, 1000]] * 2
+        )  # by sixteen fields, but fifteen and eighteen are tried
+    score, memory = 2.0 ** (5 + where / 10)
+    sample = Sample(count, score.size)
+    sample.add(score, memory, np.ones(score.size, dtype=bool), where[0] > 500)
+    expected: list[int] = []
+    for side in (side for side in SIDES if side <= 4 * count):
+        fields = [tuple(min(p * side // 1000, side - 1) for p in pair) for pair in where.T.tolist()]
+        first = [place for place, field in enumerate(fields) if field not in fields[:place]]
+        if len(first) > count:
+            break
+        expected = first
+    points = [*zip(score, memory, where[0] > 500, strict=True)]
+    assert [*sample.thinned()] == [points[place] for place in expected]
+
+
+def test_a_sample_of_equal_scores_is_spread_by_memory_alone() -> None:
+    sample = Sample(2, 3)
+    sample.add(np.ones(3), np.array([1.0, 1.5, 9.0]), np.ones(3, dtype=bool), np.ones(3))
+    assert [*sample.thinned()] == [(1.0, 1.0, True), (1.0, 9.0, True)]
+    assert not [*Sample(2, 3).thinned()]

@@ -146,10 +146,10 @@ def text(found: Found, front: bool = False) -> str:
     if not found.best:
         return f"no layout fits: {counted(found)}\n" + closest(found)
     rows, reasons = table(found, front)
-    told = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
+    cells = [*zip(*rows, strict=True)]  # of each column
     order = "each needs less memory than all before it" if front else "smallest first"
     lines = [f"{counted(found)}; by {found.by}, {order}", ""]
-    lines += display.columns(told, right=range(len(rows[0])))
+    lines += display.columns([*zip(*cells, reasons, strict=True)], right=range(len(cells)))
     lines += [line for said in (plainest(found), _own_fits(found)) if said for line in ("", said)]
     if not front and (choices := costs(found)):
         lines += ["", "Best value of each choice, and how far behind the best with another one is:"]

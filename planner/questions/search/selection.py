@@ -68,7 +68,7 @@ class Best:
 
     def _near(self, score: Array, memory: Array) -> Array:
         """Which layouts may be among those that are kept, all (layouts,)."""
-        found: Array = (score <= self.most) & (score < np.inf)
+        found: Array = np.isfinite(score) & (score <= self.most)
         return found
 
     def _chosen(self, keys: Array) -> Array:
@@ -114,7 +114,8 @@ class ByChoice:
         """
         lowest = np.where(kept, score, np.inf)
         for axis, keys in enumerate(choices):
-            along = lowest.min(axis=tuple(i for i in range(lowest.ndim) if i != axis))
+            others = tuple(i for i in range(lowest.ndim) if i != axis)
+            along = lowest.min(axis=others)
             for key, values, places in keys:
                 for place in np.flatnonzero(np.bincount(places)).tolist():
                     best = self._best.setdefault((key, values[place]), Best())
@@ -122,9 +123,7 @@ class ByChoice:
                     least = along[has].min()
                     if not np.isfinite(least) or least > best.most:
                         continue
-                    shape = [1] * lowest.ndim
-                    shape[axis] = -1
-                    near = (lowest <= _as_good(least)) & has.reshape(shape)
+                    near = (lowest <= _as_good(least)) & np.expand_dims(has, others)
                     found = np.flatnonzero(near)
                     best.add(score.ravel()[found], memory.ravel()[found], settings, found)
 
@@ -136,9 +135,8 @@ class ByChoice:
 
         def rank(row: tuple[Any, Item | None]) -> tuple[Any, ...]:
             value, item = row
-            if item is None:
-                return 1, value is not None, value
-            return 0, *rounded(np.array(item[:2])).tolist()
+            last = (value is not None, value)
+            return item is None, *(rounded(np.array(item[:2])).tolist() if item else last)
 
         return {key: sorted(rows, key=rank) for key, rows in found.items()}
 
@@ -217,8 +215,8 @@ class Sample:
         score, memory, fits = np.concatenate(self._parts, axis=1)
         side, chosen = 2, np.arange(0)
         while side <= 4 * self.count:
-            fields = _fields(score, side) * side + _fields(memory, side)
-            _, first = np.unique(fields, return_index=True)
+            fields = tuple(_fields(column, side) for column in (score, memory))
+            _, first = np.unique(np.ravel_multi_index(fields, (side, side)), return_index=True)
             if len(first) > self.count:
                 break
             chosen, side = np.sort(first), side + max(1, side // 4)
