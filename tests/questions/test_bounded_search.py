@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.base.errors import PlanError
@@ -128,3 +130,97 @@ def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
     whole = [1, 2, 3, 4, 6, 8, 12, 24]
     every = [d for d in product(whole, whole, whole) if 24 % prod(d) == 0]
     assert found == sorted(every, key=lambda d: (prod(d), d))
+
+
+# -- layouts whose numbers are given -----------------------------------------------------------
+
+
+class Rows:
+    """Rows of given layouts (zero, recompute, rows), by their numbers, with what was asked for."""
+
+    of, within = layouts.SpaceRows.of, layouts.SpaceRows.within
+
+    def __init__(self, every: dict[str, Any], rows: Any, names: Sequence[str] = ()) -> None:
+        self.every, self.rows = every, rows
+        self.values = {name: every[name][:, :, rows] for name in names}
+        self.valid, self.number = every["valid"][:, :, rows], every["number"][:, :, rows]
+        self.shape = self.valid.shape
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, places: Any) -> Rows:
+        assert (places >= 0).all()
+        return Rows(self.every, self.rows[places])
+
+    def setting(self, place: int) -> Any:
+        return self.number.flat[place]
+
+    def plainness(self, places: Any) -> Any:
+        return self.every["plain"].ravel()[self.number.ravel()[places]]
+
+
+class Given:
+    """What a walk offers, in three blocks; of a block rows come three at a time."""
+
+    def __init__(self, every: dict[str, Any]) -> None:
+        self.every, self.absent = every, dict[str, str]()
+
+    def rows(self) -> Iterator[Rows]:
+        for rows in np.split(np.arange(self.every["valid"].shape[2]), (3, 7)):
+            yield Rows(self.every, rows)
+
+    def over(self, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Rows]:
+        for part in np.array_split(rows.rows, -(-len(rows) // 3)):
+            yield Rows(self.every, part, [name for names in groups for name in names])
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_of_given_layouts_it_is_that_of_an_enumeration(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are not valid, some have no step time, and of several that take as long the one with
+    less memory is first."""
+    monkeypatch.setattr(bounded_search, "FIRST", 1)
+    monkeypatch.setattr(bounded_search, "MORE", 2)
+    chance, shape = np.random.default_rng(seed), (3, 2, 16)
+    every = {name: chance.integers(100, 120, shape).astype(float) for name in (STEP, MEMORY)}
+    every |= {"valid": chance.random(shape) < 0.7, "plain": chance.integers(0, 9, shape)}
+    every |= {"number": np.arange(96).reshape(shape)}
+    every[STEP] += np.arange(16) // 4  # the best rows do not stand together
+    if seed % 5 == 0:  # only the slowest may have room
+        every[STEP][:, :, -1] += 20
+        every[MEMORY][:, :, :-1] += 20
+    every[STEP][chance.random(shape) < 0.1] = np.nan
+    every["valid"][:, :, 5] = False
+    capacity = (101, 105, 118, 99)[seed % 4]
+    every[engine.FITS] = capacity - every[MEMORY]
+    limits = ((), (Limit(STEP, "<=", 112),), (Limit(MEMORY, "<=", 110),))[seed % 3]
+    flat = {name: values.ravel().tolist() for name, values in every.items()}
+    fit = [n for n in flat["number"] if flat["valid"][n] and flat[engine.FITS][n] >= 0]
+    kept = [n for n in fit if all(limit.holds(flat[limit.quantity][n]) for limit in limits)]
+    timed = [(flat[STEP][n], flat[MEMORY][n]) for n in kept if flat[STEP][n] > 0]
+
+    search = BoundedSearch(None, STEP, limits, walk=Given(every))  # type: ignore[arg-type]
+    first, plainest, roomiest = search.first(), search.plainest(), search.roomiest()
+    assert (first and first[:2]) == min(timed, default=None)
+    assert (plainest is None) == (first is None)
+    if first is not None and plainest is not None:
+        near = [n for n in kept if flat[STEP][n] <= first[0] * 1.02]
+        assert plainest[1] == min(flat["plain"][n] for n in near)
+        assert flat["plain"][plainest[2]] == plainest[1]  # type: ignore[call-overload]
+    if not any(limit.quantity == STEP for limit in limits):
+        shares = [
+            min([(capacity - used) / capacity, *[(110 - used) / 110 for _ in limits]])
+            for used in (flat[MEMORY][n] for n in kept)
+        ]
+        assert (roomiest and -roomiest[0]) == (pytest.approx(max(shares)) if shares else None)
+        if not fit:
+            lacking = -every[engine.FITS][every["valid"]].max()
+            assert search.nearest.first is not None and search.nearest.first[0] == lacking
+    else:
+        assert (roomiest is None) == (not timed)
+    within = search.first(within=False)
+    assert (within and within[0]) == min(
+        (flat[STEP][n] for n in fit if flat[STEP][n] > 0), default=None
+    )

@@ -71,9 +71,12 @@ def test_a_search_starts_from_all_degrees_whose_product_divides_the_devices() ->
     assert max(map(prod, found)) == 4 and prod(found[0]) == 1
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(9.0, 0.1), (2.0, 0.25), (5.0, 0.25)])
+@pytest.mark.parametrize(
+    ("seconds", "most", "share"),
+    [(9.0, 10, 0.1), (2.0, 10, 0.25), (5.0, 10, 0.25), (0.0, 0, 0), (0.5, 0, -1)],
+)
 def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
-    seconds: float, share: float
+    seconds: float, most: int, share: float
 ) -> None:
     """A quarter of the memory is free, and of 10 s what a step does not take."""
     values = {
@@ -81,7 +84,7 @@ def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
         engine.MEMORY: np.array([60.0]),
         STEP: np.array([seconds]),
     }
-    asked = SimpleNamespace(limits=(Limit(STEP, "<=", 10),))
+    asked = SimpleNamespace(limits=(Limit(STEP, "<=", most),))
     chunk = SimpleNamespace(of=lambda name, places: values[name][places])
     (left,) = BoundedSearch._share(asked, chunk, np.array([0]))  # type: ignore[arg-type]
     assert left == pytest.approx(share)

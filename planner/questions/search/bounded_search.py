@@ -135,8 +135,8 @@ class BoundedSearch:
         least: Array = room / (room + used)
         for limit in self.limits:
             value, bound = chunk.of(limit.quantity, places), float(limit.value)
-            size = np.maximum(np.abs(value), abs(bound))
-            least = np.minimum(least, limit.slack(value) / np.where(size > 0, size, 1))
+            size = np.maximum(np.abs(value), abs(bound) or np.finfo(float).tiny)
+            least = np.minimum(least, limit.slack(value) / size)
         return least
 
     # -- in which order -----------------------------------------------------------------------
@@ -166,7 +166,7 @@ class BoundedSearch:
         limits = [limit for limit in self.limits if limit.quantity in self.early]
         for chunk in self._evaluated(np.arange(self.starts[-1]), self.early):
             score = chunk.values.get(self.by, np.full(chunk.shape, -np.inf))
-            there = chunk.valid & (score < np.inf)
+            there = chunk.valid & ~np.isnan(score)
             kept = chunk.within(limits, there)
             every.append(np.where(there, score, np.inf).min(axis=(0, 1)))
             within.append(np.where(kept, score, np.inf).min(axis=(0, 1)))
@@ -181,7 +181,7 @@ class BoundedSearch:
         they have to be ``within`` them: those of rows with the least score first, until none that
         is left has a score of at most so much."""
         least, done, size = self._least[within], 0, FIRST
-        order = np.argsort(least, kind="stable")[: np.count_nonzero(least < np.inf)]
+        order = np.argsort(least, kind="stable")[: np.count_nonzero(least != np.inf)]
         while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
             if done:  # none of the fastest is the answer: maybe few others have room
