@@ -790,7 +790,7 @@ def test_scales_are_rounded_to_the_nearest_whole_number(value: Fraction) -> None
 
 def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> None:
     """Whole chunks for every stage are asked for where the plan's own layout stays."""
-    for changes, free, step in (({}, True, 1), ({"parallelism.pipeline": 4}, False, 4)):
+    for changes, free, step in (({}, True, 1), ({"parallelism.pipeline": 2}, False, 2)):
         plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b", **changes})
         _, family = families.of_plan(plan, free=free)
         low = family.domain.rows[0][0]
@@ -799,6 +799,39 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
         own, *others = (index // families.ROW for index in family.around())
         assert len(others) == len(family.widths)  # those nearest to its own width first
         assert others == sorted(others, key=lambda row: abs(row - own))
+        assert {*[*family.around()][1:]} == {first for first, _ in family.domain.rows}
+        place, last = divmod(family.domain.last or 0, families.ROW)
+        assert place == len(family.widths) - 1 and last == family.depths(place)[1]
+        layered = "any number of layers" if free else "layers in multiples of 2"
+        assert layered in family.domain.step and "key/value" not in family.domain.step
+
+
+@pytest.mark.parametrize("unit", [1, 2, 3, 8])
+def test_depths_are_those_of_which_the_width_is_a_usual_multiple(unit: int) -> None:
+    """From 64 to 160 times; or one unit, where that is more layers."""
+    widths = tuple(range(64, 4096, 64))
+    family = families.Family({}, widths, unit, together=1)
+    for place, width in enumerate(widths):
+        tried = [depth for depth in range(1, 99) if 64 <= Fraction(width, depth * unit) <= 160]
+        assert family.depths(place) == ((tried[0], tried[-1]) if tried else (1, 1))
+
+
+def test_what_grows_with_the_width_stays_whole() -> None:
+    """Heads of a size of their own come by eights, feed-forward widths by what they share with
+    128, at least one of either."""
+    plan = loading.load("presets/largest_on_8xh100.yaml")
+    attention = {"heads": 64, "head_dim": 128, "kv_heads": 64}
+    model = {"hidden": 4096, "layers": 8, "attention": attention, "mlp": {"intermediate": 256}}
+    family = families._family(plan, model, True)
+    assert family.together == 8 and "key/value" not in family.domain.step
+    for width, heads, intermediate in ((64, 8, 128), (4096, 64, 256), (8192, 128, 512)):
+        changes = family.changes(family.widths.index(width) * families.ROW + 1)
+        assert changes["model.attention.heads"] == heads == changes["model.attention.kv_heads"]
+        assert (changes["model.mlp.intermediate"], changes["model.layers"]) == (intermediate, 1)
+    own = families._family(plan, {**model, "attention": {"heads": 32, "head_dim": 128}}, True)
+    assert own.together == 1 and own.widths[:2] == (128, 256)
+    for spelled, layers in (({"mixer": "mamba"}, 1), ({"pattern": ["a", "b", "c"]}, 3)):
+        assert families._family(plan, {**model, **spelled}, True).unit == layers
 
 
 def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:

@@ -73,7 +73,7 @@ class Family:
     def depths(self, place: int) -> tuple[int, int]:
         """The least and the largest depth of a width, by the place of that."""
         if not self.together:
-            return 1, max(1, MOST_LAYERS // self.unit)
+            return 1, MOST_LAYERS // self.unit
         width, unit = self.widths[place], self.unit
         low, high = ceil(Fraction(width, ASPECT[1] * unit)), width // (ASPECT[0] * unit)
         if low > high:  # so narrow that one unit is more layers than its share
@@ -109,7 +109,7 @@ class Family:
         return place * ROW + min(max(_round(Fraction(layers + self.ends, self.unit)), low), high)
 
     def around(self) -> Iterator[int]:
-        """Models of every width, those nearest to the family's own first."""
+        """The shallowest model of every width, those nearest to the family's own first."""
         yield self.nearest
         rows = self.domain.rows
         for place in sorted(range(len(rows)), key=lambda i: abs(i - self.nearest // ROW)):
@@ -194,7 +194,7 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
         size = attention.get("head_dim")
         if attention.get("kv_rank") or (size and size * heads != model["hidden"]):
             # Heads of a size of their own are no part of the hidden size.
-            return Family(model, _widths(1), unit, lcm(together, gcd(heads, NODE)), ends)
+            return Family(model, _widths(FINEST), unit, lcm(together, gcd(heads, NODE)), ends)
         whole = Fraction(model["hidden"] * together, heads).numerator
         return Family(model, _widths(whole) or (model["hidden"],), unit, together, ends)
     # Depth alone, in whole patterns and whole stages.
@@ -205,13 +205,12 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
 
 def _widths(whole: int) -> tuple[int, ...]:
     """Hidden sizes, multiples of what a whole number of heads takes."""
-    found, width = list[int](), 0
-    while True:
-        step = lcm(whole, max(FINEST, (1 << ((width + 1) // STEPS).bit_length()) // 2))
-        width = (width // step + 1) * step
-        if width > WIDEST:
-            return tuple(found)
+    found, width = list[int](), lcm(whole, FINEST)
+    while width <= WIDEST:
         found.append(width)
+        step = lcm(whole, max(FINEST, (1 << (width // STEPS).bit_length()) // 2))
+        width = (width // step + 1) * step
+    return tuple(found)
 
 
 def _round(value: Fraction) -> int:
