@@ -147,6 +147,14 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     assert to_sympy(recomputed_in_flight) not in left.free_symbols
 
 
+def test_of_several_plans_a_mode_is_left_out_where_it_is_of_all() -> None:
+    """Both batches run on PyTorch, whose selective recomputation is none; Megatron's is some."""
+    small = plan(model="gpt2-small")
+    both = {"training.global_batch": (16, 32), "training.implementation": ("pytorch",)}
+    assert Walk(small, (STEP,), both).same == {"selective": "none"}
+    assert not Walk(small, (STEP,), {"training.implementation": ("pytorch", "megatron")}).same
+
+
 @pytest.mark.slow
 def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
     """Its degrees alone are left: three layouts, of which two are one step."""

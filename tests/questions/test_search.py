@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import random
+import time
 from itertools import islice, pairwise, product
 from typing import Any
 
@@ -238,10 +239,12 @@ def test_what_cannot_be_searched() -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    seen: list[tuple[int, int]] = []
-    searching.search(small("gpt2-small"), progress=lambda done, size, _: seen.append((done, size)))
-    done = [d for d, _ in seen]
+    seen: list[tuple[int, int, float]] = []
+    began = time.perf_counter()
+    searching.search(small("gpt2-small"), progress=lambda *told: seen.append(told))
+    done = [d for d, _, _ in seen]
     assert done == sorted(done) and seen[-1][0] == seen[-1][1]
+    assert 0 < seen[-1][2] < time.perf_counter() - began
     assert np.isfinite(done).all()
 
 

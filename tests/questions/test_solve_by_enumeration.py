@@ -486,6 +486,29 @@ def test_round_values_between_the_ends_of_what_holds_are_scanned(most: int, leas
     assert len(tried - round_values - strode - near) <= (0 if least == 100 else 12)
 
 
+def test_where_values_are_few_or_not_all_valid_a_scan_tries_the_next() -> None:
+    """Each of twenty-one that hold; of odd ones the next after every eighth."""
+    over = replace(domain(500, 900), first=100)
+    for low, high, step in ((490, 510, 1), (301, 699, 8)):
+        limits = Limit(BYTES, "<=", high), Limit(BYTES, ">=", low)
+        functions = Functions({BYTES: lambda i: i}, lambda i, step=step: step > 1 and i % 2 == 0)
+        search = Probes(None, over, limits, evaluator=functions)  # type: ignore[arg-type]
+        _scan(search)
+        first = range(low + -low % step, high, step)
+        assert {index + (step > 1) for index in first} <= {probe.index for probe in search.known}
+
+
+def test_valid_values_that_no_stride_meets_are_climbed() -> None:
+    """500 to 510 are valid, the nearest others tried are 250 further on."""
+    for start, top in ((500, 510), (510, 500)):
+        functions = Functions(
+            {TIME: lambda i, up=top - start: up * i}, lambda i: not 500 <= i <= 510
+        )
+        search = Probes(None, domain(start, 10**4), (), evaluator=functions)  # type: ignore[arg-type]
+        found = optimise(search, Goal(TIME, 1))
+        assert found.holds is not None and found.holds.index == top
+
+
 @pytest.mark.parametrize("top", [410, 640, 790])
 def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) -> None:
     """A lower hill stands at the start; the other is 60 wide among 600 values."""
@@ -799,7 +822,7 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
         own, *others = (index // families.ROW for index in family.around())
         assert len(others) == len(family.widths)  # those nearest to its own width first
         assert others == sorted(others, key=lambda row: abs(row - own))
-        assert {*[*family.around()][1:]} == {first for first, _ in family.domain.rows}
+        assert {*[*family.around()][1:]} == {row[0] for row in family.domain.rows}
         place, last = divmod(family.domain.last or 0, families.ROW)
         assert place == len(family.widths) - 1 and last == family.depths(place)[1]
         layered = "any number of layers" if free else "layers in multiples of 2"

@@ -365,9 +365,6 @@ def search(
         best[place] = layout.evaluate(plan, quantities, by, like=like)
         like.append(best[place])
     plain = kept.plain.first and layout_of(kept.plain.first, by)
-    if plain is not None:
-        same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
-        plain = next(same, None) or plain.evaluate(plan, quantities, by, like=like)
     front = [layout_of(item, by, MEMORY) for item in kept.front.items()]
     shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
     if points:
@@ -395,9 +392,9 @@ def search(
         same=walk.same,
         narrowed={} if proven else searched.narrowed,
         margin=keeps,
-        plain=plain,
+        plain=plain and plain.evaluate(plan, quantities, by, like=like),
         launcher=launcher,
-        tight=kept is found.tight and kept.count > 0,
+        tight=kept is found.tight and bool(kept.count),
     )
 
 
@@ -535,4 +532,4 @@ def explain_absence(walk: Walk, by: str) -> None:
     if reason is not None:
         raise PlanError(Fault(f"{by} cannot be computed: {reason}"))
     chunk = next(iter(walk))
-    evaluated(variant(walk.plan, chunk.changes(int(np.flatnonzero(chunk.valid)[0]))), [by])
+    evaluated(variant(walk.plan, chunk.changes(int(np.argmax(chunk.valid)))), [by])

@@ -20,6 +20,8 @@ from planner.questions.solve.solve import Answer, find_near, nearest_miss, strid
 SCAN = 32
 #: A goal that is best at an index more than so many times that of the start has no best value.
 FAR = 2**20
+#: Directions: to smaller and to larger values.
+BOTH = (-1, 1)
 #: Peaks of the scan that are climbed.
 MOST_PEAKS = 3
 
@@ -52,7 +54,7 @@ def optimise(search: Probes, goal: Goal) -> Answer:
 def _best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
     """What an answer says of the best value: the next ones on both sides, and a note where there
     are other peaks or others as good."""
-    beside = [search.beyond(top.index + toward, toward) for toward in (-1, 1)]
+    beside = [search.beyond(top.index + toward, toward) for toward in BOTH]
     known, notes = search.known, []
     if len({peak.index for peak in _peaks(known, goal)}) > 1:
         notes.append(f"{goal.quantity} rises and falls more than once; other peaks are worse")
@@ -68,7 +70,7 @@ def _scan(search: Probes) -> None:
     between them, and some in between."""
     start = search.start()
     find_near(search, start, 1)
-    for toward in (-1, 1):
+    for toward in BOTH:
         for _ in strides(search, start, toward):
             pass
     for pair in pairwise(search.known):
@@ -99,8 +101,9 @@ def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
     """From a peak of the scan to a value that is better than the next valid ones."""
     while True:
         tried, between = [peak], False
-        for toward in (-1, 1):
-            known = (p for p in search.known[::toward] if (p.index - peak.index) * toward > 0)
+        for toward in BOTH:
+            beside = pairwise(search.known[::toward])
+            known = (after for probe, after in beside if probe.index == peak.index)
             other = next(known, None) or search.beyond(peak.index + toward, toward)
             if other is not None:
                 middle = (peak.index + other.index) // 2
