@@ -90,6 +90,7 @@ def nearest(word: str, pool: Iterable[str]) -> str | None:
         return None
     from difflib import get_close_matches  # only ever needed on the way to an error
 
-    names = {name.casefold(): name for name in pool}
-    found = get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    names, word = {name.casefold(): name for name in pool}, word.casefold()
+    begun = [name for name in names if len(word) > 2 and name.startswith(word)]
+    found = get_close_matches(word, begun or names, n=1, cutoff=0 if begun else 0.6)
     return names[found[0]] if found else None

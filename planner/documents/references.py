@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -67,6 +68,13 @@ def _preset_folder(kind: str, presets: Path | None) -> Path:
     return root / FOLDERS.get(kind, "")
 
 
+def is_plan(file: Path) -> bool:
+    """Whether a document is a plan."""
+    with contextlib.suppress(PlanError):
+        return {"model", "cluster", "training"} <= set(read(file).plain())
+    return False
+
+
 @dataclass(frozen=True)
 class Resolver:
     """Replaces `extends` and names by what they stand for."""
@@ -87,9 +95,10 @@ class Resolver:
         shipped = [folder / f"{name}.yaml", folder / name]
         found = [path for path in near if name.strip(" .") and files.is_file(path)]
         found += [path for path in shipped if files.below(path, folder) and files.is_file(path)]
-        # A file that extends its own name means the preset of that name.
+        # A file that extends its own name means the preset of that name; so does a name of plans.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
-        found.sort(key=lambda path: not names_path and path.resolve() == own)
+        if len(found) > 1 and not names_path:
+            found.sort(key=lambda path: path.resolve() == own or is_plan(path))
         if found:
             return found[0], files.below(found[0], folder)
         if names_path and not all(map(files.inside, near)):

@@ -7,7 +7,6 @@ digits are moved numbers, all others moved wording.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -99,7 +98,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
         if file is not None:
             covered.add(file.resolve())
     for plan, named in _files(plans, references.ENDINGS):
-        if (named or _is_plan(plan)) and plan.resolve() not in covered:
+        if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
         raise PlanError(Fault("no reports found", Place(" ".join(map(str, paths))), WRITTEN))
@@ -126,13 +125,6 @@ def _files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[tuple[Pa
             for name in sorted(names):
                 if name.endswith(endings) and files.is_file(here / name):
                     yield here / name, False
-
-
-def _is_plan(file: Path) -> bool:
-    """Whether a document is a plan; others in a folder need no report."""
-    with contextlib.suppress(PlanError):
-        return {"model", "cluster", "training"} <= set(references.read(file).plain())
-    return False
 
 
 def text(findings: Sequence[Finding]) -> str:

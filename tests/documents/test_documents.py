@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from planner.base import resources
+from planner.base.errors import nearest
 from planner.cli import main as cli
 from planner.documents.source import FOLDERS, preset_names
 from planner.questions import loading
@@ -93,3 +94,28 @@ def test_a_short_document_is_known_by_what_it_changes(text: str, kind: str, tmp_
     file = tmp_path / "own.yaml"
     file.write_text(text)
     assert loading.check(file) == kind
+
+
+def test_a_plan_of_the_name_of_its_model_is_no_model(tmp_path: Path) -> None:
+    """Plans lie in one folder, some named after the model that they train: a plan that names this
+    model means the shipped one; a model of that name would come first."""
+    text = "model: llama3-8b\ncluster: hgx-h100\ntraining: {tokens: 1T, global_batch: 64}\n"
+    for name in ("llama3-8b", "another"):
+        (tmp_path / f"{name}.yaml").write_text(text, "utf-8")
+    for name in ("llama3-8b", "another"):
+        assert loading.load(tmp_path / f"{name}.yaml").get("model.layers") == 32
+    (tmp_path / "llama3-8b.yaml").write_text("extends: llama3-8b\nlayers: 30\n", "utf-8")
+    assert loading.load(tmp_path / "another.yaml").get("model.layers") == 30
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("b200", "b200-sxm-192gb"), ("gb20", "gb200"), ("B300", "b300-sxm-288gb"),
+     ("mi300", "mi300x"), ("h10", None)],
+)  # fmt: skip
+def test_the_nearest_name_is_one_that_begins_as_it_was_written(
+    written: str, meant: str | None
+) -> None:
+    names = preset_names("accelerator")
+    found = nearest(written, names)
+    assert found == meant if meant else found is not None and found.startswith("h10")
