@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.base.display import one_line
 
@@ -11,8 +12,7 @@ MOST = 50  # faults told; after so many, stages may stop looking
 LONGEST = 600  # characters of one message
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where something was written; line and column count from 1, or are unknown."""
 
     file: str

@@ -16,10 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError, nearest
@@ -171,8 +170,7 @@ def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
     return piped
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """A file as far as it went when it was opened."""
 
     file: IO[bytes]

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Operand, Symbol, expression
@@ -35,8 +35,7 @@ SHARE: Range = (0, 1)
 SIGNED: Range = (None, None)  # what is left of something may be less than nothing
 
 
-@dataclass(frozen=True, eq=False)
-class Notation:
+class Notation(NamedTuple):
     """An input symbol: what it is called in papers, and which document key gives its value.
 
     ``key`` is the dotted key in the plan (``training.tokens``) or, for symbols with axes, the key
@@ -150,8 +149,7 @@ class Quantity(Operand):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Where:
+class Where(NamedTuple):
     """A formula to be: it holds where the settings have these values (or one of several)."""
 
     quantity: Quantity

@@ -10,9 +10,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files
 from planner.base.display import one_line
@@ -32,8 +31,7 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 Handler = Callable[[argparse.Namespace], int | str]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """What a command is for, what it takes, and what runs it."""
 
     help: str

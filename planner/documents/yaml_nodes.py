@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -26,8 +26,7 @@ MAX_DEPTH = 100
 Value = dict[str, "Node"] | list["Node"] | str | int | Fraction | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Who decided a value. `kind` is file, preset, set, default or argument."""
 
     kind: str

@@ -8,8 +8,7 @@ time is said by the formulas that use its symbol.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 #: How the search finds the values of a key: it divides all devices; those that hold a stage, once
 #: more; it goes with a pipeline's stages, or with each layout; every layout is tried with each of
@@ -25,8 +24,7 @@ MATRICES, LAYERS, CHUNKS, TOKENS, EXPERTS, EXPERT, BATCH = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LayoutKey:
+class LayoutKey(NamedTuple):
     """One key of a layout.
 
     ``neutral`` divides nothing, or is how most run. ``values`` are those that a search tries where

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -220,8 +219,7 @@ def natural(plan: Plan, key: str) -> int:
     return 2 * value
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(NamedTuple):
     """How one quantity of a plan moves with its measures and its choices."""
 
     quantity: str
@@ -314,8 +312,7 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     return list(islice((each for each in found if each.key.startswith(SMOOTH)), most))
 
 
-@dataclass(frozen=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A plan one step away: the keys that differ, and its result; a reason where it is no plan.
     Its time is predicted, whatever utilisation the plan assumes."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.plans.document import Plan
 
@@ -13,8 +12,7 @@ Path = tuple[str, ...]
 LEFT_OUT = frozenset({"sources", "prices"})
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One value that entered. ``kind`` is file, preset, set, default, argument or derived."""
 
     key: str

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.base.display import flow
 from planner.base.errors import PlanError
@@ -32,8 +31,7 @@ SPEED = "time.tokens_per_second"  # 0 where nothing predicts it
 TOGETHER = 2
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(NamedTuple):
     """Changes of a plan, by dotted key, with what they do."""
 
     changes: Mapping[str, Any]
@@ -59,8 +57,7 @@ class Remedy:
 MOST_WORK = 120
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """What is missing, what holds most, and what would help (the cheapest first)."""
 
     missing: float  # bytes, at worst

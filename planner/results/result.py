@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
@@ -311,8 +310,7 @@ class Result:
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """One summand of a quantity: what it is, what it is worth, the quantity it rests on."""
 
     label: str

@@ -11,12 +11,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner import report as render
 from planner.base import files
@@ -50,8 +50,7 @@ ROUNDING = 1e-12
 MOST = 12
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` says
     whether the plan changed since, or the program."""
 
@@ -65,8 +64,7 @@ class Finding:
         return self.kind != "same"
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What a report says of itself."""
 
     plan: str

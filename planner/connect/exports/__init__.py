@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.base.errors import Fault, PlanError
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
 
 
-@dataclass(frozen=True)
-class Framework:
+class Framework(NamedTuple):
     """What its document says of a framework: how a file of it is titled, used and written (flags,
     json, yaml or toml), the kernels that its models run, what is to be added by hand, its rows."""
 

@@ -103,8 +103,7 @@ class Layout:
         return replace(self, values=values, evaluated=(evaluation, by) if by else None)
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One layout in a scatter plot."""
 
     memory: float  # bytes

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
 from planner.engine import instance as case
@@ -64,8 +64,7 @@ class Probe:
         return shown(-self.slack(limit), limit.unit)
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(NamedTuple):
     """A quantity to make large (+1) or small (-1)."""
 
     quantity: str
