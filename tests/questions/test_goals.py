@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from planner.base.errors import PlanError
+from planner.base.errors import Fault, PlanError
 from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.constraints import parse_limit
-from planner.questions.domains import of_key
+from planner.questions.constraints import Limit, parse_limit
+from planner.questions.domains import Domain, of_key
 from planner.questions.search.engine import FITS, SURE, Walk, best
-from planner.questions.solve import intervals, questions
+from planner.questions.solve import cheapest, intervals, priced_devices, questions
+from planner.questions.solve.evaluations import Probes
+from planner.questions.solve.solve import Answer
 from planner.results.result import evaluate
 from tests.conftest import RunCli
 from tests.strategies import plans
@@ -226,6 +232,136 @@ def test_shipped_prices_are_offered() -> None:
     found = {offer.accelerator: offer.price for offer in offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2
     assert all(price > 0 for price in found.values())
+
+
+def test_at_best_devices_cost_their_hours_at_the_peak() -> None:
+    """Twelve devices are two nodes of eight; an H100 has 989.5e12 FLOP/s at 3 USD an hour."""
+    plan = load(GPT2, cluster__devices=12, training__global_batch=480, training__micro_batch=1)
+    (offer,) = priced_devices.offers(plan, ["h100-sxm-80gb=3 USD/h"])
+    base, cost = cheapest._at_best(plan, replace(offer, per_node=8))
+    assert not isinstance(base, PlanError) and base.get("cluster.devices") == 16
+    flops = evaluated(plan, ["compute.training_flops"])["compute.training_flops"]
+    assert cost == Fraction(3 * 2 * flops, 1979 * 10**12 * 3600)
+
+
+class Priced:
+    """Plans whose cost is a function of their number of devices; ``searches`` of them are searched
+    for a layout, which the others are not."""
+
+    def __init__(self, cost: Callable[[int], int], searches: int = 0) -> None:
+        self.cost, self.searches, self.searched = cost, searches, list[int]()
+
+    def variants(self, plan: Any, changes: Any) -> Any:
+        if self.searches:
+            self.searches -= 1
+            self.searched.append(changes["n"])
+        return (changes["n"],)
+
+    def values(self, plans: Any, exact: bool) -> Any:
+        return plans[0], {"cost.total": self.cost(plans[0])}
+
+
+def counts(last: int = 100) -> Domain:
+    return Domain("n", "1", lambda i: i, lambda v: {"n": v}, 10, 1, last)
+
+
+@pytest.mark.parametrize("best", [10, 11, 12, 14, 18])
+def test_counts_above_the_fewest_devices_are_priced(
+    best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one with the best layout, and two, four and eight more with known ones; where one of
+    these is the cheapest, those beside it with the best of their own."""
+    layouts = Priced(lambda count: abs(count - best))
+    monkeypatch.setattr(cheapest, "Layouts", lambda *_, searches, **__: vars(layouts).update(
+        searches=searches) or layouts)  # fmt: skip
+    known = Probes(None, counts(), (), evaluator=Priced(layouts.cost))  # type: ignore[arg-type]
+    answer = Answer(counts(), -1, (), holds=known.probe(10), fails=known.probe(9))
+    found, beside = cheapest._compare(None, counts(), answer, {})  # type: ignore[arg-type]
+    assert found.index == best and found.exact and all(side.exact for side in beside)
+    assert [side.index for side in beside] == [best - 1, best + 1]
+    fresh = [count for count in (best - 1, best + 1) if count not in (11, 12, 14, 18)]
+    assert layouts.searched == [11, *(fresh if best > 10 else [])]
+
+
+@pytest.mark.parametrize(
+    ("cost", "least", "compared"),
+    [(10, inf, True), (10, 10, True), (125, 100, True), (126, 100, False)],
+)
+def test_clearly_dearer_devices_are_not_looked_at_further(
+    cost: int, least: float, compared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter more is not clear, and that too few of them are dear is asked of no first ones."""
+    probe = Probes(None, counts(), (), evaluator=Priced(lambda _: cost)).probe(10)  # type: ignore[arg-type]
+    asked: list[Any] = []
+
+    def solve_free(base: Any, domain: Any, limits: Any, direction: int, layouts: Any) -> Answer:
+        asked.append(direction)
+        return Answer(domain, direction, limits, holds=probe)
+
+    monkeypatch.setattr(cheapest.domains, "devices", lambda *_: counts())
+    monkeypatch.setattr(cheapest, "solve_free", solve_free)
+    monkeypatch.setattr(cheapest, "_too_few", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr(cheapest, "_compare", lambda *_: (probe, (probe,)))
+    offer: Any = SimpleNamespace(per_node=8)
+    row = cheapest._price(None, offer, (), least, {})  # type: ignore[arg-type]
+    assert row.answer is not None and bool(row.answer.beside) is compared and row.cost == cost
+    assert asked == [*([] if least == inf else [least]), -1]
+
+    def invalid(*_: Any, **__: Any) -> Any:
+        raise PlanError([Fault("first"), Fault("second")])
+
+    monkeypatch.setattr(cheapest, "solve_free", invalid)
+    assert cheapest._price(None, offer, (), inf, {}).reason == "first"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cost", "days", "told"), [(125, 31, True), (124, 31, False),
+                                                    (125, 30, False)])  # fmt: skip
+def test_too_few_devices_that_are_clearly_dearer_and_late_rule_more_of_them_out(
+    cost: int, days: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cheapest, "variant", lambda base, _: base)
+    monkeypatch.setattr(cheapest, "own_changes", lambda *_: {})
+    layouts: Any = SimpleNamespace(
+        limits=(Limit(cheapest.DAYS, "<=", 30),),
+        fastest=lambda *_, within: {},
+        values=lambda plans, exact: (None, {"cost.total": cost, cheapest.DAYS: days}),
+    )
+    base: Any = SimpleNamespace(get={"cluster.devices": 8}.get)
+    reason = cheapest._too_few(base, counts(), layouts, 100)
+    assert (reason is not None and " on 8 devices already" in reason) is told
+    layouts.fastest = lambda *_, within: None
+    assert cheapest._too_few(base, counts(), layouts, 100) is None
+
+
+def test_devices_that_cost_more_at_their_best_are_not_priced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is tried by what it costs at best, the least first; the cheapest is the answer."""
+    best = {"a": 5, "b": 8, "c": 1, "d": 7, "e": inf}
+    real, priced = {"a": 9, "b": 8, "c": None, "d": 8, "e": None}, list[str]()
+
+    def row(base: Any, offer: Any, *_: Any) -> Any:
+        priced.append(offer)
+        probes = Probes(None, counts(), (), evaluator=Priced(lambda _: real[offer]))  # type: ignore[arg-type]
+        probe = probes.probe(10)
+        late = None if probe is None else replace(probe, broken=(Limit("cost.total", "<=", 2),),
+                                                  values={"cost.total": 3})  # fmt: skip
+        held = {"holds": probe} if real[offer] else {"miss": late}
+        return cheapest.Row(offer, Answer(counts(), -1, (), **held))
+
+    fault = PlanError([Fault("not valid"), Fault("second")])
+    monkeypatch.setattr(cheapest, "offers", lambda *_: [*best])
+    monkeypatch.setattr(cheapest, "_at_best", lambda _, offer: (
+        fault if offer == "e" else None, best[offer]))  # fmt: skip
+    monkeypatch.setattr(cheapest, "_price", row)
+    monkeypatch.setattr(cheapest, "space_of", lambda _: {})
+    answer = cheapest.cheapest(None, (), None)  # type: ignore[arg-type]
+    assert priced == ["c", "a", "d"] and answer.extra["offer"] == "d"
+    reasons = {one.offer: one.reason for one in answer.extra["rows"]}
+    assert "at full utilisation already" in reasons["b"] and reasons["e"] == "not valid"
+    del best["a"], best["d"], best["b"], best["c"]
+    with pytest.raises(PlanError, match="not valid"):
+        cheapest.cheapest(None, (), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

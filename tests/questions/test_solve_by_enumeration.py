@@ -891,6 +891,40 @@ def test_the_model_just_at_a_size_is_named_first() -> None:
     assert ("opt-125m", 125_239_296) in references.below(plan, 125_239_296)
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.sampled_from((80, 90, 100, 110, 125)), st.booleans()),
+             unique_by=lambda row: row[0]),
+    st.integers(1, 75),
+)  # fmt: skip
+def test_the_published_models_next_below_a_size_are_the_largest_that_are_no_larger(
+    models: list[tuple[int, int, bool]], size: int
+) -> None:
+    """Whatever their names say, up to a quarter more or less than they have: three of the kind."""
+    totals = {f"some-{n}b": (n * 10**7 * share, kind) for n, share, kind in models}
+    totals["eight-8x2b"] = (14 * 10**9, False)  # sixteen, of which some are shared
+    totals["small-4m"] = (4 * 10**6, False)
+    data = {name: SimpleNamespace(data={"moe": kind}) for name, (_, kind) in totals.items()}
+    plan: Any = SimpleNamespace(get={"model.moe": None}.get)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(references.source, "preset_names", lambda _: [*totals, "nameless"])
+        patch.setattr(references.source, "load", lambda what, kind: what["extends"])
+        patch.setattr(references.schema, "validate", lambda name, _: data[name])
+        patch.setattr(references.loading, "load", lambda _: None)
+        patch.setattr(references, "variant", lambda _, changed: changed["model"])
+        patch.setattr(
+            references,
+            "evaluated",
+            lambda model, _: {
+                families.SIZE: next(totals[name][0] for name in data if data[name].data is model)
+            },
+        )
+        found = references.below(plan, size * 10**9)
+    below = [total for total, kind in totals.values() if not kind and total <= size * 10**9]
+    assert [total for _, total in found] == sorted(below, reverse=True)[:3]
+    assert all(totals[name] == (total, False) for name, total in found)
+
+
 # -- points of a scatter plot ------------------------------------------------------------------
 
 

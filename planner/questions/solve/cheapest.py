@@ -22,6 +22,7 @@ from planner.questions import domains
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import Goal, Probe, Probes
+from planner.questions.solve.optimum import BOTH
 from planner.questions.solve.priced_devices import Offer, offers
 from planner.questions.solve.solve import Answer
 from planner.questions.solve.solve_with_layout import (
@@ -152,8 +153,8 @@ def _compare(
     holds, first = answer.holds, answer.holds.index
     above, *further = (search.probe(first + more) for more in (1, *MORE))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
-    sides = (answer.fails, above)
+    sides: tuple[Probe | None, ...] = (answer.fails, above)
     if best is not holds:
-        layouts.searches = 2
-        sides = (search.probe(best.index - 1), search.probe(best.index + 1))
+        layouts.searches = len(BOTH)
+        sides = tuple(search.probe(best.index + toward) for toward in BOTH)
     return search.confirm(best), tuple(search.confirm(side) for side in sides if side)

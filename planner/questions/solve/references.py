@@ -31,8 +31,8 @@ ALONE = {
 }
 #: A size in the name of a shipped model: 7b, 1.5b, 125m, 8x7b.
 NAMED = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
-#: How far the size in a name may be from that of the weights, as a share.
-LOOSE = Fraction(1, 4)
+#: How many times the one of the size in a name and that of the weights may be the other.
+LOOSE = Fraction(5, 4)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
     alone = loading.load(ALONE)
     sparse, found = bool(plan.get("model.moe")), list[tuple[str, int]]()
     for nominal, name in sorted(named, reverse=True):
-        if nominal > size * (1 + LOOSE):
+        if nominal > size * LOOSE:
             continue
-        if len(found) >= most and nominal * (1 + LOOSE) < min(total for _, total in found):
+        if len(found) == most and nominal * LOOSE < min(total for _, total in found):
             break
         model = schema.validate(source.load({"extends": name}, kind="model"), "model").data
         if bool(model.get("moe")) == sparse:
             total = int(evaluated(variant(alone, {"model": model}), [SIZE])[SIZE])
             if total <= size:
-                found.append((name, total))
-    return sorted(found, key=lambda pair: -pair[1])[:most]
+                found = sorted([*found, (name, total)], key=lambda pair: -pair[1])[:most]
+    return found
