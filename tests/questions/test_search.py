@@ -21,8 +21,8 @@ from planner.plans import plan as plans
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
+from planner.questions.search import choices, layouts, ranking
 from planner.questions.search import engine as searching
-from planner.questions.search import layouts, ranking
 from planner.questions.search.layouts import SCHEDULES, Space
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
@@ -236,6 +236,15 @@ def test_what_cannot_be_searched() -> None:
         searching.search(variant(plan, {"model": {"parameters": 10**9}}))
     none = searching.search(small("llama2-70b", cluster__devices=1, training__global_batch=1))
     assert none.best == () and ranking.text(none).startswith("no layout fits")
+
+
+def test_words_of_a_choice_are_values_of_its_key() -> None:
+    """The same twice is one; without a value it is that of the plan."""
+    said = ["parallelism.sequence=True", "parallelism.tensor=2", "parallelism.tensor=2"]
+    held = choices.fixed(small("gpt2-small"), [*said, "parallelism.context"])
+    assert held == {"parallelism.sequence": True, "parallelism.tensor": 2, "parallelism.context": 1}
+    both = choices.varied(["training.dropout=0,0.1", "training.precision"], held)
+    assert len(both["training.dropout"]) == 2 and "bf16" in both["training.precision"]
 
 
 def test_progress_reaches_the_end() -> None:
