@@ -312,6 +312,29 @@ def best_of(name: str, key: str, value: int, by: str, *limits: Limit) -> Any:
     return found[0].values[by] if found else None
 
 
+#: With the layout free, values of a key from the furthest on, and one whose best layout is the
+#: limit. Steps rise again where more devices fill nodes less evenly; lengths that three divides
+#: leave context parallelism to nodes of three.
+FREE: tuple[tuple[str, str, str, Sequence[int], str, int], ...] = (
+    ("fewest-devices", "dense", "cluster.devices", (3, 6, 9, 12), STEP, 12),
+    ("fewest-devices", "dense", "cluster.devices", (3, 6, 9, 12), MEMORY, 12),
+    ("longest-context", "long", "training.sequence_length", range(2304, 0, -256), MEMORY, 1536),
+)
+
+
+@pytest.mark.parametrize(("question", "name", "key", "values", "quantity", "at"), FREE)
+def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
+    question: str, name: str, key: str, values: Sequence[int], quantity: str, at: int
+) -> None:
+    best = {value: best_of(name, key, value, quantity) for value in values}
+    bound = float(best[at]) * (1 + 1e-9)
+    until = [f"{quantity}<={bound!r} {parse_limit(f'{quantity}>=0').unit}"]
+    answer = questions.ask(plan(name), question, until=until, with_layout="auto", margin="0")
+    assert answer.holds is not None
+    assert answer.holds.value == next(value for value in values if best[value] <= bound)
+    assert not any("known layouts only" in note for note in answer.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("quantity", [MEMORY, STEP])
 def test_with_any_layout_the_best_value_has_the_best_layout(quantity: str) -> None:

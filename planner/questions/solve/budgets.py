@@ -32,7 +32,6 @@ ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
 #: What a law says of the budget, and of the plan, as ``Choice`` has it.
 OF_BUDGET = ("optimal.parameters", "optimal.tokens", "optimal.loss")
 OF_PLAN = ("scaling.model_tokens", "scaling.ratio", "scaling.loss", "optimal.loss")
-UNITS = ("FLOP", "USD", "s")
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
 
@@ -178,7 +177,7 @@ def _flops(
     without a budget what the plan spends, in no unit."""
     if budget is None:
         return base.values_of([SPENT])[SPENT], None
-    for unit in UNITS:
+    for unit in ("FLOP", "USD", "s"):
         with suppress(units.UnitError):
             value = units.parse(budget, unit)
             break

@@ -21,23 +21,20 @@ from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
+from planner.questions.search.bounded_search import Options
 from planner.questions.solve.evaluations import Goal, Probe, Probes
 from planner.questions.solve.optimum import BOTH
 from planner.questions.solve.priced_devices import Offer, offers
 from planner.questions.solve.solve import Answer
 from planner.questions.solve.solve_with_layout import (
     Layouts,
-    Options,
     any_layout,
-    own_changes,
     solve_free,
     space_of,
 )
 
 GOAL = Goal("cost.total", -1)
 DAYS = "time.training_days"
-#: Which counts above the fewest devices are priced too, besides the next.
-MORE = (2, 4, 8)
 #: Devices that cost so many times as much as others are not looked at further: another count costs
 #: less by a few percent at most, where a layout divides it better.
 CLEARLY = Fraction(5, 4)
@@ -128,7 +125,7 @@ def _price(
 def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str | None:
     """Why devices cannot be cheaper than ``least``: that many cost more and take too long, and more
     of them cost more still. None where it is not so."""
-    found = layouts.fastest(base, own_changes(base, domain), within=False)
+    found = layouts.fastest(base, domain.changes(domain.value(domain.start)), within=False)
     if found is None:
         return None
     _, values = layouts.values((variant(base, found),), exact=False)
@@ -151,7 +148,7 @@ def _compare(
     layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)
     holds, first = answer.holds, answer.holds.index
-    above, *further = (search.probe(first + more) for more in (1, *MORE))
+    above, *further = (search.probe(first + more) for more in (1, 2, 4, 8))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
     sides: tuple[Probe | None, ...] = (answer.fails, above)
     if best is not holds:

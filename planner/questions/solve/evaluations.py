@@ -30,8 +30,6 @@ NEAR = 1e-9
 FEW = 64
 #: Graphs kept at once.
 MOST_GRAPHS = 48
-
-
 Evaluated = tuple[Plan, Mapping[str, Any]]
 
 

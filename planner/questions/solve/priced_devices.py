@@ -16,8 +16,6 @@ from planner.results.inputs import origin
 
 #: Whose a price is that the question itself gives.
 ASKED = "--accelerators"
-
-
 #: What an hour of one device costs: a row of an accelerator's prices, or ``price`` (USD) alone.
 Price = Mapping[str, Any]
 

@@ -20,8 +20,6 @@ from planner.questions.solve.families import SIZE
 
 #: What is kept for each parameter, whatever the activations.
 STATES = "memory.bytes_per_parameter"
-#: The precision that the closed form shows beside the plan's own.
-OTHER = {"fp32": "bf16"}
 #: One short sequence on one device: what any model can be counted on.
 ALONE = {
     "name": "alone",
@@ -55,7 +53,7 @@ def by_bytes(plan: Plan) -> tuple[Closed, ...]:
     for words, memory, recipe in (
         ("capacity of the datasheet", "memory", precision),
         ("capacity that the driver reports", "memory_usable", precision),
-        ("capacity of the datasheet", "memory", OTHER.get(precision, "fp32")),
+        ("capacity of the datasheet", "memory", "bf16" if precision == "fp32" else "fp32"),
     ):
         capacity = plan.get(f"cluster.accelerator.{memory}")
         if capacity is None:

@@ -9,20 +9,23 @@ search too finds none and so proves the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
 from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import Limit
-from planner.questions.domains import Domain
-from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch
+from planner.questions.domains import Domain, divisors
+from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Options
 from planner.questions.search.engine import FITS, left_out, of_memory
 from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
@@ -38,14 +41,16 @@ MOST_STARTS = 64
 MOST_ROUNDS = 24
 #: Searches of the whole space until known layouts have to do.
 MOST_SEARCHES = 16
-#: Of these, where no known layout keeps the limits anywhere.
-LAST_RESORT = 8
+#: Values at which a layout is searched where no known one helps, and, of those listed, beyond an
+#: answer; and how many a list may have.
+MOST_MISSES, MOST_FURTHER, MOST_LISTED = 8, 40, 256
+#: Of a step, the model FLOPs that any kernels compute.
+FEWEST = {"training.recompute": "none", "training.attention_count": "causal-window"}
 #: Keys whose value layouts divide, and how far beyond an answer rounder values are asked too, as a
 #: share.
-DIVIDED = ("training.global_batch", "model.layers")
+DIVIDED, LENGTH = ("training.global_batch", "model.layers"), "training.sequence_length"
 ROUNDER = 1 / 8
 Changes = Mapping[str, Any]
-Options = Mapping[str, Sequence[Any]]
 Ask = Callable[[BoundedSearch], Item | None]
 
 
@@ -59,7 +64,9 @@ class Layouts(AsItIs):
     """
 
     hasty = False
-    sized = False  # whether sizes of models are asked about
+    #: Whether a few layouts leave as much room as any: where memory alone decides about the size of
+    #: a model, as replicas and more sequences in a pass only add to it.
+    few = False
 
     def __init__(
         self,
@@ -78,6 +85,7 @@ class Layouts(AsItIs):
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
         self._searches: dict[str, BoundedSearch] = {}
+        self._at_best: Changes = {}  # no layout has a higher utilisation
 
     def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
         found = []
@@ -119,18 +127,25 @@ class Layouts(AsItIs):
         from now on among the known ones."""
         return self.find(plan, changes, lambda every: every.first(within))
 
-    @property
-    def few(self) -> bool:
-        """Whether a few layouts leave as much room as any. Replicas and more sequences in a pass
-        only add to memory, so where that alone decides about a size the others are enough."""
-        return self.sized and self.scarce
-
     def further(self, plan: Plan, changes: Changes) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
-        leaves most room goes furthest, and one of a few is soon found, where there are any."""
-        asked: tuple[Options | None, ...] = (ROOMIER,) if self.few else (ROOMIER, None)
-        ask = BoundedSearch.roomiest
-        return any(self.find(plan, changes, ask, options) is not None for options in asked)
+        leaves most room goes furthest."""
+        options = ROOMIER if self.few else None
+        return self.find(plan, changes, BoundedSearch.roomiest, options) is not None
+
+    def possible(self, plan: Plan, changes: Changes) -> bool:
+        """Whether a value leaves time enough to a layout whose FLOPs take as long as ``time.floor``
+        says that they take at least; True where that is unknown."""
+        timed = [li for li in self.limits if BOOK.quantities[li.quantity].scales_with == "time"]
+        with suppress(PlanError):
+            if timed and not self._at_best:
+                plain = any_layout(plan, {**FEWEST, "time.mfu": None})
+                used, least = evaluated(plain, ("time.mfu", "time.floor")).values()
+                self._at_best = {**FEWEST, "time.mfu": Fraction(used) / Fraction(least)}
+            best = any_layout(plan, {**self._at_best, **changes})
+            _, values = AsItIs(limit.quantity for limit in timed).values((best,), False)
+            return not broken(values, timed)
+        return True
 
     def find(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
@@ -150,7 +165,7 @@ class Layouts(AsItIs):
         return layout
 
     def _search(self, plan: Plan, changes: Changes) -> BoundedSearch:
-        """The layouts at a value of the unknown; those of the last two values are kept.
+        """The layouts at a value of the unknown.
 
         Raises:
             PlanError: none is valid.
@@ -162,8 +177,7 @@ class Layouts(AsItIs):
             if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
                 plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
             fits, *others = self.limits
-            last = dict(list(self._searches.items())[-1:])
-            self._searches = {**last, key: BoundedSearch(plan, self.by, others, space, fits=fits)}
+            self._searches[key] = BoundedSearch(plan, self.by, others, space, fits=fits)
             self.narrowed |= self._searches[key].walk.narrowed
         return self._searches[key]
 
@@ -203,28 +217,29 @@ def solve_free(
     layouts = layouts or Layouts(limits, also, space=space_of(plan))
     if not layouts.known and not layouts.scarce:
         # The fastest of a few that fit, or of all; where memory is the only limit, any layout.
-        own = own_changes(plan, domain)
-        if layouts.find(plan, own, lambda few: few.first(within=False), FEWER) is None:
-            layouts.fastest(plan, own, within=False)
+        start = Probes(plan, domain, limits, evaluator=layouts).start()
+        own = start.plan, domain.changes(start.value)
+        if layouts.find(*own, lambda few: few.first(within=False), FEWER) is None:
+            layouts.fastest(*own, within=False)
     search = Probes(plan, domain, limits, evaluator=layouts)
     if direction is None:
         direction = nearer_way(search, search.start())
-    layouts.sized = bool(domain.rows)
+    layouts.few = layouts.scarce and bool(domain.rows)
     proven: list[int] = []  # values at which no layout keeps the limits
-    desperate = False
     for left in reversed(range(MOST_ROUNDS)):
         search.forget_broken()
         layouts.hasty = True
         answer = solve(search, direction)
-        sides = answer.beyond or (answer.fails or answer.miss,)
-        edges = [edge for edge in sides if edge is not None and edge.broken]
-        if left and any(_moves_on(search, layouts, edge, direction, proven) for edge in edges):
+        edges: Sequence[Probe | None] = answer.beyond or (answer.fails,)
+        if answer.holds is None:  # no known layout helps: search where the least is missed
+            missed = sorted(search.known, key=lambda probe: -min(map(probe.share, probe.broken)))
+            edges = missed[:MOST_MISSES]
+        broken_ones = [edge.index for edge in edges if edge and edge.broken]
+        others = islice(_further(search, layouts, answer), MOST_FURTHER)
+        moves_on = partial(_moves_on, search, layouts, direction, proven)
+        if left and any(map(moves_on, chain(broken_ones, others))):
             continue
-        if left and edges and answer.holds is None and not desperate:
-            # No known layout helps anywhere: search at the values that are tried next.
-            desperate, layouts.searches = True, LAST_RESORT
-            continue
-        layouts.searches, layouts.hasty = 0, False
+        layouts.hasty = False
         if answer.holds is not None:
             answer = replace(answer, holds=_best(search, layouts, answer.holds))
         if answer.fails is not None and answer.fails.broken:
@@ -232,21 +247,41 @@ def solve_free(
         if answer.miss is not None:
             answer = replace(answer, miss=_nearest(search, layouts, answer.miss))
         # What is best at the answer may hold one step further.
-        if not edges or answer.fails is None or answer.fails.broken:
+        if not broken_ones or answer.fails is None or answer.fails.broken:
             break
     notes = answer.notes if left else (*answer.notes, f"the last of {MOST_ROUNDS} better answers")
+    if (more := len([*_further(search, layouts, answer)]) - MOST_FURTHER) > 0:
+        notes = (*notes, f"{more} values further on were asked of known layouts only")
     return _with_notes(replace(answer, notes=notes), plan, layouts)
 
 
+def _further(search: Probes, layouts: Layouts, answer: Answer) -> Iterator[int]:
+    """Values beyond an answer that leave time enough, the furthest first, where they are listed:
+    limits that break may hold again at any of them."""
+    domain, held = search.domain, answer.holds
+    last = domain.first if domain.last is None else domain.last
+    if domain.rows or domain.endless or last - domain.first > MOST_LISTED:
+        return
+    for index in range(domain.first, last + 1)[:: -answer.direction]:
+        if held is not None and index == held.index:
+            return
+        if layouts.possible(search.plan, domain.changes(domain.value(index))):
+            yield index
+
+
 def _moves_on(
-    search: Probes, layouts: Layouts, edge: Probe, direction: int, proven: list[int]
+    search: Probes, layouts: Layouts, direction: int, proven: list[int], edge: int
 ) -> bool:
     """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
     divide, at a rounder value further on: more of them divide that. Where there is none, that is
     ``proven`` of the value, and with it of what lies further on in its row."""
     domain = search.domain
-    rounder = _rounder(edge.index, direction) if domain.key in DIVIDED else []
-    for index in (*rounder, edge.index):
+    rounder = _rounder(edge, direction) if domain.key in DIVIDED else []
+    if domain.key == LENGTH:  # a multiple of a power of two; context ranks may be three or five
+        devices = search.plan.get("cluster.devices")
+        odd = divisors(devices // (devices & -devices))[1:]
+        rounder = [(edge * direction // n + 1) * n * direction for n in odd]
+    for index in (*rounder, edge):
         row = next((row for row in domain.rows if index in row), [index])
         probe = search.probe(index)
         if probe is None or any(row[0] <= value <= index for value in proven):
@@ -277,32 +312,18 @@ def _nearest(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
     """A value at which no layout keeps the limits, with the one that comes nearest: of those
     known, and the best of those that fit, or where none does, the one that lacks least."""
     plan, changes = probe.plan, search.domain.changes(probe.value)
-    if layouts.few:
-        fits = layouts.further(plan, changes)
-    else:
-        fits = layouts.fastest(plan, changes, within=False) is not None
-    if not fits:
+    fits = layouts.further if layouts.few else partial(layouts.fastest, within=False)
+    if not fits(plan, changes):
         layouts.find(plan, changes, lambda every: every.nearest.first)
     fresh = Probes(search.plan, search.domain, layouts.limits, evaluator=layouts)
     return fresh.probe(probe.index) or probe
 
 
-def own_changes(plan: Plan, domain: Domain) -> Changes:
-    """A plan as it is, by the changes of its value where it is one of the domain's."""
-    changes = domain.changes(domain.value(domain.start))
-    own = all(plan.get(key) == value for key, value in changes.items())
-    return changes if own and changes.keys().isdisjoint(KEYS) else {}
-
-
 def _rounder(index: int, direction: int) -> list[int]:
     """The next numbers that two, four, … divide, the last one first, not much further on."""
-    found, power = dict[int, None](), 1
-    while True:
-        power *= 2
-        steps = index // power + 1 if direction == 1 else -(-index // power) - 1
-        if abs(steps * power - index) > index * ROUNDER:
-            return [*reversed(found)]
-        found[steps * power] = None
+    powers = (2**place for place in range(1, index.bit_length() + 1))
+    found = ((index * direction // power + 1) * power * direction for power in powers)
+    return [*reversed(dict.fromkeys(i for i in found if abs(i - index) <= index * ROUNDER))]
 
 
 def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal) -> Answer:
@@ -329,8 +350,7 @@ def space_of(plan: Plan) -> Options:
 def _with_notes(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
     if layouts.narrowed:
-        proven = of_memory(answer.limits) and not layouts.sized
-        notes = (*notes, left_out(layouts.narrowed, proven))
+        notes = (*notes, left_out(layouts.narrowed, layouts.scarce and not layouts.few))
     if plan.get("time.mfu") is not None:
         notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
     extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}
