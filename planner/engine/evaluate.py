@@ -159,7 +159,7 @@ class Evaluation(Lowering):
     def _input(self, place: int) -> Any:
         """What an input is in this case; None where there is no such pair of entries."""
         symbol, *scope = self.graph.nodes[place][1]
-        if self._now:
+        if scope and self._now:
             scope = [self._now.get(entry, entry) for entry in scope]
         value = bound(self.case, symbol, scope)
         return value if self.exact or value is None else float(value)

@@ -74,13 +74,10 @@ class Graph:
         while waiting:
             operation, arguments = self.nodes[waiting.pop()]
             if operation not in LEAVES:
-                more = [
-                    p
-                    for p in arguments
-                    if p not in found and (values is None or values[p] is UNKNOWN)
-                ]
-                found.update(more)
-                waiting += more
+                for place in arguments:
+                    if place not in found and (values is None or values[place] is UNKNOWN):
+                        found.add(place)
+                        waiting.append(place)
         return sorted(found)
 
     def cone(self, root: int) -> list[int]:
