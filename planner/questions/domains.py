@@ -15,6 +15,7 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.layout import INNER, OUTER, at
+from planner.plans.pipeline import chunk_count
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -79,7 +80,7 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
     if "integer" not in kinds and key != "training.tokens":
         size = math.floor(math.log10(float(abs(Fraction(current)) or 1)))
         return _in_steps(plan, key, current, said, Fraction(10) ** (size - DIGITS + 1))
-    step = _step(plan, key)
+    step = 1 if free and key == "model.layers" else _step(plan, key)
     if free and key == "training.sequence_length":
         # Lengths that many layouts divide: an eighth of the present one, as a power of two.
         step = 1 << max(6, int(current).bit_length() - 4)
@@ -135,6 +136,12 @@ def _step(plan: Plan, key: str) -> int:
         whole, context = get("parallelism.tensor"), get("parallelism.context")
         whole = whole if get("parallelism.sequence") else 1
         return math.lcm(whole, 2 * context if context > 1 else 1)
+    if key == "model.layers" and get("training.schedule") == "interleaved":
+        # It divides whole chunks, but where these are spelled out or hold more than layers.
+        layout, model = plan.data["parallelism"], plan.model
+        plain = model is not None and len(model.sequence) == get(key)
+        if plain and layout.get("stages") is None and layout.get("cut") != "ends":
+            return chunk_count(layout)
     if key == "model.hidden":
         fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
         return 1 if fixed else int(get("model.attention.heads") or 1)

@@ -16,7 +16,7 @@ from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.questions import loading
+from planner.questions import domains, loading
 from planner.questions.constraints import Limit, parse_limit, shown
 from planner.questions.search.engine import search
 from planner.questions.solve import questions
@@ -46,6 +46,14 @@ PLANS: dict[str, dict[str, Any]] = {
     "dense": document(6, 6, 360),
     "kept scores": document(3, 2, 36, attention="eager", recompute="full", sequence_length=24),
     "a pipeline": {**document(6, 12, 72), "parallelism": {"pipeline": 3, "zero": 0}},
+    "turns": {
+        **document(6, 12, 72),
+        "parallelism": {"pipeline": 3, "virtual_pipeline": 2, "zero": 0},
+    },
+    "turns with ends": {
+        **document(6, 16, 72),
+        "parallelism": {"pipeline": 3, "virtual_pipeline": 2, "zero": 0, "cut": "ends"},
+    },
     "experts": {
         **document(6, 3, 36, micro_batch=2),
         "model": {
@@ -107,6 +115,8 @@ KEYS: tuple[tuple[str, str, Sequence[int], str], ...] = (
     ("dense", "training.micro_batch", range(1, 61), MEMORY),
     ("dense", "training.micro_batch", range(1, 61), "layout.micro_batches"),
     ("dense", "model.layers", range(1, 25), "parameters.total"),
+    ("turns", "model.layers", range(1, 60), "parameters.total"),
+    ("turns with ends", "model.layers", range(1, 60), "parameters.total"),
     ("kept scores", "training.sequence_length", range(1, 40), "memory.activations"),
     ("kept scores", "training.global_batch", range(1, 60), "layout.micro_batches"),
     ("a pipeline", "parallelism.pipeline", range(1, 7), "memory.weights"),
@@ -116,6 +126,19 @@ KEYS: tuple[tuple[str, str, Sequence[int], str], ...] = (
     ("long", "parallelism.context", range(1, 7), "memory.activations"),
     ("long", "model.vocab", range(960, 1060), "parameters.embedding"),
 )
+
+
+@pytest.mark.parametrize(("name", "steps"), [("turns", 6), ("turns with ends", 1), ("dense", 1)])
+def test_candidates_of_layers_leave_out_only_what_does_not_divide(name: str, steps: int) -> None:
+    """Three stages of two turns each; where embedding and head count too, 6 n - 2 layers."""
+    domain = domains.of_key(plan(name), "model.layers")
+    candidates = [domain.value(index) for index in range(domain.first, 60 // steps + 1)]
+    assert candidates == [*range(steps, 61, steps)]
+    valid = [each.value for each in scanned(name, "model.layers", range(1, 61), ())]
+    ends = 2 if "ends" in name else 0
+    assert valid == [n for n in range(1, 61) if name == "dense" or (n + ends) % 6 == 0]
+    free = domains.of_key(plan(name), "model.layers", free=True)
+    assert free.value(free.first + 1) == 2
 
 
 #: Those that have values beyond the candidates.
