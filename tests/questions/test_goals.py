@@ -320,7 +320,6 @@ def test_too_few_devices_that_are_clearly_dearer_and_late_rule_more_of_them_out(
     cost: int, days: int, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cheapest, "variant", lambda base, _: base)
-    monkeypatch.setattr(cheapest, "own_changes", lambda *_: {})
     layouts: Any = SimpleNamespace(
         limits=(Limit(cheapest.DAYS, "<=", 30),),
         fastest=lambda *_, within: {},
