@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from planner.questions.solve.cheapest import Row
     from planner.questions.solve.expression import ClosedForm
 
+#: Units of what is counted in billions.
+COUNTED = ("parameters", "tokens")
+#: Significant digits of a value that rests on a prediction of time.
+ROUGH = 2
+#: Quantities that say whether a plan fits.
+FITTING = {"memory.headroom", "memory.headroom_p95"}
 #: What it takes to fit, in words.
 SAID = {
     Limit("memory.headroom_p95", ">=", 0): "room for 95 % of published readings",
@@ -76,9 +82,7 @@ def _table(answer: Answer) -> list[str]:
         if side is None:
             continue
         values = {name: side.values[name] for name in asked}
-        if values.keys() & {
-            limit.quantity for limit in SAID
-        }:  # beside the headroom stands what fills the device
+        if FITTING & values.keys():  # beside the headroom stands what fills the device
             values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
         told = (f"{name} {shown(value, unit_of(name))}" for name, value in values.items())
         cells.append((f"{label:<6} {value_text(answer, side)}", ", ".join(told)))
@@ -125,12 +129,12 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
 
 
 def _between(value: Number, unit: str, ends: Iterable[str]) -> str:
-    """A value that rests on a prediction of time, to two digits, and between which it lies."""
+    """A value to two digits, and between which it lies."""
     return f"~{_rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
 
 def _rough(value: Any) -> str:
-    return shown(value, "1", 2, short=True)
+    return shown(value, "1", ROUGH, short=True)
 
 
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
@@ -142,7 +146,7 @@ def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
         return f"{shown(probe.value, '1')} × {name}"
     if answer.domain.key == "model":
         return f"{shown(probe.number, unit, short=short)} ({shape_of(probe)})"
-    if short and unit in ("parameters", "tokens"):  # which are counted in billions
+    if short and unit in COUNTED:
         return shown(probe.value, unit, short=True)
     return shown(probe.value, unit, digits=DIGITS)
 
@@ -327,6 +331,12 @@ def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
 
 
 def _offer_data(row: Row) -> dict[str, Any]:
-    offer = {key: getattr(row.offer, key) for key in ("accelerator", "price", "whose", "source")}
-    found = {"devices": row.holds and row.holds.value, "cost": row.cost}
-    return {**offer, "source": offer["source"] or None, **found, "reason": row.reason or None}
+    return {
+        "accelerator": row.offer.accelerator,
+        "price": row.offer.price,
+        "whose": row.offer.whose,
+        "source": row.offer.source or None,
+        "devices": row.holds and row.holds.value,
+        "cost": row.cost,
+        "reason": row.reason or None,
+    }

@@ -148,6 +148,7 @@ def _compare(
     layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)
     holds, first = answer.holds, answer.holds.index
+    # The next counts above the fewest devices are priced too.
     above, *further = (search.probe(first + more) for more in (1, 2, 4, 8))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
     sides: tuple[Probe | None, ...] = (answer.fails, above)
