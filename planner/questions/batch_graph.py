@@ -247,6 +247,8 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
     for axis in OF_MODEL:
+        if isinstance(cases[0].axes[axis], Absent):  # of a model that is given by its size
+            continue
         merged = []
         for group in zip(*(c.entries(axis) for c in cases), strict=True):
             bindings: dict[Symbol, Any] = {}

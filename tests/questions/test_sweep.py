@@ -170,6 +170,11 @@ def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
 
 # Values ----------------------------------------------------------------------------------------
 
+SIZE: dict[str, Any] = {
+    "model": {"parameters": "7B"},
+    "cluster": "hgx-h100",
+    "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
+}
 STUDIES: list[dict[str, Any]] = [
     {
         "base": LLAMA,
@@ -212,6 +217,19 @@ def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any
     read = study.load(document)
     found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
     assert agree(read, found, random.Random(1).sample(range(read.size), 60)) > 100
+
+
+def test_sums_over_the_layers_of_a_model_of_which_only_its_size_is_known_are_absent() -> None:
+    sizes = {
+        "base": {**SIZE, "time": {"mfu": 0.4}},
+        "axes": {"model.parameters": ["1B", "7B"], "time.mfu": [0.3, 0.5]},
+        "record": ["time.model", "parameters.total", "time.training_days"],
+    }
+    read = study.load(sizes)
+    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    assert np.isnan(found.numbers["time.model"]).all()
+    totals = found.numbers["parameters.total"] + 0 * found.numbers["time.training_days"]
+    assert totals.tolist() == [[1e9, 1e9], [7e9, 7e9]]
 
 
 PLANS = ("llama70b_h100x1024", "gpt3_a100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
