@@ -251,7 +251,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
         draft.fault("parallelism.pipeline", said, allowed)
 
 
-def _check_groups(draft: Draft, model: Model) -> None:
+def check_groups(draft: Draft, model: Model | None) -> None:
     """Faults of groups that do not divide: experts, replicas, the sequence."""
     layout, length = draft.get("parallelism"), draft.get("training.sequence_length")
     tensor, context, data = layout["tensor"], layout["context"], layout.get("data")
@@ -280,7 +280,7 @@ def _check_groups(draft: Draft, model: Model) -> None:
 
 
 #: In the order in which their faults are told; each asks for few keys of a layout.
-CHECKS = (check_schedule, _check_groups, _check_distinct, _check_context)
+CHECKS = (check_schedule, check_groups, _check_distinct, _check_context)
 
 
 def check(draft: Draft, model: Model) -> None:

@@ -93,9 +93,8 @@ def complete(document: source.Document) -> Plan:
     draft, model = begun(document)
     for step in STEPS:
         step(draft)
-    if model is not None:
-        for held in CHECKS:
-            held(draft, model)
+    for held in checks(model):
+        held(draft, model)
     draft.finish()
     settings = _scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
@@ -279,6 +278,11 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: (planner.questions.studies.checking).
 STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete, _experts)
 CHECKS = (_divisions, *pipeline.CHECKS)
+
+
+def checks(model: Model | None) -> Sequence[Any]:
+    """What holds a draft against its model; of a model given by its size, groups divide alone."""
+    return (pipeline.check_groups,) if model is None else CHECKS
 
 
 def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The plan's own checks for many layouts at once.
 
-Each step that completes a plan (``plan.STEPS``, ``plan.CHECKS``) is run once for each combination
+Each step that completes a plan (``plan.STEPS``, ``plan.checks``) is run once for each combination
 of what it reads: rows that agree in the keys that a step was seen to read get the same values and
 the same faults from it. Which keys those are is not written down anywhere: they are watched.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.base.errors import Fault
 from planner.engine.arrays.table import Codes, Table
 from planner.plans.document import Draft, Model
-from planner.plans.plan import CHECKS, STEPS, copied
+from planner.plans.plan import STEPS, checks, copied
 
 Array = NDArray[Any]
 #: Sections of a plan whose keys are told apart; any other one is read as a whole.
@@ -82,9 +82,8 @@ class Drafts:
         """
         for step in STEPS:
             self.run(step)
-        if self.model is not None:
-            for check in CHECKS:
-                self.run(partial(check, model=self.model))
+        for check in checks(self.model):
+            self.run(partial(check, model=self.model))
 
     @property
     def faults(self) -> tuple[list[list[Fault]], Array]:
