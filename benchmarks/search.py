@@ -46,7 +46,8 @@ def measure(plan: Plan, check: int, full: bool = True) -> dict[str, Any]:
     arrays = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     best = searching.search(plan, BEST, full=full).best
-    exact = (layout.exactly(plan, (searching.STEP,), searching.STEP, best[:1]) for layout in best)
+    step = searching.STEP
+    exact = (layout.evaluate(plan, (step,), step, like=best[:1]) for layout in best)
     worst = max((_difference(x.values, x.approximate) for x in exact), default=0.0)
     return {
         "plan": plan.name,
