@@ -928,3 +928,23 @@ def test_a_plot_of_few_layouts_has_each_of_them(size: int) -> None:
         sample.add(part, part, np.ones(len(part), dtype=bool), part > 3)
     collected = np.concatenate(sample._parts, axis=1)
     assert collected[0].tolist() == [index + 1 for index in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("last", "held", "direction", "expected"),
+    [
+        (257, 250, 1, [257, 256, 255, 254, 253, 252, 251]),  # 256 steps from the first: listed
+        (257, 4, -1, [1, 2, 3]),
+        (257, None, -1, [*range(1, 258)]),
+        (258, 250, 1, []),  # one more than may be listed
+    ],
+)
+def test_values_beyond_an_answer_are_listed_the_furthest_first(
+    last: int, held: int | None, direction: int, expected: list[int]
+) -> None:
+    over = Domain("cluster.devices", "1", lambda i: i, lambda v: {}, 1, 1, last)
+    search = SimpleNamespace(domain=over, plan=None)
+    layouts = SimpleNamespace(possible=lambda plan, changes: True)
+    holds = None if held is None else SimpleNamespace(index=held)
+    answer = SimpleNamespace(holds=holds, direction=direction)
+    assert [*solve_with_layout._further(search, layouts, answer)] == expected  # type: ignore[arg-type]

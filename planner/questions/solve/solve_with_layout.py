@@ -250,8 +250,8 @@ def solve_free(
         if not broken_ones or answer.fails is None or answer.fails.broken:
             break
     notes = answer.notes if left else (*answer.notes, f"the last of {MOST_ROUNDS} better answers")
-    if (more := len([*_further(search, layouts, answer)]) - MOST_FURTHER) > 0:
-        notes = (*notes, f"{more} values further on were asked of known layouts only")
+    if more := [*_further(search, layouts, answer)][MOST_FURTHER:]:
+        notes = (*notes, f"{len(more)} values further on were asked of known layouts only")
     return _with_notes(replace(answer, notes=notes), plan, layouts)
 
 
