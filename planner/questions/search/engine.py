@@ -364,6 +364,9 @@ def search(
         best[place] = layout.evaluate(plan, quantities, by, like=like)
         like.append(best[place])
     plain = kept.plain.first and layout_of(kept.plain.first, by)
+    if plain is not None:
+        same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
+        plain = next(same, None) or plain.evaluate(plan, quantities, by, like=like)
     front = [layout_of(item, by, MEMORY) for item in kept.front.items()]
     shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
     if points:
@@ -391,7 +394,7 @@ def search(
         same=walk.same,
         narrowed={} if proven else searched.narrowed,
         margin=keeps,
-        plain=plain and plain.evaluate(plan, quantities, by, like=like),
+        plain=plain,
         launcher=launcher,
         tight=kept is found.tight and bool(kept.count),
     )

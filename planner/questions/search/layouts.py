@@ -241,7 +241,7 @@ class Space:
         uneven = len(model.sequence) % stages > 0 or CUT in self.full
         for cut in self.options.get(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
             layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
-            for virtual in self.options.get(VIRTUAL, divisors(layers)):
+            for virtual in self.options.get(VIRTUAL, divisors(layers // stages)):
                 for schedule in self.options.get(SCHEDULE, free):
                     if (virtual > 1) == (schedule == "interleaved") and (
                         stages > 1 or schedule == "1f1b"
