@@ -95,7 +95,7 @@ class Resolver:
         shipped = [folder / f"{name}.yaml", folder / name]
         found = [path for path in near if name.strip(" .") and files.is_file(path)]
         found += [path for path in shipped if files.below(path, folder) and files.is_file(path)]
-        # A file that extends its own name means the preset of that name; so does a name of plans.
+        # The preset is meant where the file near by is the one that names it, or a plan.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
         if len(found) > 1 and not names_path:
             found.sort(key=lambda path: path.resolve() == own or is_plan(path))

@@ -85,8 +85,8 @@ def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[
             few = 0 < len(allowed) <= (6 if close else MOST_LISTED)
             place = document.key_place((*path, key))
             listed = f"allowed keys: {', '.join(allowed)}" if few else None
-            if close == key:  # of a plan, in one of its sections
-                listed, close = "it stands at the top of a plan", None
+            if close == key:  # in one of the sections
+                listed, close = "it stands at the top of the document", None
             yield Fault(f"unknown key '{key}'{where}", place, listed, close)
     elif error.validator == "required":
         for key in error.validator_value:
