@@ -23,7 +23,6 @@ from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 from planner.questions.search.bounded_search import Options
 from planner.questions.solve.evaluations import Goal, Probe, Probes
-from planner.questions.solve.optimum import BOTH
 from planner.questions.solve.priced_devices import Offer, offers
 from planner.questions.solve.solve import Answer
 from planner.questions.solve.solve_with_layout import (
@@ -79,13 +78,16 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
     if not priced:
         none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
-    # By cost, after what holds nowhere, and that by how little is missed.
-    answer, offer = max(
-        priced,
-        key=lambda row: GOAL.rank(row[0].holds or row[0].miss),  # type: ignore[arg-type]
-    )
+    answer, offer = max(priced, key=_rank)
     extra = {**answer.extra, "rows": tuple(rows), "offer": offer}
     return replace(answer, question="cheapest", extra=extra)
+
+
+def _rank(priced: tuple[Answer, Offer]) -> tuple[bool, Number]:
+    """Order by cost, after what holds nowhere, and that by how little is missed."""
+    told = priced[0].holds or priced[0].miss
+    assert told is not None
+    return GOAL.rank(told)
 
 
 def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
@@ -151,8 +153,8 @@ def _compare(
     # The next counts above the fewest devices are priced too.
     above, *further = (search.probe(first + more) for more in (1, 2, 4, 8))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
-    sides: tuple[Probe | None, ...] = (answer.fails, above)
+    sides = (answer.fails, above)
     if best is not holds:
-        layouts.searches = len(BOTH)
-        sides = tuple(search.probe(best.index + toward) for toward in BOTH)
+        layouts.searches = 2
+        sides = (search.probe(best.index - 1), search.probe(best.index + 1))
     return search.confirm(best), tuple(search.confirm(side) for side in sides if side)

@@ -41,14 +41,16 @@ MOST_STARTS = 64
 MOST_ROUNDS = 24
 #: Searches of the whole space until known layouts have to do.
 MOST_SEARCHES = 16
-#: Values at which a layout is searched where no known one helps, and, of those listed, beyond an
-#: answer; and how many a list may have.
-MOST_MISSES, MOST_FURTHER, MOST_LISTED = 8, 40, 256
+#: Values at which a layout is searched where no known one helps.
+MOST_MISSES = 8
+#: Values of a list beyond an answer that are searched, and how many a list may have.
+MOST_FURTHER, MOST_LISTED = 40, 256
 #: Of a step, the model FLOPs that any kernels compute.
 FEWEST = {"training.recompute": "none", "training.attention_count": "causal-window"}
+LENGTH = "training.sequence_length"
 #: Keys whose value layouts divide, and how far beyond an answer rounder values are asked too, as a
 #: share.
-DIVIDED, LENGTH = ("training.global_batch", "model.layers"), "training.sequence_length"
+DIVIDED = ("training.global_batch", "model.layers")
 ROUNDER = 1 / 8
 Changes = Mapping[str, Any]
 Ask = Callable[[BoundedSearch], Item | None]
