@@ -41,7 +41,7 @@ DATA = tests/data
 PAGE = --markdown docs/accuracy.md
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \
-		--held-out $(DATA)/largest_runs.jsonl --serving $(DATA)/serving_runs.csv $(PAGE) \
+		--held-out $(DATA)/largest_runs.jsonl --held-out $(DATA)/serving_runs.jsonl $(PAGE) \
 		--bands presets/efficiency/bands.yaml
 	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
 		--runs $(DATA)/memory_torchtitan.jsonl --bands presets/efficiency/memory.yaml

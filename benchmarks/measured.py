@@ -1,11 +1,11 @@
 """Measured values as plans: what a row says, the plan documents it allows, and what they predict.
 
 A row is one line of a ``.jsonl`` file: ``id``, ``run`` (values of one run share it), ``source``,
-``kind`` (dense, experts), ``use`` (yes; offset: judged after its source's median ratio is removed;
-no), ``quantity``, ``value`` in ``unit``, ``convention`` (how the source counts FLOPs, which peak it
-divides by, or against which settings it states a share; null where nothing needs saying), ``plan``
-(a whole plan document) and ``unstated`` (keys that the source leaves open, with candidates). A
-``.csv`` table of older form is read by ``benchmarks.measured_table``.
+``kind`` (dense, experts, inference), ``use`` (yes; offset: judged after its source's median ratio
+is removed; no), ``quantity``, ``value`` in ``unit``, ``convention`` (how the source counts FLOPs,
+which peak it divides by, or against which settings it states a share; null where nothing needs
+saying), ``plan`` (a whole plan document) and ``unstated`` (keys that the source leaves open, with
+candidates).
 
 Nothing here knows a row, a model or a source.
 """
@@ -43,6 +43,7 @@ SPEED = (
     "time.tflops_per_device",
     "time.mfu",
     "time.hfu",
+    "time.latency_seconds",
 )
 #: Values of a source that its own median may be taken of.
 FEWEST_OF_AN_OFFSET = 3
@@ -53,7 +54,7 @@ class LeftOut(Exception):
 
 
 class Row(NamedTuple):
-    """A measured value and the plan of its run. ``kind`` is dense, experts or lora."""
+    """A measured value and the plan of its run. ``kind`` is dense, experts, lora or inference."""
 
     id: str
     run: str
@@ -68,7 +69,6 @@ class Row(NamedTuple):
     unstated: Sequence[Mapping[str, Any]]
     publication: str
     url: str
-    left_out: str = ""
 
     @property
     def group(self) -> str:
@@ -83,21 +83,18 @@ class Row(NamedTuple):
 def read(*files: Path) -> Iterator[Row]:
     """The rows of files that are meant to be used."""
     for file in files:
-        if file.suffix == ".csv":
-            from benchmarks import measured_table
-
-            found: Iterable[Document] = measured_table.rows(file)
-        else:
-            lines = file.read_text("utf-8").splitlines()
-            found = (json.loads(line) for line in lines if line.strip())
-        for data in found:
-            row = _row(data)
-            if row.use in ("yes", "offset"):
-                yield row
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            if line.strip():
+                try:
+                    row = _row(json.loads(line))
+                except (ValueError, KeyError) as problem:
+                    raise SystemExit(f"{file}:{number}: no row of JSON lines: {problem}") from None
+                if row.use in ("yes", "offset"):
+                    yield row
 
 
 def _row(data: Mapping[str, Any]) -> Row:
-    document = data.get("plan") or {}
+    document = data["plan"]
     return Row(
         data["id"],
         data.get("run") or data["id"],
@@ -112,7 +109,6 @@ def _row(data: Mapping[str, Any]) -> Row:
         data.get("unstated") or (),
         data.get("publication") or "",
         data.get("url") or "",
-        data.get("left_out") or "",
     )
 
 
@@ -163,8 +159,6 @@ class Plans:
         """The plans that a row allows. Of keys left open with ``choose: range`` each combination
         is one; with ``fits``, in each of them the first candidate that may fit in memory (the last
         where none may): the run did."""
-        if row.left_out:
-            raise LeftOut(row.left_out)
         open_, deciding = (
             [u for u in row.unstated if (u["choose"] == "fits") == fits] for fits in (False, True)
         )

@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
     parser.add_argument(
-        "--runs", type=Path, default=[], action="append", help="measured runs (.jsonl, .csv)"
+        "--runs", type=Path, default=[], action="append", help="measured runs (.jsonl)"
     )
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")

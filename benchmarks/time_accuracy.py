@@ -74,7 +74,7 @@ def reasons(records: Iterable[Record]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--runs", type=Path, required=True, action="append", help="measured runs (.jsonl, .csv)"
+        "--runs", type=Path, required=True, action="append", help="measured runs (.jsonl)"
     )
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")

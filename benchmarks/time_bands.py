@@ -1,12 +1,12 @@
 """The intervals that predicted times carry: how far predictions have been off on published runs.
 
-    python -m benchmarks.time_bands --runs FILE [--held-out FILE] [--serving CSV] [--bands FILE]
+    python -m benchmarks.time_bands --runs FILE [--held-out FILE] [--bands FILE]
 
 A kind of run is what ran (dense, experts, lora, inference) on a generation of accelerators; those
 that no constant was calibrated on are one kind together. Each gives one interval by the rule of
 ``benchmarks.spread``: scatter within sources, and between those that no constant was fitted to
-(``--held-out``, and serving). ``--bands`` writes the document
-of intervals, ``--markdown`` rewrites how many runs of each source lie in the interval that all
+(``--held-out``; all of serving). ``--bands`` writes the document of intervals,
+ ``--markdown`` rewrites how many runs of each source lie in the interval that all
 sources but their own give (docs/accuracy.md).
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks import serving_accuracy, spread, tables
+from benchmarks import spread, tables
 from benchmarks.spread import Kind
 from benchmarks.time_accuracy import Record, compare
 from planner.base import resources
@@ -38,20 +38,14 @@ class Evidence(NamedTuple):
     fitted: frozenset[str]
 
 
-def evidence(
-    fitted: Sequence[Record],
-    held_out: Sequence[Record] = (),
-    serving: Iterable[serving_accuracy.Row] = (),
-) -> Evidence:
+def evidence(fitted: Sequence[Record], held_out: Sequence[Record] = ()) -> Evidence:
     """Of runs that constants were fitted to, and of those that they were not."""
     found: dict[Kind, dict[str, list[float]]] = {}
     for record in tables.judged([*fitted, *held_out]):
-        kind = (record["workload"], generation(record["architecture"]))
+        family = record["workload"]
+        kind = (family, REST if family == INFERENCE else generation(record["architecture"]))
         groups = found.setdefault(kind, {})
         groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
-    for row in serving:
-        groups = found.setdefault((INFERENCE, REST), {})
-        groups.setdefault(row.run["source"], []).append(math.log(row.ratio))
     return Evidence(found, frozenset(record["source"] for record in fitted))
 
 
@@ -141,12 +135,10 @@ def main() -> None:
     parser.add_argument(
         "--held-out", type=Path, default=[], action="append", help="runs that they were not"
     )
-    parser.add_argument("--serving", type=Path, help="measured rows of serving (.csv)")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    serving: Any = serving_accuracy.compared(options.serving) if options.serving else ()
-    found = evidence(compare(options.runs), compare(*options.held_out), serving)
+    found = evidence(compare(options.runs), compare(*options.held_out))
     table = coverage(found)
     print(document(found), tables.text(table), sep="\n")
     if options.bands:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 import planner
 from benchmarks import (
     measured,
-    serving_accuracy,
     spread,
     tables,
     time_accuracy,
@@ -69,8 +67,8 @@ def evidence(
     held_out: list[dict[str, Any]],
     largest: tuple[list[measured.Row], list[dict[str, Any]]],
 ) -> time_bands.Evidence:
-    serving = serving_accuracy.compared(DATA / "serving_runs.csv")
-    return time_bands.evidence(records, [*held_out, *largest[1]], serving)
+    serving = time_accuracy.compare(DATA / "serving_runs.jsonl")
+    return time_bands.evidence(records, [*held_out, *largest[1], *serving])
 
 
 @pytest.mark.parametrize("source", BOUNDS)
@@ -173,35 +171,11 @@ def test_keys_left_open_are_a_range_or_the_first_that_fits(tmp_path: Path) -> No
     assert record["predicted"] == pytest.approx(float(fits["time.step_seconds"].number))
 
 
-def test_a_table_is_read_as_far_as_its_columns_go(tmp_path: Path) -> None:
-    """Rows whose plan stands in prose are left out with that reason."""
-    # Columns of prose and those that a row leaves empty are there too.
-    empty = ("kv_heads", "head_dim", "num_experts", "moe_notes", "interconnect_notes", "grad_accum")
-    empty += ("virtual_pp", "cp", "flash_attention", "notes")
-    plain = dict.fromkeys(empty, "") | {
-        **{"use": "yes", "accelerator": "a100-sxm-80gb", "id": "lab-a-0001a", "layers": "24"},
-        **{"hidden": "2048", "ffn_hidden": "8192", "heads": "16", "vocab": "51200"},
-        **{"seq_len": "2048", "gated_mlp": "false", "tied": "true", "num_gpus": "8"},
-        **{"precision": "fp16", "framework": "Megatron-LM", "tp": "1", "sp": "false", "pp": "1"},
-        **{"zero_stage_or_fsdp": "ZeRO-1", "micro_batch": "4", "global_batch": "64"},
-        **{"recompute": "none", "measured_quantity": "step_time_s", "value": "1.5"},
-        **{"source": "a table", "url": "https://example.org"},
-    }
-    rows = [
-        plain,
-        plain | {"id": "lab-a-0002a", "num_experts": "8", "moe_notes": "layers 0-2 dense"},
-        plain | {"id": "lab-a-0003a", "measured_quantity": "mfu_pct", "value": "40"},
-        plain | {"id": "lab-a-0004a", "precision": "fp8 (MXFP8)"},
-    ]
+def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
     file = tmp_path / "runs.csv"
-    with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(plain))
-        writer.writeheader()
-        writer.writerows(rows)
-    read, *rest = time_accuracy.compare(file)
-    assert read["expected"] == 1.5 and read["predicted"] > 0
-    for record, word in zip(rest, ("prose", "prose", "precision"), strict=True):
-        assert word in record["left_out"]
+    file.write_text("id,value\na,1\n", "utf-8")
+    with pytest.raises(SystemExit, match=r"runs\.csv:1: no row of JSON lines"):
+        time_accuracy.compare(file)
 
 
 # -- intervals ---------------------------------------------------------------------------------
