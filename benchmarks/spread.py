@@ -35,12 +35,14 @@ SHARE = 0.05
 
 
 class Interval(NamedTuple):
-    """Measured over predicted, less 1: 5th and 95th percentile, and what they rest on."""
+    """Measured over predicted, less 1: 5th and 95th percentile, what they rest on, and the
+    standard deviation of the logarithm within a source."""
 
     low: float
     high: float
     rows: int
     sources: int
+    within: float
 
 
 class _Spread(NamedTuple):
@@ -168,7 +170,8 @@ class _Family:
         freedom = PRIOR + len(groups) - 1 if groups else self.freedom
         reach = student(1 - SHARE, freedom) * size
         low, high = math.exp(mean - reach) - 1, math.exp(mean + reach) - 1
-        return Interval(min(low, 0), max(high, 0), sum(map(len, groups)), len(groups))
+        rows = sum(map(len, groups))
+        return Interval(min(low, 0), max(high, 0), rows, len(groups), math.sqrt(within))
 
 
 def left_out(

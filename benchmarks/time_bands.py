@@ -75,14 +75,15 @@ def document(found: Evidence) -> str:
     shipped = spread.intervals(found.ratios, ASKED, found.fitted)
     lines = [
         "# Measured over predicted time on published runs, less 1: 5th and 95th percentile of a",
-        "# run of a new source, by the rule of benchmarks/spread.py. Written by",
-        "# benchmarks.time_bands.",
+        "# run of a new source, by the rule of benchmarks/spread.py; and the standard deviation of",
+        "# its logarithm within one source. Written by benchmarks.time_bands.",
         "kinds:",
     ]
     for (workload, architecture), band in sorted(shipped.items()):
         lines.append(
             f"  - {{workload: {workload}, architecture: {architecture}, low: {band.low:.2f}, "
-            f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}}}"
+            f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}, "
+            f"within: {band.within:.3f}}}"
         )
     return "\n".join(lines) + "\n"
 

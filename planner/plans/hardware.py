@@ -17,7 +17,7 @@ from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents.references import preset_names
 from planner.plans import kernels as profile
-from planner.plans.document import Draft
+from planner.plans.document import Draft, Plan
 
 #: Number format of the matmuls under each precision recipe.
 FORMATS = {
@@ -38,6 +38,8 @@ SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 #: Shares that a format may have of its own, else the accelerator, else all accelerators together.
 SHARED = ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dimension",
           "alignment", "alignment_8", "launch")  # fmt: skip
+#: Elementwise kernels take the time of their traffic, which is the implementation's.
+AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Rates between device and host that a plan may state.
 HOST = ("host_link", "host_memory")
 
@@ -78,37 +80,26 @@ def complete(draft: Draft) -> None:
         message = f"{idle} W idle is more than the device's power of {rated} W"
         draft.fault("cluster.accelerator.idle_power", message, f"at most {rated} W")
     if draft.get("time.mfu") is None:
-        _efficiency(draft, accelerator, wanted)
+        _efficiency(draft, accelerator)
 
 
-def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
-    facts, own = calibration(), measured(accelerator)
+Fact = Mapping[str, Any]
+
+
+def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    facts = calibration()
     kernels = profile.load(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
 
-    def fill(key: str, names: Sequence[str], otherwise: Mapping[str, Any]) -> None:
-        """A share, by the first of some names under which the accelerator has one."""
-        fact = next((own[name] for name in names if own.get(name)), otherwise)
-        draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
+    def fill(key: str, fact: Fact, times: Any = 1) -> None:
+        draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact))
 
-    for key in SHARED:
-        fill(key, (f"{key}_{wanted}", key), facts["shared"][key])
-    # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
-    wide = (accelerator.get("peak_16") or {"format": "bf16"})["format"]
-    fill("matmul_16", (f"matmul_{wide}", "matmul"), defaults["matmul"])
-    names = (f"matmul_{wanted}", *SHARES.get(wanted, ()), "matmul")
-    fill("matmul", names, defaults["matmul"])
-    kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
-    fill("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel))
-    slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
-    traffic, why = _value({"value": kernels["elementwise"]}), "of the implementation"
-    if slower is not None:
-        traffic, why = traffic * _value(slower), _found(slower)
+    for key, (_, fact) in shares(draft).items():
+        fill(key, fact, _value({"value": kernels[key]}) if key == "elementwise" else 1)
     launches = _value({"value": kernels["launches"]})
-    draft.default("time.efficiency.elementwise", traffic, why)
     draft.default("time.efficiency.launches", launches, "of the implementation")
     for key, fact in {**facts["assumed"], "dispatch": defaults["dispatch"]}.items():
-        fill(key, (), fact)
+        fill(key, fact)
     if accelerator.get("link") is not None:
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
             path = f"cluster.accelerator.link.{key}"
@@ -116,8 +107,32 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     for key in HOST:
         draft.default(f"time.{key}", _value(defaults[key], "bytes/s"), _found(defaults[key]))
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
+    wanted = FORMATS[draft.get("training.precision")]
     draft.default("time.element", BYTES[wanted], f"bytes of {wanted}")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
+
+
+def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact]]:
+    """The shares that runs sustain, by their keys of ``time.efficiency``: the name that the
+    ``efficiency`` of an accelerator has for one, and the fact that holds: the accelerator's own by
+    the first of some names, or that of all accelerators."""
+    wanted, accelerator = FORMATS[plan.get("training.precision")], plan.get("cluster.accelerator")
+    facts, own = calibration(), measured(accelerator)
+    rows: list[tuple[str, Sequence[str], Fact]]
+    rows = [(key, (f"{key}_{wanted}", key), facts["shared"][key]) for key in SHARED]
+    # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
+    wide = (accelerator.get("peak_16") or {"format": "bf16"})["format"]
+    default = facts["defaults"]["matmul"]
+    rows.append(("matmul_16", (f"matmul_{wide}", "matmul"), default))
+    rows.append(("matmul", (f"matmul_{wanted}", *SHARES.get(wanted, ()), "matmul"), default))
+    kernel = "attention" if _kernel(plan, own) == "vendor" else "attention_open"
+    rows.append(("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel)))
+    rows.append(("elementwise", (f"elementwise_{wanted}", "elementwise"), AS_FAST))
+    found = {}
+    for key, names, otherwise in rows:
+        name = next((name for name in names if own.get(name)), names[-1])
+        found[key] = (name, own.get(name) or otherwise)
+    return found
 
 
 def _found(fact: Mapping[str, Any]) -> str:
@@ -161,7 +176,7 @@ def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
 _parsed = lru_cache(maxsize=1024)(units.parse)
 
 
-def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
+def _kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
     """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
     kernels = profile.load(draft.get("training.implementation"))["time"]
     if kernels["attention"] == "vendor" and "attention" in own:
