@@ -22,6 +22,7 @@ from benchmarks import measured, tables
 from planner.book import notation
 from planner.book.expressions import Symbol
 from planner.engine.evaluate import Evaluation
+from planner.plans import hardware
 
 MARK = "calibrate"
 #: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.
@@ -53,7 +54,8 @@ def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("k_ew", "k_ew"))
     wide = "b200" if name == "gb300" else name
     found.append((f"matmul {wide}", "e_16"))
-    narrow = document["training"]["precision"] in ("fp8", "nvfp4") and name in ("b200", "gb300")
+    format_of = hardware.FORMATS[document["training"]["precision"]]
+    narrow = format_of in hardware.SHARES and name in ("b200", "gb300")
     found.append((f"matmul {name} 8-bit" if narrow else f"matmul {wide}", "e_mm"))
     vendor = document["training"]["implementation"] == "megatron" and wide in ("h100", "b200")
     found.append((f"attention {wide}" if vendor else "attention open", "e_att"))

@@ -76,6 +76,8 @@ PLAN: dict[str, Any] = {
 BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("parallelism.zero", 0): {"training.distributed_optimizer": False},
     ("training.distributed_optimizer", False): {"parallelism.zero": 0},
+    ("training.precision", "mxfp8"): {"cluster.accelerator": "b200-sxm-192gb"},
+    ("training.precision", "mxfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.precision", "nvfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.schedule", "interleaved"): {"parallelism.virtual_pipeline": 2},
     ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},

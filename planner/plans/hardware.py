@@ -13,23 +13,30 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
 
-from planner.base import resources, units
+from planner.base import formats, resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents.references import preset_names
 from planner.plans import kernels as profile
 from planner.plans.document import Draft, Plan
 
-#: Number format of the matmuls under each precision recipe.
+#: Number format of the matmuls under each precision recipe: that of the elements, whether or not
+#: blocks of them have a scale.
 FORMATS = {
     "fp32": "fp32",
     "bf16": "bf16",
     "fp16": "fp16",
     "fp8": "fp8",
+    "mxfp8": "fp8",
+    "mxfp4": "fp4",
     "nvfp4": "fp4",
     "bf16-pure": "bf16",
 }
-#: Bytes of an element of the products' inputs, by format.
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
+#: Under which names a datasheet has the peak of a recipe's products, the first that it has, where
+#: that is not the format: 8-bit units take block scales only where they are made for it, all 4-bit
+#: ones do.
+PEAKS = {"mxfp8": ("mxfp8",), "mxfp4": ("mxfp4", "fp4"), "nvfp4": ("nvfp4", "fp4")}
+#: Which document of presets/formats a recipe's inputs of products are in, where it is not its name.
+INPUTS = {"fp8": "fp8-e4m3", "bf16-pure": "bf16"}
 #: What selective recomputation can be told to compute again (training.recompute_modules).
 CORE = "core_attention"
 MODULES = (CORE, "norm", "activation", "mlp", "moe")
@@ -53,9 +60,11 @@ def complete(draft: Draft) -> None:
     precision as the datasheet prints it, the usual network, the provider's prices, and the shares
     that runs sustain."""
     accelerator = draft.get("cluster.accelerator")
-    wanted = FORMATS[draft.get("training.precision")]
+    precision = draft.get("training.precision")
+    wanted = FORMATS[precision]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
-    for key, name in (("peak", wanted), *(("peak_16", each) for each in logits)):
+    names = PEAKS.get(precision, (wanted,))
+    for key, name in (*(("peak", each) for each in names), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
         if found is not None:
             why = f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}"
@@ -107,8 +116,11 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     for key in HOST:
         draft.default(f"time.{key}", _value(defaults[key], "bytes/s"), _found(defaults[key]))
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
-    wanted = FORMATS[draft.get("training.precision")]
-    draft.default("time.element", BYTES[wanted], f"bytes of {wanted}")
+    precision = draft.get("training.precision")
+    element, why = elements()[precision], f"bytes of {INPUTS.get(precision, precision)}"
+    draft.default("time.element", element, why)
+    reads = kernels["cast_reads"].get(precision, 1)
+    draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 
 
@@ -148,6 +160,12 @@ def calibration() -> Mapping[str, Any]:
     """The shares that belong to no accelerator, and the defaults."""
     facts: Mapping[str, Any] = resources.preset("efficiency/training")
     return facts
+
+
+@cache
+def elements() -> Mapping[str, Fraction]:
+    """Bytes of an element of the products' inputs under each recipe, with its share of a scale."""
+    return {name: formats.named(INPUTS.get(name, name)).bytes for name in FORMATS}
 
 
 def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:

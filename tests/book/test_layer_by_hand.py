@@ -301,6 +301,29 @@ def test_inputs_are_cast_to_8_bit_but_for_the_logits() -> None:
     assert e.value("time.product.casts", {"product": head}) == 0
 
 
+@pytest.mark.parametrize(
+    ("precision", "reads", "bits"),
+    [
+        # MXFP8Quantizer: one kernel reads 2 bytes and writes two copies of 8 bits, each with 8 bits
+        # for 32 of them (TransformerEngine, common/cast/mxfp8).
+        ("mxfp8", 1, 2 * Fraction(8 * 33, 32)),
+        # NVFP4Quantizer::quantize_impl: nvte_hadamard_transform_amax, the rows' cast, and the cast
+        # of the transformed columns read the input; 4 bits twice, each with 8 bits for 16 of them.
+        ("nvfp4", 3, 2 * Fraction(4 * 16 + 8, 16)),
+    ],
+)
+def test_casts_to_block_scaled_formats(precision: str, reads: int, bits: Fraction) -> None:
+    e = evaluation(
+        training__precision=precision,
+        training__implementation="megatron",
+        cluster__accelerator="b200-sxm-192gb",
+    )
+    (cast,) = products(e, "query+key+value", "casts")
+    columns = (HIDDEN + 2 * GROUPS * SIZE) // 5
+    rate = RATE * Fraction(77, 10) / Fraction(335, 100)
+    assert cast == (2 * reads + bits / 8) * TOKENS * (HIDDEN + columns) / rate
+
+
 @pytest.mark.parametrize(("recompute", "times"), [("none", 2), ("full", 3)])
 def test_packed_weights_are_read_and_written_wide_for_each_product(
     recompute: str, times: int

@@ -140,6 +140,7 @@ OF_THE_TRAINER = {
 RENAMED = {
     "num-experts": "num_moe_experts",
     "fp8-format": "fp8",
+    "fp4-format": "fp4",
     "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
     "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage",
 }

@@ -228,15 +228,15 @@ casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
     0, "This product stays in 16 bit."
 )
 casts.by(
-    "TransformerEngine: a cast and a transpose for each input",
+    "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input",
     casts=True,
     wide=False,
     quantised=False,
     coefficient="bytes",
 ).equals(
-    4 * rows * count * (K_x + N_x) / (W * e_mem),
-    "2 bytes read and two of 1 byte written (as it is and transposed), for the input forward and "
-    "for the output's gradient backward.",
+    2 * (n_cast + k_x) * rows * count * (K_x + N_x) / (W * e_mem),
+    "Values of 2 bytes are read, and two copies written with the scales of their blocks, along the "
+    "rows and along the columns: of the input forward, of the output's gradient backward.",
 )
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.

@@ -110,6 +110,7 @@ def _facts(made: Plan) -> dict[Callable[..., Any], str]:
         shapes._constants: {kind: shapes._constants(kind) for kind in shapes._COMPLETE},
         hardware.measured: {one["name"]: _exact(hardware.measured(one)) for one in devices},
         hardware.calibration: _exact(hardware.calibration()),
+        hardware.elements: hardware.elements(),
         error_bands.above: error_bands.above(),
         error_bands.kinds: error_bands.kinds(),
         error_bands.memory: error_bands.memory(),
