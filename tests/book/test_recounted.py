@@ -482,8 +482,8 @@ def _(v: View) -> float:
         moved = runs * unpacked * v.N_x * v.K_x
     elif not v.on("time.casts") or v.on("wide"):
         return 0
-    else:  # of 2 bytes, into two copies of 1, for inputs and gradients of outputs
-        moved = (2 + 1 + 1) * v.q("time.product.rows") * (v.N_x + v.K_x)
+    else:  # of 2 bytes, into two copies, for inputs and gradients of outputs
+        moved = (2 * v.n_cast + v.k_x + v.k_x) * v.q("time.product.rows") * (v.N_x + v.K_x)
     return count * moved / (v.W * v.e_mem)
 
 
