@@ -164,6 +164,9 @@ k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
 k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
 k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA")
+p_lora = symbol(
+    "p_lora", "whether the adapters' dropout runs", "time.lora_dropout", letter=r"\delta"
+)
 k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"

@@ -35,7 +35,7 @@ _NAMES = {
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count early_stop loss mode offload.optimizer optimizer "
     "optimizer_kernel partition_activations recompute schedule",
-    "training.lora.": "base checkpoint",
+    "training.lora.": "base checkpoint kernels",
 }
 NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())
 

@@ -116,6 +116,8 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     for key in HOST:
         draft.default(f"time.{key}", _value(defaults[key], "bytes/s"), _found(defaults[key]))
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
+    dropped = (draft.get("training.lora") or {"dropout": 0})["dropout"]
+    draft.default("time.lora_dropout", int(dropped > 0), "training.lora.dropout")
     precision = draft.get("training.precision")
     element, why = elements()[precision], f"bytes of {INPUTS.get(precision, precision)}"
     draft.default("time.element", element, why)

@@ -277,18 +277,41 @@ def test_the_backward_pass_of_a_product_has_two_of_them_and_sums_up_the_bias(bia
     assert bias or fused
 
 
-@pytest.mark.parametrize("adapted", [False, True])
-def test_a_frozen_product_sends_back_the_gradient_of_its_input(adapted: bool) -> None:
-    """And an adapter's two narrow products beside it, of a rank of 24, three times each: at the
-    least their FLOPs at the peak."""
-    lora = {"rank": 24, "targets": ["down"] if adapted else ["query"]}
+def test_a_frozen_product_sends_back_the_gradient_of_its_input() -> None:
+    lora = {"rank": 24, "targets": ["query"]}
     e = evaluation(training__lora=lora, parallelism={"zero": 0}, cluster__devices=1)
-    whole, into = products(e, "down", "backward", "input")
-    flops = 3 * 2 * TOKENS * 24 * (WIDE + HIDDEN)
-    if adapted:
-        assert flops / 989.4e12 < whole - into < 40 * flops / 989.4e12
-    else:
+    for name in ("down", "query+key+value"):
+        whole, into = products(e, name, "backward", "input")
         assert whole == into
+    assert products(e, "down", "adapter", "adapter_backward", "adapter_launches") == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dropout", [0, 0.1])
+@pytest.mark.parametrize(
+    ("kernels", "forward", "back_out", "back_in", "launches"),
+    # y += scale * B(A(drop(x))) as PyTorch runs it: A, B, mul and add forward; backward mul, two
+    # products each for B and A, and the sum of two gradients. Or scale and sum inside of products,
+    # which then read what they add to.
+    [("separate", 2 + 3, 2, 3, 10), ("fused", 1, 0, 1, 6)],
+)
+def test_an_adapter_moves_and_launches_what_its_operations_do(
+    kernels: str, forward: int, back_out: int, back_in: int, launches: int, dropout: float
+) -> None:
+    """Beside the down projection, values of 2 bytes; dropout has a mask of 1 byte and an access of
+    in- and output each."""
+    lora = {"rank": 24, "targets": ["down"], "kernels": kernels, "dropout": dropout}
+    e = evaluation(training__lora=lora, parallelism={"zero": 0}, cluster__devices=1)
+    pieces = "narrow", "adapter", "adapter_backward", "adapter_launches"
+    narrow, there, back, started = products(e, "down", *pieces)
+    # At the least both matrices' traffic: input and output, the rank's values, the weights.
+    assert narrow >= 2 * (TOKENS * (WIDE + HIDDEN + 2 * 24) + 24 * (WIDE + HIDDEN)) / RATE
+    dropped = 5 * TOKENS * WIDE / RATE if dropout else 0
+    assert there - narrow == forward * 2 * TOKENS * HIDDEN / RATE + dropped
+    moved = 2 * TOKENS * (back_out * HIDDEN + back_in * WIDE) / RATE
+    assert back - 2 * narrow == moved + dropped
+    assert started == launches + (2 if dropout else 0)
+    layer = next(x for x in e.case.axes["part"] if x.settings["layers"])
+    assert e.value("time.part.launches", {"part": layer}) == 17 + Fraction(started) / 3
 
 
 def test_inputs_are_cast_to_8_bit_but_for_the_logits() -> None:

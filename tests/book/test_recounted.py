@@ -282,7 +282,7 @@ def _(v: View) -> float:
 @recounts("time.part.forward")
 def _(v: View) -> float:
     return (
-        v.total("product", lambda x: x.q("time.product.forward"))
+        v.total("product", lambda x: x.q("time.product.forward") + x.q("time.product.adapter"))
         + v.total(
             "block",
             lambda x: x.q("time.core.forward") + x.q("time.core.context"),
@@ -296,6 +296,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     return (
         v.total("product", lambda x: x.q("time.product.backward") + x.q("time.product.casts"))
+        + v.total("product", lambda x: x.q("time.product.adapter_backward"))
         + v.total(
             "block",
             lambda x: x.q("time.core.backward") + x.q("time.core.context_backward"),
@@ -331,7 +332,8 @@ def _(v: View) -> float:
 @recounts("time.part.launches")
 def _(v: View) -> float:
     exchanges = v.total("block", lambda x: x.q("time.exchanges"))
-    return v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring
+    adapters = v.total("product", lambda x: x.q("time.product.adapter_launches"))
+    return v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring + adapters / (1 + 2)
 
 
 @recounts("time.part.gathers")
@@ -560,6 +562,7 @@ def _(v: View) -> float:
         return 0
     if v.on(f"time.again.{block}"):
         products = v.total("product", lambda x: x.q("time.product.forward"))
+        products += v.total("product", lambda x: x.q("time.product.adapter"))
         return products + v.q("time.elementwise") + v.q("time.exchange")
     return v.q("time.elementwise") if v.on("time.again.activation") else 0
 
@@ -756,15 +759,47 @@ def _(v: View) -> float:
     found = v.q("time.product.input")
     if not v.on("lora"):
         return found + v.q("time.product.weight") + v.q("time.product.bias")
-    if v.on("adapted"):  # two narrow products: forward, and the gradients of input and weight
-        rows, rate, half = v.q("time.product.rows"), v.q("time.product.rate"), (
-            v.q("time.product.half")
-        )  # fmt: skip
-        for m, n, k in ((rows, v.k_l, v.K_x), (rows, v.N_x, v.k_l)):
-            arithmetic = 2 * m * n * (k + half) / rate
-            moved = v.k_x * (m * k + k * n + m * n) / (v.W * v.e_mem)
-            found += 3 * max(arithmetic, moved)
     return found
+
+
+@recounts("time.product.narrow")
+def _(v: View) -> float:
+    if not v.on("adapted"):
+        return 0
+    rows, rate, half = (v.q(f"time.product.{name}") for name in ("rows", "rate", "half"))
+    found = 0.0
+    for m, n, k in ((rows, v.k_l, v.K_x), (rows, v.N_x, v.k_l)):
+        arithmetic = 2 * m * n * (k + half) / rate
+        found += max(arithmetic, v.k_a * (m * k + k * n + m * n) / (v.W * v.e_mem))
+    return found
+
+
+@recounts("time.product.adapter")
+def _(v: View) -> float:
+    """Dropout: in, out, mask. Apart: scaled (in, out) and added (two in, one out); else one in."""
+    if not v.on("adapted"):
+        return 0
+    apart = v.on("training.lora.kernels") == "separate"
+    moved = v.k_a * v.N_x * (2 + 3 if apart else 1) + (v.k_a + v.k_a + 1) * v.K_x * v.p_lora
+    return v.q("time.product.narrow") + moved * v.q("time.product.rows") / (v.W * v.e_mem)
+
+
+@recounts("time.product.adapter_backward")
+def _(v: View) -> float:
+    if not v.on("adapted"):
+        return 0
+    apart = v.on("training.lora.kernels") == "separate"
+    moved = v.k_a * (2 * v.N_x + 3 * v.K_x if apart else v.K_x)
+    moved += (v.k_a + v.k_a + 1) * v.K_x * v.p_lora
+    return 2 * v.q("time.product.narrow") + moved * v.q("time.product.rows") / (v.W * v.e_mem)
+
+
+@recounts("time.product.adapter_launches")
+def _(v: View) -> float:
+    if not v.on("adapted"):
+        return 0
+    products, dropouts = 2 + 4, (1 + 1) * v.p_lora
+    return products + dropouts + (2 + 2 if v.on("training.lora.kernels") == "separate" else 0)
 
 
 @recounts("time.orthogonal.flops")
@@ -1845,7 +1880,8 @@ PLANS: dict[str, dict[str, Any]] = {
     ),
     "a packed base": plan(
         DENSE, {"tensor": 5, "zero": 1},
-        {"lora": {"rank": 7, "targets": ["query", "down"], "base": "int8"}, "recompute": "full"},
+        {"lora": {"rank": 7, "targets": ["query", "down"], "base": "int8", "kernels": "fused",
+                  "dropout": 0.1}, "recompute": "full"},
     ),
     "modules": plan(
         DENSE, {"tensor": 5, "zero": 1},

@@ -141,22 +141,22 @@ gathered.where(inputs_again=True, sequence=True).equals(
 # -- its passes -----------------------------------------------------------------------------------
 
 forward = of_kernels("time.part.forward", r"t_F", "forward pass of a layer on the device").equals(
-    Sum(product.forward, "product")
+    Sum(product.forward + product.adapter, "product")
     + Sum(core.forward + core.context_forward, "block", block="attention")
     + Sum(elementwise, "block")
     + Sum(exchange, "block"),
-    "Products, attention, elementwise kernels and exchanges, one after another.",
+    "Products and adapters, attention, elementwise kernels and exchanges, one after another.",
 )
 
 backward = of_kernels(
     "time.part.backward", r"t_B", "backward pass of a layer on the device"
 ).equals(
-    Sum(product.backward + product.casts, "product")
+    Sum(product.backward + product.adapter_backward + product.casts, "product")
     + Sum(core.backward + core.context_backward, "block", block="attention")
     + Sum(elementwise * q_back, "block")
     + Sum(exchange + gathered, "block"),
-    "The gradients of products, attention and elementwise kernels, which move more than forward; "
-    "as many exchanges, and inputs gathered again. Casts of both passes are here.",
+    "The gradients of products, adapters, attention and elementwise kernels, which move more than "
+    "forward; as many exchanges, and inputs gathered again. Casts of both passes are here.",
 )
 
 # -- what is computed again --------------------------------------------------------------------
@@ -183,7 +183,7 @@ again.by(MODULES, block="norm", again_norm=False).equals(0, "It is kept.")
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
     _LEFT = {"block": _kind, f"again_{_kind}": False}
     again.by(MODULES, block=_kind, **{f"again_{_kind}": True}).equals(
-        Sum(product.forward, "product") + elementwise + exchange,
+        Sum(product.forward + product.adapter, "product") + elementwise + exchange,
         "The whole block: products, elementwise kernels and exchanges.",
     )
     again.by(MODULES, **_LEFT, again_activation=True).equals(
@@ -226,9 +226,13 @@ launches = estimate(
     per="part",
     layers=True,
 ).equals(
-    n_la + Sum(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1),
-    "Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each "
-    "further block of keys and values (send, receive, attention, and the sum of its outputs).",
+    n_la
+    + Sum(exchanges, "block") * (t - 1) / 2
+    + n_ring * (c - 1)
+    + Sum(product.adapter_launches, "product") / 3,
+    "Those of the layer, one more for each exchange with tensor-parallel ranks, some for each "
+    "further block of keys and values (send, receive, attention, and the sum of its outputs), and "
+    "those of adapters, of which forward and backward pass count as three passes.",
 )
 
 host = seconds_of_part(

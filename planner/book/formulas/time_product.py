@@ -46,14 +46,20 @@ def waves(shape: Shape, count: Factor, half: Operand) -> Expression:
 
 
 def kernel(
-    run: Shape, plain: Shape, count: Factor, waste: Factor, rate: Operand, half: Operand
+    run: Shape,
+    plain: Shape,
+    count: Factor,
+    waste: Factor,
+    rate: Operand,
+    half: Operand,
+    element: Operand = k_x,
 ) -> Expression:
     """Arithmetic over the shape as kernels run it, at the rate that large products sustain and that
     shallow ones do not reach; or reading both inputs and writing the output, if that is longer."""
     rows, columns, depth = run
     high, wide, deep = plain
     arithmetic = 2 * rows * columns * count * (depth + half) * waste / rate
-    moved = k_x * (high * deep + deep * wide + high * wide) * count
+    moved = element * (high * deep + deep * wide + high * wide) * count
     return maximum(arithmetic, moved / (W * e_mem))
 
 
@@ -202,17 +208,79 @@ backward.by(ROOFLINE, frozen=False, lora=False).equals(
     gradient_of_input + gradient_of_weight + bias,
     "Two products: the gradient of the input and that of the weight; and that of the bias.",
 )
-backward.by(LORA, frozen=False, lora=True, adapted=False).equals(
+backward.by(LORA, frozen=False, lora=True).equals(
     gradient_of_input, "The weight is frozen: the gradient of the input only."
-)
-backward.by(LORA, frozen=False, lora=True, adapted=True, coefficient="FLOP").equals(
-    gradient_of_input
-    + 3 * sum(kernel(x, x, 1, 1, rate, half) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
-    "The frozen weight's product; and the adapter's two narrow products, forward once and backward "
-    "twice, which run far below the rate of wide ones.",
 )
 backward.by("DeepSeek-AI 2025 (arXiv 2512.02556)", frozen=True).equals(
     0, "The loss sends it no gradient."
+)
+
+# -- adapters -----------------------------------------------------------------------------------
+
+ADAPTER = "Megatron-Bridge, peft/utils.py (ParallelLinearAdapter) and peft/lora_layers.py"
+FUSED_ADAPTER = (
+    "Transformer Engine, pytorch/ops/fused: forward_linear_scale_add, backward_linear_add"
+)
+NO_ADAPTER = "No adapter stands beside this product."
+_SEPARATE = {"adapted": True, "lora_kernels": "separate"}
+_FUSED = {"adapted": True, "lora_kernels": "fused"}
+
+#: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one.
+_dropout = p_lora * (2 * k_a + 1) * K_x
+
+of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
+
+narrow = product_time(
+    "time.product.narrow", r"t_{\mathrm{AB}}", "the two products of a product's adapter, forward"
+)
+narrow.by(LORA, adapted=False).equals(0, NO_ADAPTER)
+narrow.by(ROOFLINE, adapted=True, coefficient="FLOP").equals(
+    sum(kernel(x, x, 1, 1, rate, half, k_a) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
+    "From inputs to rank and from rank to outputs, on values of the activations' width whatever "
+    "the format of the frozen product: far below the rate of wide products, or memory traffic.",
+)
+
+adapter = of_adapter("time.product.adapter", r"t_a", "forward pass of a product's adapter")
+adapter.by(LORA, adapted=False).equals(0, NO_ADAPTER)
+adapter.by(ADAPTER, **_SEPARATE).equals(
+    narrow + rows * (5 * k_a * N_x + _dropout) / (W * e_mem),
+    "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
+    "weight (3), the input goes through the adapter's dropout.",
+)
+adapter.by(FUSED_ADAPTER, **_FUSED).equals(
+    narrow + rows * (k_a * N_x + _dropout) / (W * e_mem),
+    "Two narrow products, of which the second scales and adds to what the frozen weight gave, "
+    "which it reads; the input goes through the adapter's dropout.",
+)
+
+adapter_backward = of_adapter(
+    "time.product.adapter_backward", r"t_a'", "backward pass of a product's adapter"
+)
+adapter_backward.by(LORA, adapted=False).equals(0, NO_ADAPTER)
+adapter_backward.by(ADAPTER, **_SEPARATE).equals(
+    2 * narrow + rows * (2 * k_a * N_x + 3 * k_a * K_x + _dropout) / (W * e_mem),
+    "Each narrow product twice, for its input and for its weight; the incoming gradient is scaled "
+    "(2 accesses), that of the input passes dropout and is added to the frozen weight's (3).",
+)
+adapter_backward.by(FUSED_ADAPTER, **_FUSED).equals(
+    2 * narrow + rows * (k_a * K_x + _dropout) / (W * e_mem),
+    "Each narrow product twice, scaling on its way and adding to the frozen weight's gradient of "
+    "the input, which one of them reads; dropout comes between.",
+)
+
+adapter_launches = of_product(
+    "time.product.adapter_launches",
+    r"n_a",
+    "kernels that the host launches for a product's adapter, forward and backward",
+)
+adapter_launches.by(LORA, adapted=False).equals(0, NO_ADAPTER)
+adapter_launches.by(ADAPTER, **_SEPARATE).equals(
+    10 + 2 * p_lora,
+    "Forward two products, scaling and sum; backward four products, scaling and the sum of two "
+    "gradients; dropout in each.",
+)
+adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
+    6 + 2 * p_lora, "Two products forward and four backward; dropout in each."
 )
 
 casts = product_time(
