@@ -322,6 +322,9 @@ def test_inputs_are_cast_to_8_bit_but_for_the_logits() -> None:
     assert cast == 4 * TOKENS * (HIDDEN + columns) / RATE
     head = next(x for x in e.case.axes["product"] if x.settings["wide"])
     assert e.value("time.product.casts", {"product": head}) == 0
+    # A frozen weight needs no gradient, for which the copies along the columns are.
+    e = evaluation(training__precision="fp8", training__lora={"rank": 4, "targets": ["down"]})
+    assert products(e, "query+key+value", "casts") == [3 * TOKENS * (HIDDEN + columns) / RATE]
 
 
 @pytest.mark.parametrize(

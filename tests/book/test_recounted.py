@@ -484,8 +484,9 @@ def _(v: View) -> float:
         moved = runs * unpacked * v.N_x * v.K_x
     elif not v.on("time.casts") or v.on("wide"):
         return 0
-    else:  # of 2 bytes, into two copies, for inputs and gradients of outputs
-        moved = (2 * v.n_cast + v.k_x + v.k_x) * v.q("time.product.rows") * (v.N_x + v.K_x)
+    else:  # of 2 bytes, into a copy for each further product, for inputs and gradients of outputs
+        copies = 1 if v.on("lora") else 2
+        moved = (2 * v.n_cast + copies * v.k_x) * v.q("time.product.rows") * (v.N_x + v.K_x)
     return count * moved / (v.W * v.e_mem)
 
 
@@ -1831,7 +1832,8 @@ PLANS: dict[str, dict[str, Any]] = {
     ),
     "adapters": plan(
         DENSE, {"tensor": 5, "zero": 1},
-        {"lora": {"rank": 7, "targets": ["query", "value", "output", "up", "down"]}},
+        {"lora": {"rank": 7, "targets": ["query", "value", "output", "up", "down"]},
+         "precision": "fp8"},
     ),
     "a measured network": plan(
         "falcon-h1-7b", {"zero": 1}, {"optimizer": "adafactor", "optimizer_kernel": "foreach"},

@@ -295,16 +295,19 @@ casts.by("TransformerEngine", casts=False, quantised=False).equals(
 casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
     0, "This product stays in 16 bit."
 )
-casts.by(
-    "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input",
-    casts=True,
-    wide=False,
-    quantised=False,
-    coefficient="bytes",
-).equals(
-    2 * (n_cast + k_x) * rows * count * (K_x + N_x) / (W * e_mem),
+#: Values of a product's input forward and of its output's gradient backward, over the bandwidth.
+_cast = rows * count * (K_x + N_x) / (W * e_mem)
+QUANTIZER = "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input"
+_CASTS = {"casts": True, "wide": False, "quantised": False, "coefficient": "bytes"}
+casts.by(QUANTIZER, **_CASTS, lora=False).equals(
+    2 * (n_cast + k_x) * _cast,
     "Values of 2 bytes are read, and two copies written with the scales of their blocks, along the "
     "rows and along the columns: of the input forward, of the output's gradient backward.",
+)
+casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=True).equals(
+    (2 * n_cast + k_x) * _cast,
+    "Values of 2 bytes are read, and one copy written: the one along the columns is for the "
+    "gradient of the weight, which is frozen.",
 )
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
