@@ -72,6 +72,7 @@ def complete(draft: Draft) -> None:
     if accelerator.get("network") is not None:
         why = "that of the accelerator's usual systems"
         draft.default("cluster.network", dict(accelerator["network"]), why)
+    _link(draft, accelerator)
     # A price is a fact of an accelerator at a provider, so another accelerator has another one.
     provider = draft.get("cluster.provider")
     for row in accelerator.get("prices") or ():
@@ -90,6 +91,20 @@ def complete(draft: Draft) -> None:
         draft.fault("cluster.accelerator.idle_power", message, f"at most {rated} W")
     if draft.get("time.mfu") is None:
         _efficiency(draft, accelerator)
+
+
+def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    """How many devices the link joins: a node's, or those of several nodes of a rack."""
+    node = draft.get("cluster.devices_per_node")
+    most = (accelerator.get("link") or {}).get("domain")
+    joined, why = node, "devices of a node"
+    if most is not None and most >= 2 * node:
+        joined, why = most // node * node, f"whole nodes of the {most} devices that the link joins"
+    draft.default("cluster.link_domain", joined, why)
+    given = draft.get("cluster.link_domain")
+    if given < node or given > max(joined, node):
+        wrong = f"a link that joins {given} devices, of nodes of {node}"
+        draft.fault("cluster.link_domain", wrong, f"from {node} to {joined}")
 
 
 Fact = Mapping[str, Any]
@@ -241,7 +256,7 @@ def settings(draft: Draft) -> dict[str, Any]:
 def _predicted(draft: Draft) -> dict[str, Any]:
     layout, training = draft.get("parallelism"), draft.get("training")
     accelerator = draft.get("cluster.accelerator")
-    node = draft.get("cluster.devices_per_node")
+    node = draft.get("cluster.link_domain")
     inner = layout["tensor"] * layout["context"]
     devices = draft.get("cluster.devices")
     kernels = profile.load(training["implementation"])["time"]

@@ -201,3 +201,36 @@ def test_tokens_travel_to_their_experts(devices: int, expert: int, shared: int) 
     assert of_block(e, "network.experts", "moe") == copies
     gather = own * CHOSEN * (shared - 1) / LINK + (shared - 1) * INSIDE if shared > 1 else 0
     assert of_block(e, "network.experts.gather", "moe") == gather
+
+
+@pytest.mark.parametrize(
+    ("domain", "per_node", "joined"), [(72, 4, 72), (72, 8, 72), (64, 16, 64), (72, 16, 64)]
+)
+def test_a_link_may_join_the_devices_of_several_nodes(
+    domain: int, per_node: int, joined: int
+) -> None:
+    """NVIDIA GB200 NVL72: 18 compute trays of 4 GPUs in one NVLink domain of 72. Whatever a node
+    is, eight ranks exchange over the link; a group wider than all whole nodes of the domain leaves
+    it, and then each device of a domain has its card."""
+    link = {"bandwidth": "200 GB/s", "convention": "bidirectional", "latency": "2 us"}
+    cluster = {
+        "accelerator": {"extends": "a100-sxm-80gb", "link": {**link, "domain": domain}},
+        "devices": 2 * joined,
+        "devices_per_node": per_node,
+        "network": {"bandwidth": "20 GB/s", "latency": "9 us"},
+    }
+    layout = {"tensor": 12, "sequence": True, "zero": 1}
+    if joined % 12:
+        layout = {"tensor": 4, "sequence": True, "zero": 1}
+    ranks = int(layout["tensor"])
+    e = evaluation(cluster=cluster, parallelism=layout, training__global_batch=joined * 12)
+    assert e.value("network.tensor") == (
+        Fraction(2 * (ranks - 1), ranks) * SENT / LINK + 2 * (ranks - 1) * INSIDE
+    )
+    assert e.value("network.data") == min(LINK, CARD * joined / ranks)
+    apart = evaluation(
+        cluster={**cluster, "link_domain": per_node},
+        parallelism=layout,
+        training__global_batch=joined * 12,
+    )
+    assert apart.value("network.data") == min(LINK, CARD * max(1, Fraction(per_node, ranks)))

@@ -187,7 +187,7 @@ optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
 )
 
 #: Seconds for each parameter that a device owns.
-_on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
+_on_host = (k_g + k_c) / B_host + _once * minimum(n, n_host) / B_dram
 optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NOT_MUON).equals(
     on_fullest_stage(trained * _on_host),
     "Gradients go to the host and weights come back; there weights, master weights and states are "

@@ -295,7 +295,7 @@ class Space:
             options: tuple[int, ...] = self.options.get(REPLICAS, free or (1,))
             most = len(options)
             if REPLICAS not in (*self.full, *self.options):
-                node = self.plan.get("cluster.devices_per_node")
+                node = self.plan.get("cluster.link_domain")
                 inside = [r for r in options if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
             return tuple(islice(self._faultless(degrees, REPLICAS, options), most))
