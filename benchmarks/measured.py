@@ -13,6 +13,7 @@ Nothing here knows a row, a model or a source.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from fractions import Fraction
@@ -54,7 +55,8 @@ class LeftOut(Exception):
 
 
 class Row(NamedTuple):
-    """A measured value and the plan of its run. ``kind`` is dense, experts, lora or inference."""
+    """A measured value (not a number where nobody read it yet) and the plan of its run. ``kind`` is
+    dense, experts, lora or inference."""
 
     id: str
     run: str
@@ -102,7 +104,7 @@ def _row(data: Mapping[str, Any]) -> Row:
         bands.LORA if (document.get("training") or {}).get("lora") else data["kind"],
         data["use"],
         data["quantity"],
-        float(data["value"]),
+        math.nan if data["value"] is None else float(data["value"]),
         data["unit"],
         data.get("convention") or {},
         document,
@@ -269,11 +271,12 @@ def _compared(row: Row, plans: Plans, more: Callable[[Evaluation], Record]) -> R
     record: Record = {
         "expected": row.value,
         "predicted": middle,
-        "error": slower(row.quantity, row.value, middle),
         "workload": bands.workload(found[0].case.settings),
         "architecture": found[0].case.settings.get("cluster.accelerator.architecture"),
         **more(found[-1]),
     }
+    if not math.isnan(row.value):
+        record["error"] = slower(row.quantity, row.value, middle)
     if interval is not None:
         record["interval"] = interval
     if len(found) > 1:

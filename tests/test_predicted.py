@@ -1,0 +1,50 @@
+"""Predictions that were committed before the measured values were read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import measured, predicted
+
+PLAN = {
+    "model": {"extends": "llama3-8b"},
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
+    "training": {"sequence_length": 2048, "micro_batch": 1, "global_batch": 8},
+    "parallelism": {"zero": 3},
+}
+
+
+def rows(folder: Path, **changes: Any) -> list[measured.Row]:
+    row = {"id": "a", "source": "s", "kind": "dense", "use": "yes", "plan": PLAN}
+    row |= {"quantity": "time.step_seconds", "value": None, "unit": "s"}
+    file = folder / "rows.jsonl"
+    file.write_text(json.dumps(row | changes), "utf-8")
+    return list(measured.read(file))
+
+
+def test_what_is_scored_is_what_was_committed(tmp_path: Path) -> None:
+    (made,) = predicted.predict(rows(tmp_path))
+    assert made["predicted"] > 0 and "error" not in made
+    made |= {"predicted": 2.0, "interval": [1.5, 3.0]}  # as an earlier program may have said
+    (record,) = predicted.score(rows(tmp_path, value=1.6), [made])
+    assert record["error"] == pytest.approx(2.0 / 1.6 - 1)  # too slow
+    made |= {"quantity": "time.tokens_per_second", "unit": "1/s", "predicted": 100.0}
+    rate = {"quantity": "time.tokens_per_second", "unit": "1/s", "value": 80.0}
+    made["plan"] = predicted.digest(rows(tmp_path, **rate)[0])
+    (record,) = predicted.score(rows(tmp_path, **rate), [made])
+    assert record["error"] == pytest.approx(80 / 100 - 1)  # a rate too high is a time too short
+
+
+def test_a_plan_that_changed_after_its_prediction_is_refused(tmp_path: Path) -> None:
+    made = predicted.predict(rows(tmp_path))
+    other = PLAN | {"parallelism": {"zero": 2}}
+    with pytest.raises(SystemExit, match="a: its plan is not the one that was predicted"):
+        predicted.score(rows(tmp_path, value=1.0, plan=other), made)
+    with pytest.raises(SystemExit, match="b: it was not predicted"):
+        predicted.score(rows(tmp_path, value=1.0, id="b"), made)
+    (again,) = predicted.score(rows(tmp_path, value=1.0, notes=["a note"], publication="p"), made)
+    assert "error" in again  # what a prediction does not rest on may be mended
