@@ -13,6 +13,7 @@ from planner.questions import loading
 if TYPE_CHECKING:
     from planner.report.study_api import Study
     from planner.results.result import Result
+    from planner.results.timeline import Timeline
 
 
 class Plan:
@@ -38,6 +39,10 @@ class Plan:
         """Every quantity of the plan; ``result["memory.total"].value`` is exact."""
         return self._result
 
+    def simulate(self, slow: Mapping[int, float] | None = None) -> Timeline:
+        """One step as events on the streams of each stage; see ``planner.simulate``."""
+        return simulate(self, slow)
+
     def solve(self, question: str | None = None, **options: Any) -> Any:
         """An inverse question; see ``plan.py solve --help`` for the questions and options."""
         from planner.questions.solve import budgets, questions
@@ -60,6 +65,21 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"
+
+
+def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Timeline:
+    """One optimizer step of a plan, or of its result, as events: what each pipeline stage does
+    when, its bubble, the traffic that it waits for, what its memory holds, and the critical path.
+
+    Args:
+        slow: pipeline stages, counted from 0, whose passes take so many times as long.
+
+    Raises:
+        PlanError: the plan has no step to simulate, as inference and models given by their size.
+    """
+    from planner.results import timeline
+
+    return timeline.simulate(plan.evaluate() if isinstance(plan, Plan) else plan, slow)
 
 
 def load(

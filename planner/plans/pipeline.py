@@ -36,7 +36,7 @@ def stages(
     """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
-    cuts = _cuts(model, layout, vocab)
+    parts = chunk_parts(model, layout, vocab)
     found: list[Stage] = []
     for index in range(size):
         held = [index + size * turn for turn in range(virtual)]
@@ -46,8 +46,7 @@ def stages(
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
-            first, last = [FIRST] * (chunk == 0), [LAST] * (chunk == len(cuts) - 2)
-            for part in (*first, *model.sequence[cuts[chunk] : cuts[chunk + 1]], *last):
+            for part in parts[chunk]:
                 holds[part] = holds.get(part, 0) + 1
                 living[part] = living.get(part, 0) + alive[place]
         if found and found[-1].holds == holds:
@@ -55,6 +54,16 @@ def stages(
         else:
             found.append(Stage(index, index, holds, living))
     return tuple(found)
+
+
+def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[list[str]]:
+    """The parts of each chunk, in the order of the model."""
+    cuts = _cuts(model, layout, vocab)
+    found: list[list[str]] = []
+    for chunk in range(len(cuts) - 1):
+        first, last = [FIRST] * (chunk == 0), [LAST] * (chunk == len(cuts) - 2)
+        found.append([*first, *model.sequence[cuts[chunk] : cuts[chunk + 1]], *last])
+    return found
 
 
 def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:

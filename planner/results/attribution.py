@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.engine.evaluate import Evaluation
+from planner.engine.evaluate import Evaluation, Point
 from planner.engine.run import slopes
 
 #: What is left of a quantity, as a share, is due to rounding below this.
 ROUNDING = 1e-9
 
 
-def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
-    """What a quantity consists of, in its own unit and in the order of the book, and what it has
-    besides by its own id.
+def taken_apart(
+    evaluation: Evaluation, quantity: str, point: Point | None = None
+) -> dict[str, Any]:
+    """What a quantity (at a point, if it has axes) consists of, in its own unit and in the order of
+    the book, and what it has besides by its own id.
 
     A quantity that grows with those that declare an ``attribution`` has these as names, another one
     the ids of its summands.
@@ -29,10 +31,11 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     Raises:
         Absent: the quantity has no value.
     """
-    book, whole = evaluation.book, evaluation.value(quantity)
+    point = point or {}
+    book, whole = evaluation.book, evaluation.value(quantity, point)
     parts = {i: q.attribution for i, q in book.quantities.items() if q.attribution}
     ends = {node: parts[i] for (i, _), node in evaluation.nodes.items() if i in parts}
-    result, values = evaluation.instance(quantity, {}), evaluation.values
+    result, values = evaluation.instance(quantity, point), evaluation.values
     found: dict[str, Any] = dict.fromkeys(parts.values(), 0)
     for node, slope in sorted(slopes(evaluation.graph.nodes, values, result, ends=ends).items()):
         if node in ends:
@@ -40,15 +43,15 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     found = {part: value for part, value in found.items() if value}
     named = sum(found.values())
     if not 0 < named <= whole * (1 + ROUNDING):
-        found = _summands(evaluation, quantity)
+        found = _summands(evaluation, quantity, point)
         named = sum(found.values())
     rest = whole - named
     return found if abs(rest) <= ROUNDING * abs(whole) else {**found, quantity: rest}
 
 
-def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
+def _summands(evaluation: Evaluation, quantity: str, point: Point) -> dict[str, Any]:
     """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
-    book, held = evaluation.book, evaluation.trace(quantity).chosen
+    book, held = evaluation.book, evaluation.trace(quantity, point).chosen
     unit, whole = book.quantities[quantity].unit, held.expression if held is not None else None
     terms = () if whole is None else whole.args if whole.op == "add" else (whole,)
     found: dict[str, Any] = {}
@@ -56,5 +59,5 @@ def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
         ids = [book.symbols.get(f, "") for f in (term.args if term.op == "mul" else (term,))]
         alike = [i for i in ids if i and book.quantities[i].unit == unit]
         if len(alike) == 1:
-            found[alike[0]] = evaluation.compute(term, {})
+            found[alike[0]] = evaluation.compute(term, point)
     return found

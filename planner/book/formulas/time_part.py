@@ -159,6 +159,18 @@ backward = of_kernels(
     "forward; as many exchanges, and inputs gathered again. Casts of both passes are here.",
 )
 
+weights = of_kernels(
+    "time.part.weights", "t_W", "gradients of a layer's weights, a part of its backward pass"
+)
+weights.by(ZERO_BUBBLE, lora=False).equals(
+    Sum(product.gradient_of_weight + product.bias, "product", frozen=False),
+    "The products of inputs and outputs' gradients, and what sums biases' gradients up: no other "
+    "stage waits for them.",
+)
+weights.by(ZERO_BUBBLE, lora=True).equals(
+    0, "Weights are frozen; the narrow products of adapters stay where they are."
+)
+
 # -- what is computed again --------------------------------------------------------------------
 
 again = seconds_of_block(

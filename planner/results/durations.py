@@ -1,0 +1,240 @@
+"""How long the passes and the traffic of a step take, and what they hold: values of the book, by
+stage and chunk. What a simulated step is made of (planner/results/timeline.py)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from planner.engine.evaluate import Absent, Entry, widen
+from planner.engine.instance import recomputed_at_most
+from planner.plans import pipeline, schedules
+from planner.plans.schedules import FORWARD, INPUT, WEIGHT, Schedule
+from planner.results.attribution import taken_apart
+from planner.results.result import Result
+
+#: The streams of a device: work, and traffic over the link of its node, over the network, and with
+#: the host.
+COMPUTE, LINK, NETWORK, HOST = "compute", "link", "network", "host"
+#: Traffic between passes, by the quantity whose time it takes.
+TRAFFIC = {
+    "send": "network.pipeline",
+    "reduce": "time.data",
+    "gather": "time.data",
+    "tied": "time.tied",
+}
+#: How the names end of what travels, among what a layer's time is taken apart into.
+TRAVELS = ("exchange", "offloading activations")
+#: Pieces in which the gradients of a chunk travel, at most: more change nothing that is seen.
+MOST_BUCKETS = 16
+
+
+class Chunk(NamedTuple):
+    """What one chunk of the model takes, in seconds, and keeps, in bytes, for a micro-batch."""
+
+    forward: float
+    backward: float  # the whole of it: gradients of inputs and weights, recomputation
+    weight: float  # of it, gradients of weights
+    again: float  # of it, recomputation
+    #: Of forward and backward pass: traffic that nothing hides, by name.
+    exposed: tuple[Mapping[str, float], Mapping[str, float]]
+    kept: float
+    held_again: float  # by the largest layer that is computed again, then
+    trained: float  # parameters
+
+    def seconds(self, kind: str) -> float:
+        """Seconds of a pass."""
+        if kind == FORWARD:
+            return self.forward
+        return {INPUT: self.backward - self.weight, WEIGHT: self.weight}.get(kind, self.backward)
+
+    def shown(self, kind: str) -> Mapping[str, float]:
+        """Seconds of a pass in which it waits for traffic; gradients of weights need none."""
+        return {} if kind == WEIGHT else self.exposed[kind != FORWARD]
+
+
+@dataclass
+class Step:
+    """What a step is made of, by stage: seconds, and bytes."""
+
+    schedule: Schedule
+    batches: int  # micro-batches
+    chunks: list[dict[int, Chunk]]  # of each stage those that it holds, by their number there
+    closed: float = 0.0  # what the closed form says of the step
+    send: float = 0.0  # to the next stage
+    waits: bool = True  # whether a device waits until what it sends is there
+    reduce: list[float] = field(default_factory=list)  # gradients over data parallelism
+    gather: list[float] = field(default_factory=list)  # weights over data parallelism
+    optimizer: list[float] = field(default_factory=list)
+    tied: float = 0.0  # gradients of tied embeddings
+    reduces_beside: bool = False  # gradients travel beside the backward pass
+    reduces_each: bool = False  # after each micro-batch
+    gathers_first: bool = False  # weights travel beside the forward pass of the first micro-batch
+    buckets: int = 1  # pieces in which the gradients of a chunk travel
+    hidden: float = 1.0  # the share of that traffic that runs beside work, where it may
+    #: The streams of sends, of data parallelism and of the update.
+    sends: str = LINK
+    shares: str = LINK
+    updates: str = COMPUTE
+    #: Bytes besides activations: in backward and in forward passes; and in the update.
+    base: list[tuple[float, float]] = field(default_factory=list)
+    update: list[float] = field(default_factory=list)
+    capacity: float = 0.0
+    #: What traffic that is waited for is called.
+    names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in TRAFFIC})
+
+    def __post_init__(self) -> None:
+        size = len(self.chunks)
+        for name in ("reduce", "gather", "optimizer", "update"):
+            setattr(self, name, getattr(self, name) or [0.0] * size)
+        self.base = self.base or [(0.0, 0.0)] * size
+        #: Of the parameters of a stage what each of its chunks has.
+        self.parted = [
+            {number: chunk.trained / whole for number, chunk in chunks.items()}
+            for chunks in self.chunks
+            for whole in [sum(chunk.trained for chunk in chunks.values()) or 1]
+        ]
+
+
+def of_plan(result: Result, slow: Mapping[int, float]) -> Step:
+    """The step of a plan; ``slow`` stages take so many times as long for their passes."""
+    return _Reader(result).step(slow)
+
+
+class _Reader:
+    """Values of the book for one plan."""
+
+    def __init__(self, result: Result) -> None:
+        self.result, self.evaluation, self.plan = result, result.evaluation, result.plan
+
+    def step(self, slow: Mapping[int, float]) -> Step:
+        plan = self.plan
+        layout, settings = plan.data["parallelism"], plan.settings
+        assert plan.model is not None
+        batches, vocab = int(self("layout.micro_batches")), plan.get("model.vocab")
+        name, size = settings["training.schedule"], layout["pipeline"]
+        schedule = schedules.schedule(name, size, layout["virtual_pipeline"], batches)
+        parts = {entry.name: entry for entry in self.result.entries("part")}
+        held = pipeline.chunk_parts(plan.model, layout, vocab)
+        most = recomputed_at_most(plan, settings["training.recompute"])
+        #: Seconds for each parameter in which its gradient is added to those before.
+        added = self("time.accumulation") / batches / (self("time.parameters") or 1)
+        chunks: list[dict[int, Chunk]] = [{} for _ in range(size)]
+        for way in schedule.ways:
+            for place, (stage, chunk) in enumerate(way):
+                holds = [parts[part] for part in held[place]]
+                chunks[stage][chunk] = self._chunk(holds, most, slow.get(stage, 1), added)
+        stages = pipeline.stages(plan.model, layout, name, batches, vocab)
+        entries = [
+            entry
+            for entry, stage in zip(self.result.entries("stage"), stages, strict=True)
+            for _ in range(stage.index, stage.last + 1)
+        ]
+        passed = [self._relative("time.ring", stage) for stage in entries]
+        owned = [self._relative("time.owned", stage) for stage in entries]
+        overlap, zero = settings["time.data_overlap"], settings["parallelism.zero"]
+        reduce, gather = self("time.data.reduce"), self("time.data.gather")
+        update = self("time.optimizer")
+        phases = {entry.name: entry for entry in self.result.entries("phase")}
+
+        def besides(stage: Entry, phase: str) -> float:
+            """What a device holds in a phase besides activations."""
+            point = {"stage": stage, "phase": phases[phase]}
+            return self("memory.live", **point) - self("memory.activations.live", **point)
+
+        return Step(
+            schedule,
+            batches,
+            chunks,
+            closed=self("time.step_seconds"),
+            send=self("network.pipeline"),
+            reduce=[reduce * share for share in (owned if zero == 3 else passed)],
+            gather=[gather * share for share in passed],
+            optimizer=[update * share for share in owned],
+            tied=self("time.tied"),
+            reduces_beside=overlap != "none",
+            reduces_each=zero == 2,
+            gathers_first=overlap == "all" or (zero == 2 and overlap != "none"),
+            buckets=min(MOST_BUCKETS, max(1, round(self("time.buckets") / len(chunks[0])))),
+            hidden=float(plan.get("time.efficiency.tensor_hidden") or 0),
+            sends=NETWORK if settings["time.pipeline"] == "nodes" else LINK,
+            shares=NETWORK if settings["time.shards"] == "nodes" else LINK,
+            updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
+            base=[(besides(stage, "backward"), besides(stage, "loss")) for stage in entries],
+            update=[besides(stage, "step") for stage in entries],
+            capacity=self("memory.capacity"),
+            names={
+                work: str(self.evaluation.book.quantities[quantity].attribution)
+                for work, quantity in TRAFFIC.items()
+            },
+        )
+
+    def __call__(self, quantity: str, **point: Entry) -> float:
+        """The value of a quantity of the book; 0 where this plan has none."""
+        try:
+            return float(self.evaluation.value(quantity, widen(dict(point))))
+        except Absent:
+            return 0.0
+
+    def _relative(self, quantity: str, stage: Entry) -> float:
+        """Of a quantity that is the largest over stages what one stage has, relative to it."""
+        most, chosen = self(quantity), self.evaluation.trace(quantity).chosen
+        if not most or chosen is None:
+            return 1.0
+        body = chosen.expression.body
+        return float(self.evaluation.compute(body, {"stage": stage})) / most
+
+    def _chunk(self, holds: Sequence[Entry], most: int, slow: float, added: float) -> Chunk:
+        """A chunk of some parts, ``most`` layers of which are computed again."""
+        total: dict[str, float] = defaultdict(float)
+        exposed: dict[str, float] = defaultdict(float)
+        on_device = 1 - float(self.plan.get("training.offload.activations") or 0)
+        first = any(part.name == pipeline.FIRST for part in holds)
+        held_again = 0.0
+        for part, count in Counter(holds).items():
+            whole = self("time.part", part=part) * count * slow
+            device = self("time.part.device", part=part)
+            for name in ("forward", "backward", "weights", "repeated"):
+                seconds = self(f"time.part.{name}", part=part)
+                total[name] += whole * seconds / device if device else 0
+            for name, seconds in taken_apart(self.evaluation, "time.part", {"part": part}).items():
+                if name.endswith(TRAVELS):
+                    exposed[name] += float(seconds) * count * slow
+            layers = part.settings["layers"]
+            again = min(count, most) if layers else 0
+            total["kept"] += (on_device if layers else 1) * (
+                again * self("memory.activations.part", part=part)
+                + (count - again) * self("memory.activations.whole", part=part)
+            )
+            if again:
+                held_again = max(held_again, self("memory.activations.again", part=part))
+            total["trained"] += count * self._trained(part, first)
+        adding = added * total["trained"]
+        backward = total["backward"] + total["repeated"]
+        share = total["forward"] / (total["forward"] + backward)
+        return Chunk(
+            forward=total["forward"],
+            backward=backward + adding,
+            weight=total["weights"] + adding,
+            again=total["repeated"],
+            exposed=(
+                {name: seconds * share for name, seconds in exposed.items()},
+                {name: seconds * (1 - share) for name, seconds in exposed.items()},
+            ),
+            kept=total["kept"],
+            held_again=held_again,
+            trained=total["trained"],
+        )
+
+    def _trained(self, part: Entry, first: bool) -> float:
+        """Trained parameters of a part; a matrix tied to the embedding counts there, if that is
+        in the same chunk."""
+        return sum(
+            self("parameters.trained", component=entry)
+            for entry in self.result.entries("component")
+            if entry.parent is not None
+            and entry.parent.parent is part
+            and not (first and entry.settings["shared"])
+        )

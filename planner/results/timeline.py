@@ -1,0 +1,350 @@
+"""One optimizer step as events: what each stage of a pipeline does when, and what it waits for.
+
+Stages run the passes that their schedule orders (planner/plans/schedules.py), each for as long as
+the book says (planner/results/durations.py); what a pass needs from another stage arrives when it
+was sent. So bubbles, exposed traffic and the effect of a slow stage follow. A device does one thing
+at a time on each of its streams: ``compute``, the ``link`` inside its node, the ``network`` and its
+``host``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from planner.base.errors import Fault, PlanError
+from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass
+from planner.results.durations import COMPUTE, Chunk, Step, of_plan
+from planner.results.result import Result
+
+#: What passes are called in a timeline.
+WORK = {
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    INPUT: "input gradient",
+    WEIGHT: "weight gradient",
+}
+
+
+class Span(NamedTuple):
+    """One thing that a stage does on one of its streams; seconds from the start of the step."""
+
+    stage: int  # from 0 on
+    stream: str  # compute, link, network, host
+    work: str  # forward, backward, input gradient, weight gradient, recompute, send, reduce, …
+    micro_batch: int | None  # from 0 on
+    chunk: int | None  # of those that the device holds, from 0 on
+    start: float
+    end: float
+
+
+class Timeline(NamedTuple):
+    """A step, simulated; each stage is busy, idle or waits for exposed traffic, all of it."""
+
+    schedule: str
+    stages: int
+    spans: tuple[Span, ...]  # of one stream of one stage in the order of time
+    seconds: float  # of the step
+    closed: float  # what the closed form says of it, time.step_seconds
+    busy: tuple[float, ...]  # seconds of each stage at work, without traffic that it waits for
+    idle: tuple[float, ...]  # seconds of each stage in which it waits for others: the bubble
+    #: Seconds of traffic that each stage waits for, by the names of ``Result.step_parts``.
+    exposed: tuple[Mapping[str, float], ...]
+    critical: tuple[Span, ...]  # what the length of the step follows from, first to last
+    #: Of each stage, from which time (s) on a device holds so many bytes.
+    memory: tuple[tuple[tuple[float, float], ...], ...]
+    capacity: float  # bytes of a device
+
+
+def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
+    """The timeline of one step of an evaluated plan.
+
+    Args:
+        slow: stages, from 0 on, whose passes take so many times as long.
+
+    Raises:
+        PlanError: the plan has no step to simulate (inference, a model without a shape), or the
+            stages of its schedule wait for each other for ever.
+    """
+    result = result.predicted or result
+    reason = result["time.step_seconds"].absent
+    if result.plan.settings["training.mode"] != "train":
+        reason = "inference has no training step"
+    elif result.plan.model is None:
+        reason = "the model is given by its size only"
+    if reason is not None:
+        raise PlanError(Fault(f"no step can be simulated: {reason}", None))
+    return run(of_plan(result, slow or {}))
+
+
+def run(step: Step) -> Timeline:
+    """The timeline of a step, by how long its passes and its traffic take.
+
+    Raises:
+        PlanError: stages wait for each other for ever.
+    """
+    return _Run(step).timeline()
+
+
+class _Run:
+    """A step on its way: how far each stage is, and what was sent."""
+
+    def __init__(self, of: Step) -> None:
+        self.of, size = of, len(of.chunks)
+        #: Everything that was done, and of each the one that it waited for.
+        self.spans: list[Span] = []
+        self.after: list[int] = []
+        #: Of each stage: from when on its device is free, and after which span.
+        self.free, self.last = [0.0] * size, [-1] * size
+        self.busy = [0.0] * size
+        self.exposed: list[dict[str, float]] = [defaultdict(float) for _ in range(size)]
+        #: When and after which span (stage, chunk, forward?, micro-batch) has what it needs.
+        self.arrived: dict[tuple[int, int, bool, int], tuple[float, int]] = {}
+        #: The last traffic of data parallelism of each stage; and that of weights, by chunk.
+        self.through = [-1] * size
+        self.gathered: dict[tuple[int, int], int] = {}
+        self.kept = [0.0] * size  # bytes of activations
+        self.memory = [[(0.0, of.base[stage][True])] for stage in range(size)]
+        #: Passes that are still to add to the gradients of a chunk.
+        self.adding = {
+            (stage, chunk): of.batches for stage in range(size) for chunk in of.chunks[stage]
+        }
+        #: What comes before and behind a chunk on the way of a micro-batch.
+        self.before: dict[tuple[int, int], tuple[int, int]] = {}
+        self.behind: dict[tuple[int, int], tuple[int, int]] = {}
+        for way in of.schedule.ways:
+            for one, other in pairwise(way):
+                self.behind[one], self.before[other] = other, one
+
+    def timeline(self) -> Timeline:
+        """Run the step."""
+        if self.of.gathers_first:
+            self._gather()
+        self._passes()
+        seconds, last = self._ends()
+        size = len(self.of.chunks)
+        idle = [
+            max(0.0, seconds - self.busy[stage] - sum(self.exposed[stage].values()))
+            for stage in range(size)
+        ]
+        path = []
+        while last >= 0:
+            path.append(self.spans[last])
+            last = self.after[last]
+        return Timeline(
+            schedule=self.of.schedule.name,
+            stages=size,
+            spans=tuple(sorted(self.spans, key=lambda span: (span.stage, span.stream, span.start))),
+            seconds=seconds,
+            closed=self.of.closed,
+            busy=tuple(self.busy),
+            idle=tuple(idle),
+            exposed=tuple({k: v for k, v in one.items() if v > 0} for one in self.exposed),
+            critical=tuple(reversed(path)),
+            memory=tuple(map(tuple, self.memory)),
+            capacity=self.of.capacity,
+        )
+
+    def _add(self, after: int, *span: Any) -> int:
+        """Note a span that waited for another one; returns its number."""
+        self.spans.append(Span(*span))
+        self.after.append(after)
+        return len(self.spans) - 1
+
+    # -- passes -------------------------------------------------------------------------------
+
+    def _passes(self) -> None:
+        """Run the passes of all stages, each in its order, as what they need arrives."""
+        orders = self.of.schedule.orders
+        at = [0] * len(orders)
+        left = sum(map(len, orders))
+        while left:
+            before = left
+            for stage, order in enumerate(orders):
+                place, end = at[stage], len(order)
+                while place < end and self._run(stage, order[place]):
+                    place += 1
+                left -= place - at[stage]
+                at[stage] = place
+            if left == before:
+                stage = next(i for i, order in enumerate(orders) if at[i] < len(order))
+                one = orders[stage][at[stage]]
+                said = f"{WORK[one.kind]} of micro-batch {one.micro_batch + 1}, chunk {one.chunk}"
+                raise PlanError(
+                    Fault(
+                        f"schedule {self.of.schedule.name}: stage {stage + 1} waits for ever "
+                        f"before its pass {at[stage] + 1} ({said})",
+                        None,
+                        "passes in an order in which what each needs was sent before",
+                    )
+                )
+
+    def _run(self, stage: int, work: Pass) -> bool:
+        """Run a pass, and the one beside it, if what they need has arrived."""
+        pair = (work,) if work.beside is None else (work, work.beside)
+        start, after = self.free[stage], self.last[stage]
+        for kind, chunk, batch, _ in pair:
+            if kind != WEIGHT:
+                found = self.arrived.get((stage, chunk, kind == FORWARD, batch))
+                if found is None:
+                    if kind != FORWARD or (stage, chunk) in self.before:
+                        return False
+                elif found[0] > start:
+                    start, after = found
+                weights = self.gathered.get((stage, chunk), -1) if kind == FORWARD else -1
+                if weights >= 0:  # those of its first layers, before it begins
+                    span = self.spans[weights]
+                    begin = span.end - self.of.hidden * (span.end - span.start)
+                    if begin > start:
+                        start, after = begin, weights
+        if start > self.free[stage]:
+            self._waited(stage, start - self.free[stage], self.spans[after])
+        ready = []
+        for one in pair:  # those beside each other are through together
+            start, after = self._pass(stage, one, start, after)
+            ready.append(after)
+        self.free[stage], self.last[stage] = start, after
+        for one, number in zip(pair, ready, strict=True):
+            sent = self._pass_on(stage, one, start, number)
+            if self.of.waits:
+                self._wait(stage, sent)
+        return True
+
+    def _waited(self, stage: int, seconds: float, on: Span) -> None:
+        """Note for what a stage waited: traffic as long as it took, and else for other stages."""
+        if on.work in self.of.names:
+            self.exposed[stage][self.of.names[on.work]] += min(seconds, on.end - on.start)
+
+    def _pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
+        """Run one pass on the device of a stage; returns when it ends, and its span."""
+        of, (kind, number, batch, _) = self.of, one
+        chunk = of.chunks[stage][number]
+        self._hold(stage, start, one, chunk)
+        adds = kind not in (FORWARD, INPUT)
+        self.adding[stage, number] -= adds
+        whole = not self.adding[stage, number]  # the gradients of the chunk are all there
+        reduces = adds and of.reduces_beside and (whole or of.reduces_each)
+        pieces = of.buckets if reduces and whole else 1
+        seconds = chunk.seconds(kind)
+        if reduces:
+            for piece in range(pieces):
+                self._reduce(stage, number, start + (piece + 1) * seconds / pieces, pieces, after)
+        now = start + seconds
+        weights = self.gathered.pop((stage, number), -1) if kind == FORWARD else -1
+        if weights >= 0 and self.spans[weights].end > now:  # those of its last layers
+            self.exposed[stage][of.names["gather"]] += self.spans[weights].end - now
+            now, after = self.spans[weights].end, weights
+        shown = chunk.shown(kind)
+        self.busy[stage] += seconds - sum(shown.values())
+        for name, waited in shown.items():
+            self.exposed[stage][name] += waited
+        if chunk.again and kind in (BACKWARD, INPUT):
+            middle = start + chunk.again
+            after = self._add(after, stage, COMPUTE, "recompute", batch, number, start, middle)
+            start = middle
+        return now, self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
+
+    def _pass_on(self, stage: int, one: Pass, end: float, number: int) -> int:
+        """Send what a pass made to the stage that needs it; returns the span of that."""
+        kind, chunk, batch, _ = one
+        if kind == WEIGHT:
+            return number
+        here, forward = (stage, chunk), kind == FORWARD
+        there = (self.behind if forward else self.before).get(here)
+        if there is None:
+            if forward:  # to the loss, and back
+                self.arrived[*here, False, batch] = end, number
+            return number
+        if there[0] != stage and self.of.send:
+            start, end = end, end + self.of.send
+            number = self._add(number, stage, self.of.sends, "send", batch, chunk, start, end)
+        self.arrived[*there, forward, batch] = end, number
+        return number
+
+    def _hold(self, stage: int, start: float, one: Pass, chunk: Chunk) -> None:
+        """Note what a device holds from the beginning of a pass on."""
+        if one.kind == FORWARD:
+            self.kept[stage] += chunk.kept
+        again = chunk.held_again if one.kind in (BACKWARD, INPUT) else 0.0
+        held = self.kept[stage] + again + self.of.base[stage][one.kind == FORWARD]
+        self.memory[stage].append((start, held))
+        if one.kind in (BACKWARD, WEIGHT):
+            self.kept[stage] -= chunk.kept
+
+    # -- data parallelism and optimizer ---------------------------------------------------------
+
+    def _travel(
+        self, after: int, stage: int, work: str, chunk: int | None, ready: float, seconds: float
+    ) -> int:
+        """Send traffic of data parallelism, behind what is on its way; returns its span."""
+        on_its_way = self.through[stage]
+        if on_its_way >= 0 and self.spans[on_its_way].end > ready:
+            after, ready = on_its_way, self.spans[on_its_way].end
+        end = ready + seconds
+        stream = self.of.shares
+        self.through[stage] = self._add(after, stage, stream, work, None, chunk, ready, end)
+        return self.through[stage]
+
+    def _reduce(self, stage: int, chunk: int, ready: float, pieces: int, after: int) -> None:
+        """Reduce a piece of the gradients of a chunk: what runs beside other work of it."""
+        of = self.of
+        seconds = of.hidden * of.reduce[stage] * of.parted[stage][chunk] / pieces
+        seconds /= of.batches if of.reduces_each else 1
+        if seconds:
+            self._travel(after, stage, "reduce", chunk, ready, seconds)
+
+    def _gather(self) -> None:
+        """Gather the weights of all chunks, those that are needed first before others."""
+        of = self.of
+        for stage, order in enumerate(of.schedule.orders):
+            for chunk in dict.fromkeys(one.chunk for one in order if one.kind == FORWARD):
+                seconds = of.gather[stage] * of.parted[stage][chunk]
+                if seconds:
+                    self.gathered[stage, chunk] = self._travel(
+                        -1, stage, "gather", chunk, 0.0, seconds
+                    )
+
+    def _ends(self) -> tuple[float, int]:
+        """What follows on the passes; returns when the step is over, and its last span."""
+        of, size = self.of, len(self.free)
+        for stage, seconds in enumerate(of.reduce):
+            rest = seconds * (1 - of.hidden if of.reduces_beside else 1)
+            if rest:
+                self._travel(self.last[stage], stage, "reduce", None, self.free[stage], rest)
+            self._wait(stage, self.through[stage])
+        if of.tied:
+            ready, after = self._latest((0, size - 1))
+            for stage in (0, size - 1):
+                span = (stage, of.sends, "tied", None, None, ready, ready + of.tied)
+                self._wait(stage, self._add(after, *span))
+        # The norm of all gradients, by which they are clipped, is known when all stages are there.
+        ready, after = self._latest(range(size))
+        for stage, seconds in enumerate(of.optimizer):
+            span = (stage, of.updates, "optimizer", None, None, ready, ready + seconds)
+            self.last[stage], self.free[stage] = self._add(after, *span), ready + seconds
+            self.memory[stage].append((ready, of.update[stage]))
+            self.busy[stage] += seconds
+        if not of.gathers_first:
+            for stage, seconds in enumerate(of.gather):
+                ready, after = self.free[stage], self.last[stage]
+                span = (stage, of.shares, "gather", None, None, ready, ready + seconds)
+                if seconds:
+                    self._wait(stage, self._add(after, *span))
+        return self._latest(range(size))
+
+    def _latest(self, stages: Iterable[int]) -> tuple[float, int]:
+        """When the last of some stages is free, and after which span."""
+        late = max(stages, key=lambda stage: self.free[stage])
+        return self.free[late], self.last[late]
+
+    def _wait(self, stage: int, number: int) -> None:
+        """Let a stage wait until traffic is through, which nothing hides from then on."""
+        if number >= 0 and self.spans[number].end > self.free[stage]:
+            span = self.spans[number]
+            shown = span.end - (
+                self.free[stage] if span.work == "reduce" else max(span.start, self.free[stage])
+            )
+            self.exposed[stage][self.of.names[span.work]] += shown
+            self.free[stage], self.last[stage] = span.end, number

@@ -1,0 +1,152 @@
+"""A simulated step against what papers say of their schedules, and against the closed form."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+import planner
+from planner.plans.schedules import Pass, schedule
+from planner.results.durations import Chunk, Step
+from planner.results.timeline import Timeline, run
+
+#: Seconds of a forward pass, of a backward pass, and of the gradients of weights in it.
+F, B, W = 1.0, 2.5, 0.75
+PLAN = "presets/llama70b_h100x1024.yaml"
+
+
+def simulated(
+    name: str, stages: int, virtual: int, batches: int, backward: float = B, weights: float = W
+) -> Timeline:
+    """A pipeline whose stages are alike, with nothing but passes."""
+    order = schedule(name, stages, virtual, batches)
+    held = {chunk for way in order.ways for _, chunk in way}
+    each = Chunk(
+        F / virtual, backward / virtual, weights / virtual, 0.0, ({}, {}), 1 / virtual, 0.0, 1.0
+    )
+    return run(Step(order, batches, [dict.fromkeys(held, each) for _ in range(stages)]))
+
+
+def bubble(timeline: Timeline) -> float:
+    """What every stage waits for others; all of them alike."""
+    assert timeline.idle == pytest.approx([timeline.idle[0]] * timeline.stages)
+    return timeline.idle[0]
+
+
+def peak(timeline: Timeline) -> list[float]:
+    """Micro-batches whose activations each stage keeps at most, in shares of a stage's layers."""
+    return [max(held for _, held in steps) for steps in timeline.memory]
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(1, 1), (2, 2), (4, 8), (4, 3), (8, 64)])
+def test_one_forward_one_backward(stages: int, batches: int) -> None:
+    """Narayanan et al. 2021, section 2.2.1: (p - 1)(F + B), and p - i micro-batches in flight."""
+    found = simulated("1f1b", stages, 1, batches)
+    assert bubble(found) == pytest.approx((stages - 1) * (F + B))
+    assert peak(found) == [min(batches, stages - stage) for stage in range(stages)]
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 2), (4, 8), (8, 64)])
+def test_gpipe(stages: int, batches: int) -> None:
+    """Huang et al. 2019, section 2.3: O((K - 1)/(M + K - 1)) of the time; all M are kept."""
+    found = simulated("gpipe", stages, 1, batches)
+    assert bubble(found) / found.seconds == pytest.approx((stages - 1) / (batches + stages - 1))
+    assert peak(found) == [batches] * stages
+
+
+@pytest.mark.parametrize(("stages", "virtual", "batches"), [(2, 2, 4), (4, 2, 8), (4, 8, 16)])
+def test_interleaved(stages: int, virtual: int, batches: int) -> None:
+    """Narayanan et al. 2021, section 2.2.2: (p - 1)(F + B)/v; Korthikanti et al. 2022, section
+    4.2.3: the first stage keeps 1 + (p - 1)/(p v) of the model's layers, in p stages' layers."""
+    found = simulated("interleaved", stages, virtual, batches)
+    assert bubble(found) == pytest.approx((stages - 1) * (F + B) / virtual)
+    assert peak(found)[0] == pytest.approx(stages * (1 + (stages - 1) / (stages * virtual)))
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (8, 24)])
+def test_zero_bubble(stages: int, batches: int) -> None:
+    """Qi et al. 2023, table 2, ZB-H1: (p - 1)(T_F + T_B - T_W), where T_B is the gradient of inputs
+    alone; table 1: p micro-batches are kept by every stage, as by the first of 1F1B."""
+    found = simulated("zero-bubble", stages, 1, batches)
+    assert bubble(found) == pytest.approx((stages - 1) * (F + (B - W) - W))
+    assert peak(found) == [stages] * stages
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (8, 20), (16, 40)])
+def test_dualpipe(stages: int, batches: int) -> None:
+    """DeepSeek-V3, table 2: (PP/2 - 1)(F&B + B - 3W), and the activations of PP + 1 micro-batches.
+    F&B is as long as both here: nothing but exchanges is hidden by it. Where gradients of weights
+    are shorter than those of inputs, the table's bubble is the most that there is."""
+    found = simulated("dualpipe", stages, 1, batches, 2 * F, F)
+    assert bubble(found) == pytest.approx((stages / 2 - 1) * (F + 2 * F + 2 * F - 3 * F))
+    assert peak(found) == [stages + 1] * stages
+    found = simulated("dualpipe", stages, 1, batches)
+    assert bubble(found) <= (stages / 2 - 1) * (F + B + B - 3 * W)
+
+
+@pytest.mark.parametrize(("devices", "batches"), [(1, 2), (2, 6), (4, 10), (8, 20)])
+def test_dualpipev(devices: int, batches: int) -> None:
+    """deepseek-ai/DualPipe, README: as DualPipe of PP = 2 devices' stages."""
+    found = simulated("dualpipev", devices, 1, batches, 2 * F, F)
+    assert bubble(found) == pytest.approx((devices - 1) * (F + 2 * F + 2 * F - 3 * F))
+    assert peak(found) == [2 * devices + 1] * devices
+
+
+def words(passes: tuple[Pass, ...]) -> str:
+    return " ".join(
+        "+".join(f"{one.kind}{one.chunk}.{one.micro_batch}" for one in (each, each.beside) if one)
+        for each in passes
+    )
+
+
+def test_order_of_megatron() -> None:
+    """Megatron-Core, pipeline_parallel/schedules.py, by hand for p = 2, v = 2, m = 4: stage 0 warms
+    up with (2 - 0 - 1) * 2 + (2 - 1) * 2 = 4 passes, stage 1 with 2; micro-batches go in groups of
+    2, chunk 0 before chunk 1 forward and after it backward."""
+    first, last = schedule("interleaved", 2, 2, 4).orders
+    assert words(first) == (
+        "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3"
+    )
+    assert words(last) == (
+        "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3"
+    )
+
+
+def test_a_step_of_a_plan() -> None:
+    """Each stage is busy, idle or waits for traffic, all of the step; nothing is done twice at a
+    time; the fullest moment is the one that memory is planned by."""
+    result = planner.load(PLAN).evaluate()
+    found = planner.simulate(result)
+    for stage in range(found.stages):
+        spent = found.busy[stage] + found.idle[stage] + sum(found.exposed[stage].values())
+        assert spent == pytest.approx(found.seconds)
+        work = [s for s in found.spans if s.stage == stage and s.stream == "compute"]
+        assert all(one.end <= other.start + 1e-12 for one, other in pairwise(work))
+    assert found.critical[0].start == 0 and found.critical[-1].end == found.seconds
+    fullest = max(held for steps in found.memory for _, held in steps)
+    assert fullest == pytest.approx(result["memory.total"].number, rel=1e-6)
+    assert found.seconds == pytest.approx(found.closed, rel=0.02)
+
+
+def test_a_slow_stage_slows_the_step() -> None:
+    """By what its own passes take longer, and no other stage works longer for it."""
+    plan = planner.load(PLAN)
+    usual, slowed = plan.simulate(), plan.simulate(slow={3: 1.5})
+    assert slowed.seconds > 1.3 * usual.seconds
+    assert slowed.busy[4] == pytest.approx(usual.busy[4])
+    assert slowed.idle[4] > usual.idle[4]
+
+
+@pytest.mark.parametrize("changes", [["training.mode=inference", "training.output_tokens=8"], []])
+def test_no_step(changes: list[str]) -> None:
+    plan = planner.load(
+        {
+            "model": "llama3-8b" if changes else {"parameters": "8B"},
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
+            "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 8},
+        },
+        set=changes,
+    )
+    with pytest.raises(planner.PlanError, match="no step can be simulated"):
+        plan.simulate()
