@@ -72,6 +72,8 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "training.sequence_length": (1, 64, 1000, 4096, 131_072),
     "training.micro_batch": (1, 2, 3, 16),
     "training.recompute_layers": (0, 1, 3),
+    "training.bf16_layers.first": (0, 1, 5),
+    "training.bf16_layers.last": (0, 2),
     "training.offload.activations": (0, 0.5, 1),
     "training.dropout": (0, 0.1),
     "training.expert_imbalance": (1, 1.5),

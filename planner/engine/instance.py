@@ -26,6 +26,7 @@ from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
 from planner.plans.document import Model, Part, Plan
+from planner.plans.model import WIDE
 
 #: Values of pairs of entries.
 PairValues = dict[tuple[Symbol, Entry, Entry], Any]
@@ -320,6 +321,10 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             "table": component.type == "table",
             "adapted": ("head" if at_head else component.name) in targets,
             "routed": component.split == "experts",
+            # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
+            "wide": component.split == "vocabulary"
+            or component.group == "router"
+            or bool(block.settings.get(f"block.{WIDE}")),
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",
         },
     )

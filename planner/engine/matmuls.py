@@ -59,8 +59,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
             },
             settings={
                 "split": split,
-                # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
-                "wide": split == "vocabulary" or first.settings["group"] == "router",
+                "wide": first.settings["wide"],
                 "frozen": first.settings["frozen"],
                 "bias": any(member.settings["bias"] for member in members),
                 "adapted": any(member.settings["adapted"] for member in members),

@@ -55,6 +55,11 @@ HOST = ("host_link", "host_memory")
 MOST_RESTART = 11
 
 
+def narrow(precision: str) -> bool:
+    """Whether a recipe casts the inputs of products to a format of less than 16 bit."""
+    return FORMATS[precision] in SHARES
+
+
 def complete(draft: Draft) -> None:
     """Fill in what follows from precision, implementation and accelerator: the peak of the run's
     precision as the datasheet prints it, the usual network, the provider's prices, and the shares
@@ -267,7 +272,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
 
     replicas = layout["replicate"]
     shards = layout["data"] * layout["context"] // replicas
-    wide = FORMATS[training["precision"]] in SHARES
     overlapped = bool(layout.get("tensor_overlap"))
     return {
         # Decides what published runs a plan is like, not its formulas.
@@ -282,7 +286,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         # Replicas lie as far apart as each of them reaches.
         "time.replicas": span(replicas, replicas * shards * layout["tensor"]),
         "time.tiles": accelerator.get("multiprocessors") is not None,
-        "time.casts": wide,
+        "time.casts": narrow(training["precision"]),
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],

@@ -14,6 +14,7 @@ from typing import Any
 
 from planner.book.inventory import components
 from planner.plans.document import Block, Draft, Model, Part, merged
+from planner.plans.hardware import narrow
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
@@ -21,6 +22,8 @@ Kind = dict[str, Any]
 FURTHER = "mtp"
 #: Projections beside which an adapter may stand.
 ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
+#: Of layers, and of their blocks, whose products stay in 16 bit.
+WIDE = "wide"
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
@@ -34,19 +37,20 @@ def lower(draft: Draft) -> Model | None:
             draft.fault("model.parameters", said, allowed)
         return None
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
-    kinds, sequence = _kinds(draft, data, data["layers"])
+    plain, order = _kinds(draft, data, data["layers"])
+    kinds, sequence = _wide_ends(draft, plain, order)
     stack, layers = _layers(draft, kinds, sequence, data), list(sequence)
     ends = _embedding(draft, data, kinds[sequence[0]])
     if encoder is not None:
-        inner, order = _kinds(draft, encoder, encoder["layers"])
+        inner, before = _kinds(draft, encoder, encoder["layers"])
         names = {name: "encoder" if name == "layer" else f"encoder-{name}" for name in inner}
-        inner, order = {names[name]: inner[name] for name in names}, [names[name] for name in order]
-        stack = [*_layers(draft, inner, order, data), *map(_decoder, stack)]
-        layers = order + layers
-        ends += _encoder_ends(encoder, inner[order[0]])
+        inner, before = {names[k]: inner[k] for k in names}, [names[k] for k in before]
+        stack = [*_layers(draft, inner, before, data), *map(_decoder, stack)]
+        layers = before + layers
+        ends += _encoder_ends(encoder, inner[before[0]])
     modules = _modules(draft, data)
     if modules:
-        stack.append(_further(draft, kinds[sequence[-1]], data, modules))
+        stack.append(_further(draft, plain[order[-1]], data, modules))
         layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
     head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
@@ -131,6 +135,34 @@ def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list
     return kinds, sequence
 
 
+def _wide_ends(
+    draft: Draft, kinds: dict[str, Kind], sequence: list[str]
+) -> tuple[dict[str, Kind], list[str]]:
+    """The same with layers whose products stay in 16 bit (training.bf16_layers) as kinds of their
+    own; under a recipe that has no narrower products they are like the others."""
+    ends = draft.get("training.bf16_layers") or {}
+    first, last = ends.get("first", 0), ends.get("last", 0)
+    if not first + last or not narrow(draft.get("training.precision")):
+        return kinds, sequence
+    count = len(sequence)
+    if first + last > count:
+        wrong = f"{first} first and {last} last of {count} layers"
+        draft.fault("training.bf16_layers", wrong, f"{count} together at most")
+        return kinds, sequence
+    names = {}
+    for name in kinds:
+        wide = "bf16" if name == "layer" else f"{name}-bf16"
+        while wide in kinds:
+            wide += "-bf16"
+        names[name] = wide
+    ordered = [
+        names[name] if layer < first or layer >= count - last else name
+        for layer, name in enumerate(sequence)
+    ]
+    both = {**kinds, **{names[name]: {**kind, WIDE: True} for name, kind in kinds.items()}}
+    return {name: kind for name, kind in both.items() if name in ordered}, ordered
+
+
 def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     for name in data["kinds"]:
         if name in ("embedding", "head"):
@@ -201,7 +233,9 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
         blocks.append(_per_layer(draft, kind, data, table=False))
     if blocks:
         blocks[-1] = _marked(blocks[-1], "last")
-    return tuple(_marked(block, "reused") if kind.get("reuse") else block for block in blocks)
+    for key, mark in (("reuse", "reused"), (WIDE, WIDE)):
+        blocks = [_marked(block, mark) for block in blocks] if kind.get(key) else blocks
+    return tuple(blocks)
 
 
 def _block(

@@ -1488,7 +1488,9 @@ def _(v: View) -> float:
         return 0
     layers = on_stage(
         v,
-        lambda part: part.total("component", lambda x: x.q("parameters.device"), type="linear"),
+        lambda part: part.total(
+            "component", lambda x: x.q("parameters.device"), type="linear", wide=False
+        ),
         layers=True,
     )
     return v.k_quant * sum(layers)
@@ -1783,7 +1785,8 @@ PLANS: dict[str, dict[str, Any]] = {
     ),
     "one tensor at a time": plan(
         DENSE, {"tensor": 5, "zero": 1},
-        {"optimizer_kernel": "loop", "precision": "fp8", "recompute": "full"},
+        {"optimizer_kernel": "loop", "precision": "fp8", "recompute": "full",
+         "bf16_layers": {"first": 2}},
         cluster={"accelerator": {"extends": "h100-sxm-80gb", "link": LINK}},
     ),
     "replicas in a node": plan(DENSE, {"zero": 2, "replicate": 3}, {"global_batch": 18},

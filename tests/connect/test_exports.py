@@ -163,6 +163,7 @@ CHANGES = [
     "training.precision=fp16",
     "training.precision=fp8",
     "training.precision=mxfp8",
+    "training.bf16_layers.first=1",
     "training.precision=nvfp4",
     "training.precision=bf16-pure",
     "training.optimizer=sgd",

@@ -46,7 +46,10 @@ LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "llama70b_h100x1024",
         ("model.attention.window=1024", "model.attention.global_every=4"),
     ),
-    "eight": ("llama70b_h100x1024", ("training.precision=fp8",)),
+    "eight": (
+        "llama70b_h100x1024",
+        ("training.precision=fp8", "training.bf16_layers.first=1"),
+    ),
 }
 
 

@@ -179,7 +179,9 @@ quantized.by(
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
     zero=(0, 1, 2),
 ).equals(
-    total_on_stage(k_quant * Sum(device_parameters, "component", type="linear"), layers=True),
+    total_on_stage(
+        k_quant * Sum(device_parameters, "component", type="linear", wide=False), layers=True
+    ),
     "Cast in the first micro-batch and kept for the others, beside the weights themselves.",
 )
 quantized.by("PyTorch, torchao.float8: a gathered weight is cast for each product", zero=3).equals(

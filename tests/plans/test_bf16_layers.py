@@ -1,0 +1,86 @@
+"""Layers that stay in 16 bit under a narrower recipe: which they are, and what that changes.
+
+Megatron-Core keeps the first and the last layers of a model so (first_last_layers_bf16,
+num_layers_at_start_in_bf16, num_layers_at_end_in_bf16).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import planner
+from planner.base.errors import PlanError
+from planner.questions import loading
+
+LAYERS = 32
+H, F, KV = 4096, 14336, 8 * 128
+WEIGHTS = 2 * H * H + 2 * H * KV + 3 * H * F  # of the products of one layer of Llama 3 8B
+TIME, QUANTIZED = "time.step_seconds", "memory.buffers.quantized"
+
+
+def plan(precision: str, first: int = 0, last: int = 0, **layout: int) -> planner.Plan:
+    document: dict[str, Any] = {
+        "model": "llama3-8b",
+        "cluster": {"accelerator": "gb200", "devices": 8, "devices_per_node": 4},
+        "training": {
+            "sequence_length": 4096,
+            "global_batch": 64,
+            "precision": precision,
+            "implementation": "megatron",
+            "bf16_layers": {"first": first, "last": last},
+        },
+        "parallelism": {"zero": 1, **layout},
+    }
+    return planner.load(document)
+
+
+def test_all_layers_in_16_bit_are_a_run_in_16_bit() -> None:
+    wide = plan("bf16").evaluate()
+    for precision in ("fp8", "mxfp8", "nvfp4"):
+        for first, last in ((LAYERS, 0), (0, LAYERS), (20, LAYERS - 20)):
+            found = plan(precision, first, last).evaluate()
+            assert found[TIME].number == wide[TIME].number
+            assert found["memory.total"].value == wide["memory.total"].value
+
+
+def test_each_layer_in_16_bit_takes_longer_and_keeps_no_narrow_copy() -> None:
+    """Of one stage, where all layers but the 16-bit ones are alike, each adds the same time."""
+    steps = [
+        plan("mxfp8", first, last).evaluate() for first, last in ((0, 0), (1, 0), (1, 1), (3, 4))
+    ]
+    seconds = [float(found[TIME].number) for found in steps]
+    each = seconds[1] - seconds[0]
+    assert each > 0
+    for count, taken in zip((0, 1, 2, 7), seconds, strict=True):
+        assert taken == pytest.approx(seconds[0] + count * each, rel=1e-9)
+    kept = [found[f"{QUANTIZED}[0]"].value for found in steps]
+    # A row-wise and a column-wise copy of 33/32 bytes each.
+    assert kept == [(LAYERS - count) * WEIGHTS * 33 / 16 for count in (0, 1, 2, 7)]
+
+
+def test_they_lie_on_the_first_and_the_last_stage() -> None:
+    found = plan("mxfp8", 2, 3, pipeline=4).evaluate()
+    kept = [found[f"{QUANTIZED}[{stage}]"].value for stage in (0, 3)]
+    assert kept == [(8 - count) * WEIGHTS * 33 / 16 for count in (2, 3)]
+
+
+def test_kinds_of_layers_stay_apart() -> None:
+    """DeepSeek-V3: three dense layers, then experts; the first four stay in 16 bit."""
+    found = loading.load(
+        {
+            "model": "deepseek-v3",
+            "cluster": {"accelerator": "gb200", "devices": 64},
+            "training": {"precision": "mxfp8", "bf16_layers": {"first": 4}},
+            "parallelism": {"expert": 32},
+        }
+    )
+    assert found.model is not None
+    held = {part.name: part.count for part in found.model.parts if "bf16" in part.name}
+    assert held == {"dense-bf16": 3, "moe-bf16": 1}
+
+
+def test_no_more_than_there_are() -> None:
+    with pytest.raises(PlanError, match="30 first and 3 last of 32 layers"):
+        plan("mxfp8", 30, 3)
