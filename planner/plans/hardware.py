@@ -134,7 +134,14 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
             path = f"cluster.accelerator.link.{key}"
             draft.default(path, _value(defaults[name]), _found(defaults[name]))
     for key in HOST:
-        draft.default(f"time.{key}", _value(defaults[key], "bytes/s"), _found(defaults[key]))
+        rate, why = _value(defaults[key], "bytes/s"), _found(defaults[key])
+        way = accelerator.get(key)
+        if way is not None:
+            share = defaults[f"{key}_share"]
+            both = 2 if way["convention"] == "bidirectional" else 1
+            rate = way["bandwidth"] * _value(share) / (both * way["devices"])
+            why = f"{_found(share)}, of cluster.accelerator.{key}"
+        draft.default(f"time.{key}", rate, why)
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
     dropped = (draft.get("training.lora") or {"dropout": 0})["dropout"]
     draft.default("time.lora_dropout", int(dropped > 0), "training.lora.dropout")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -164,9 +165,27 @@ def _choices(draft: Draft) -> None:
     if stage != 3 and draft.get("memory.live_parameters"):
         wrong = f"weights are not divided under parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
+    _offloaded(draft)
     if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
         wrong = f"{training['schedule']} has no virtual stages"
         draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")
+
+
+def _offloaded(draft: Draft) -> None:
+    """The share of the activations on the host: stated, or that of the layers which keep theirs
+    there."""
+    share, key = draft.get("training.offload.activations"), "training.offload.layers"
+    away, layers = draft.get(key), draft.get("model.layers")
+    if away is None:
+        draft.default("training.offload.activations", 0, "none without training.offload")
+    elif share is not None:
+        draft.fault(key, "the share of the activations is given as well", "one of the two")
+    elif layers is None or away > layers:
+        wrong = f"{away} layers of a model that has {layers or 'no layers yet'}"
+        draft.fault(key, wrong, f"at most {layers}" if layers else "a model of known shape")
+    else:
+        why = "training.offload.layers of model.layers"
+        draft.default("training.offload.activations", Fraction(away, layers), why)
 
 
 def _positions(draft: Draft) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import planner
+from planner.base.errors import PlanError
 from planner.book.canonical import canonical
 from planner.book.expressions import number
 from planner.book.formulas import time_product
@@ -257,3 +259,51 @@ def test_a_single_tile_is_cut_along_its_depth_where_that_pays(deep: int) -> None
     half_used = Fraction(132 * 128 * 256, 128 * 128)  # of a tile of 128 x 256
     e = evaluation(time__efficiency__small_tile=Fraction(11, 10))  # on an H100
     assert e.compute(taken, {}) == min(*ways, half_used)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "rate"),
+    # As printed, both ways together, a superchip's for two GPUs; 0.8 of it sustained.
+    [
+        ("gb300", Fraction(8, 10) * 900 * 10**9 / 2 / 2),
+        ("h100-sxm-80gb", Fraction(8, 10) * 128 * 10**9 / 2),
+        ("tpu-v5e", 25 * 10**9),
+    ],
+)
+def test_activations_travel_on_the_accelerators_own_link_to_the_host(
+    accelerator: str, rate: Fraction
+) -> None:
+    assert loading.load(on_the_host(accelerator)).get("time.host_link") == rate
+
+
+def on_the_host(accelerator: str, **offload: int) -> dict[str, Any]:
+    return {
+        "model": "llama3-70b",
+        "cluster": {
+            "accelerator": accelerator,
+            "devices": 64,
+            "devices_per_node": 4,
+            "network": {"bandwidth": "400 Gb/s"},
+        },
+        "training": {"sequence_length": 8192, "global_batch": 64, "offload": offload},
+        "parallelism": {"zero": 3},
+    }
+
+
+def test_twenty_of_eighty_layers_leave_three_quarters_of_the_activations() -> None:
+    """TransformerEngine's cpu_offload spreads the layers that it moves over all of them."""
+    whole, part = (planner.load(on_the_host("gb300", **o)).evaluate() for o in ({}, {"layers": 20}))
+    name = "memory.activations.layers[0]"
+    assert part[name].value * 4 == whole[name].value * 3
+    # Over NVLink-C2C a quarter of the activations takes less time than the passes that hide it.
+    step = "time.step_seconds"
+    assert part[step].value == whole[step].value
+
+
+@pytest.mark.parametrize(
+    ("offload", "said"),
+    [({"layers": 81}, "a model that has 80"), ({"layers": 8, "activations": 1}, "one of the two")],
+)
+def test_layers_on_the_host_are_layers_of_the_model(offload: dict[str, int], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        loading.load(on_the_host("gb300", **offload))
