@@ -388,13 +388,17 @@ def format_of(path: str | Path, formats: Mapping[str, str], what: str) -> str:
     """The format of an output, picked by its ending.
 
     Args:
-        formats: those that there are, by ending.
+        formats: those that there are, by ending: a suffix, or the last letters of a whole name.
         what: is written, as a fault calls it.
 
     Raises:
         PlanError: none has that ending.
     """
     ending = os.path.splitext(path)[1].lower()
+    name = os.path.basename(path).lower()
+    longer = [whole for whole in formats if not whole.startswith(".") and name.endswith(whole)]
+    if longer:
+        return formats[longer[0]]
     if ending not in formats:
         said = f"no {what} has the ending '{ending}'"
         raise PlanError(Fault.among(said, ending, formats, Place(str(path))))

@@ -164,8 +164,16 @@ def _at_least_one(top: int | None) -> None:
     "report",
     "evaluate a plan, print a summary, write reports",
     *PLAN,
-    many(OUTPUT, "write a report; .md, .html, .json or .txt picks the format"),
-    argument("--format", "print the report in this format", choices=("text", "md", "html", "json")),
+    many(
+        OUTPUT,
+        "write a report; .md, .html, .json or .txt picks the format; trace.json is the timeline of "
+        "a step, which Perfetto opens",
+    ),
+    argument(
+        "--format",
+        "print the report in this format",
+        choices=("text", "md", "html", "json", "trace"),
+    ),
     argument(
         "--print",
         "print the plan with every name and default resolved",
@@ -544,7 +552,7 @@ def _compare(options: argparse.Namespace) -> int:
     from planner.connect import compare
 
     plan = _loaded(options)
-    suffixes = render.SUFFIXES
+    suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [options.log, *plan.document.files()]

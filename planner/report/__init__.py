@@ -10,8 +10,9 @@ from planner.results.result import Result
 
 __all__ = ["SUFFIXES", "as_text", "text", "write"]
 
-#: The formats by ending.
+#: The formats by ending; of two endings that a name has, the longer one.
 SUFFIXES = {
+    "trace.json": "trace",
     **dict.fromkeys((".md", ".markdown"), "md"),
     **dict.fromkeys((".html", ".htm"), "html"),
     ".json": "json",
@@ -29,11 +30,15 @@ def text(result: Result, colour: bool | None = None) -> str:
 def as_text(result: Result, kind: str) -> str:
     """The result in one of the formats: text, md (as GitHub renders it), html (one file without
     scripts or requests), interactive (the same with sliders, whose script is part of it), json (as
-    schemas/result.schema.json describes it)."""
+    schemas/result.schema.json describes it), trace (a simulated step, which Perfetto opens)."""
     if kind == "text":
         return text(result)
     if kind == "json":
         return as_json(result.to_json())
+    if kind == "trace":
+        from planner.report import trace
+
+        return trace.text(result)
     if kind == "interactive":
         from planner.report.what_if.page import html
 

@@ -17,7 +17,7 @@ from planner.results.result import Result
 
 #: The streams of a device: work, and traffic over the link of its node, over the network, and with
 #: the host.
-COMPUTE, LINK, NETWORK, HOST = "compute", "link", "network", "host"
+STREAMS = COMPUTE, LINK, NETWORK, HOST = "compute", "link", "network", "host"
 #: Traffic between passes, by the quantity whose time it takes.
 TRAFFIC = {
     "send": "network.pipeline",

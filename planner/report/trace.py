@@ -1,0 +1,97 @@
+"""A simulated step as Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing
+open: a process for each stage, a thread for each of its streams, memory as a counter.
+
+The format is the JSON object of "Trace Event Format" (Google, 2016): times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from planner.base.display import one_line
+from planner.results.durations import STREAMS
+from planner.results.result import Result
+from planner.results.timeline import Span, Timeline, simulate
+
+DIGITS = 3  # of microseconds: a nanosecond
+
+
+def text(result: Result) -> str:
+    """The trace of a step of an evaluated plan.
+
+    Raises:
+        PlanError: there is no step to simulate.
+    """
+    found = simulate(result)
+    said = {
+        "plan": one_line(result.plan.name),
+        "schedule": found.schedule,
+        "seconds": found.seconds,
+        "seconds, closed form (time.step_seconds)": found.closed,
+    }
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events(found))
+    head = json.dumps(said, ensure_ascii=False)
+    return f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n{lines}\n]}}\n'
+
+
+def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
+    """The trace events of a timeline, stage by stage; stages, chunks and micro-batches count from
+    1, as in print. What a stream does at once, as sends both ways, stands on threads of its own."""
+    critical = set(timeline.critical)
+    ends: dict[tuple[int, str], list[float]] = {}  # of what stands on each thread, so far
+    lines = []
+    for span in timeline.spans:
+        threads = ends.setdefault((span.stage, span.stream), [])
+        free = (place for place, end in enumerate(threads) if end <= span.start)
+        place = next(free, len(threads))
+        threads[place:] = [span.end, *threads[place + 1 :]]
+        lines.append(_complete(span, _thread(span.stream, place), span in critical))
+    for stage in range(timeline.stages):
+        yield _named(stage, {}, "process", f"stage {stage + 1}")
+        for stream in STREAMS:
+            for place in range(len(ends.get((stage, stream), ()))):
+                name = f"{stream} {place + 1}" if place else stream
+                yield _named(stage, {"tid": _thread(stream, place)}, "thread", name)
+    yield from lines
+    for stage, steps in enumerate(timeline.memory):
+        for seconds, held in steps:
+            gib = {"GiB": round(held / 2**30, DIGITS)}
+            yield {"ph": "C", "pid": stage, "name": "memory", "ts": _micro(seconds), "args": gib}
+
+
+def _thread(stream: str, place: int) -> int:
+    """The number of a thread: streams in their order, and of each what it does at once."""
+    return STREAMS.index(stream) + len(STREAMS) * place
+
+
+def _named(pid: int, thread: dict[str, int], what: str, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": pid, **thread, "name": f"{what}_name", "args": {"name": name}}
+
+
+def _complete(span: Span, thread: int, critical: bool) -> dict[str, Any]:
+    """A span; what it belongs to, and whether the length of the step follows from it, as args."""
+    args: dict[str, Any] = {}
+    if span.micro_batch is not None:
+        args["micro-batch"] = span.micro_batch + 1
+    if span.chunk is not None:
+        args["chunk"] = span.chunk + 1
+    if critical:
+        args["critical path"] = True
+    number = "" if span.micro_batch is None else f" {span.micro_batch + 1}"
+    start = _micro(span.start)
+    return {
+        "ph": "X",
+        "pid": span.stage,
+        "tid": thread,
+        "name": f"{span.work}{number}",
+        "cat": span.work,
+        "ts": start,
+        "dur": round(_micro(span.end) - start, DIGITS),
+        "args": args,
+    }
+
+
+def _micro(seconds: float) -> float:
+    return round(seconds * 10**6, DIGITS)
