@@ -412,7 +412,7 @@ f_disp = efficiency(
     latex=r"\phi_ex",
 )
 p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", letter=r"\delta")
-k_x = bytes_of("k_x", "bytes of an element of the products' inputs", "time.element")
+k_x = bytes_of("k_x", "bytes of an element of the products' inputs", "training.bytes.input")
 n_cast = symbol("n_cast", "reads of an input to cast it", "time.cast_reads")
 p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"\delta")
 

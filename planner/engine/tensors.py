@@ -17,6 +17,8 @@ from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Block
+from planner.plans.hardware import narrow
+from planner.plans.model import WIDE
 
 ONE = number(1)
 
@@ -59,6 +61,8 @@ ROWS: dict[str, Expression] = {
     "once": ONE,
     "chunk of the loss": layout.tokens / n.n_lc,
 }
+#: Words for the bytes of an element: of an activation, or of the input of a product.
+SIZES = ("activation", "input")
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
 RANKS = {"none": ONE, "tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}
 
@@ -85,6 +89,9 @@ def entries(
         "second": second,
         **block.values,
     }
+    # A product keeps its input in its format, but for products that stay in 16 bit.
+    cast = narrow(chosen["precision"]) and not block.values.get(WIDE)
+    cast = cast and (block.kind != "norm" or block.values["cast"])
     modules = set(settings["modules"])
     kinds = [block.kind]
     exchange = "parallelism.context_exchange"
@@ -106,7 +113,7 @@ def entries(
             "selective" if again else "no",
             ROWS[line.get("rows", "tokens")],
             line["times"] * width if line.get("times", 1) > 1 else width,
-            n.k_a if size == "activation" else size,
+            n.k_x if cast and size == "input" else n.k_a if size in SIZES else size,
             RANKS[split],
         )
 

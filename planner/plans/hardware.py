@@ -68,6 +68,8 @@ def complete(draft: Draft) -> None:
     precision = draft.get("training.precision")
     wanted = FORMATS[precision]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
+    why = f"bytes of {INPUTS.get(precision, precision)}"
+    draft.default("training.bytes.input", elements()[precision], why)
     names = PEAKS.get(precision, (wanted,))
     for key, name in (*(("peak", each) for each in names), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
@@ -145,10 +147,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
     dropped = (draft.get("training.lora") or {"dropout": 0})["dropout"]
     draft.default("time.lora_dropout", int(dropped > 0), "training.lora.dropout")
-    precision = draft.get("training.precision")
-    element, why = elements()[precision], f"bytes of {INPUTS.get(precision, precision)}"
-    draft.default("time.element", element, why)
-    reads = kernels["cast_reads"].get(precision, 1)
+    reads = kernels["cast_reads"].get(draft.get("training.precision"), 1)
     draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 

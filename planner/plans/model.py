@@ -193,13 +193,14 @@ def _norm_bias(data: Mapping[str, Any]) -> bool:
     return bool(data["norm"] == "layernorm" if given is None else given)
 
 
-def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
+def _norm(data: Mapping[str, Any], name: str, narrow: bool = False, cast: bool = False) -> Block:
     values = {
         "type": data["norm"],
         "weight": data.get("norm_weight", True),
         "bias": _norm_bias(data),
         "offset": data.get("norm_offset", False),
         "narrow": narrow,
+        "cast": cast,  # whether products alone read its output, and no router
     }
     return Block("norm", name, values)
 
@@ -217,14 +218,18 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
             groups.append([_block(draft, kind, name, data, known, role) for name in names])
     blocks: list[Block] = []
     if kind.get("parallel"):
-        norms = labels[:1] if kind.get("shared_norm") else labels
-        blocks = [_norm(kind, f"{label}_norm") for label in norms]
+        count = 1 if kind.get("shared_norm") else len(labels)
+        routed = [_routes(group) for group in groups]
+        blocks = [
+            _norm(kind, f"{label}_norm", cast=not (any(routed) if count == 1 else routes))
+            for label, routes in zip(labels[:count], routed[:count], strict=True)
+        ]
         blocks += [block for group in groups for block in group]
     else:
         placement = kind.get("norm_placement", "pre")
         for label, group in zip(labels, groups, strict=True):
             if placement in ("pre", "sandwich"):
-                blocks.append(_norm(kind, f"{label}_norm"))
+                blocks.append(_norm(kind, f"{label}_norm", cast=not _routes(group)))
             blocks += group
             if placement != "pre":
                 suffix = "_post_norm" if placement == "sandwich" else "_norm"
@@ -236,6 +241,10 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     for key, mark in (("reuse", "reused"), (WIDE, WIDE)):
         blocks = [_marked(block, mark) for block in blocks] if kind.get(key) else blocks
     return tuple(blocks)
+
+
+def _routes(group: list[Block]) -> bool:
+    return any(block.kind == "moe" for block in group)
 
 
 def _block(

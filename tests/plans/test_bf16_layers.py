@@ -66,6 +66,19 @@ def test_they_lie_on_the_first_and_the_last_stage() -> None:
     assert kept == [(8 - count) * WEIGHTS * 33 / 16 for count in (2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("precision", "bits"), [("bf16", 16), ("fp8", 8), ("mxfp8", 8 + 8 / 32), ("nvfp4", 4 + 8 / 16)]
+)
+def test_products_keep_their_inputs_as_they_were_cast(precision: str, bits: float) -> None:
+    """TransformerEngine's LayerNormLinear and Linear save the quantized copy; the residual stream,
+    queries, keys, values, the output of attention (which its kernel saves) and what the activation
+    reads stay in 16 bit, the logarithms of sums and the deviations of both norms in 32 bit."""
+    wide = 2 * H + H + 2 * KV + H + 2 * F
+    cast = 2 * H + F
+    each = 2 * wide + bits / 8 * cast + 4 * (32 + 2)
+    assert plan(precision).evaluate()["memory.activations.layer"].value == 4096 * each
+
+
 def test_kinds_of_layers_stay_apart() -> None:
     """DeepSeek-V3: three dense layers, then experts; the first four stay in 16 bit."""
     found = loading.load(
