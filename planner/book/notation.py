@@ -297,6 +297,12 @@ a_sw = hop_time(
     "time of a collective of no size that the link's switches carry out",
     "cluster.accelerator.link.switch_latency",
 )
+e_sw = symbol(
+    "e_sw",
+    "share of what collectives sustain of the link that its switches reach where they add up",
+    "cluster.accelerator.link.switch_share",
+    latex=r"\eta_sw",
+)
 B_net = of_network(
     "B_net",
     "bandwidth of the network, per device and direction",

@@ -132,9 +132,9 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     for key, fact in {**facts["assumed"], "dispatch": defaults["dispatch"]}.items():
         fill(key, fact)
     if accelerator.get("link") is not None:
-        for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
-            path = f"cluster.accelerator.link.{key}"
-            draft.default(path, _value(defaults[name]), _found(defaults[name]))
+        for key in ("latency", "switch_latency", "switch_share"):
+            fact = defaults["link_latency" if key == "latency" else key]
+            draft.default(f"cluster.accelerator.link.{key}", _value(fact), _found(fact))
     for key in HOST:
         rate, why = _value(defaults[key], "bytes/s"), _found(defaults[key])
         way = accelerator.get(key)

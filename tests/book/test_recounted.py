@@ -85,7 +85,7 @@ def _(v: View) -> float:
         once = (v.t - 1) * v.a_link
         if not v.on("time.switched"):
             return 2 * once
-        return 2 * min(once, v.a_sw) if sequence else min(2 * once, v.a_sw)
+        return 2 * min(once, v.a_sw)  # to gather and to scatter
     nodes = v.t / v.n_node
     ring = 2 * (nodes - 1) * v.a_net + 2 * (v.t - nodes) * v.a_link
     tree = 2 * math.log2(nodes) * v.a_net + 2 * (v.n_node - 1) * v.a_link
@@ -100,6 +100,9 @@ def _(v: View) -> float:
     size = v.k_a * v.s * v.b / v.c * v.h  # of the residual stream of all tokens
     link, card = v.q("network.link"), v.q("network.fabric") * v.n_node
     inside = 2 * size * (v.t - 1) / v.t / link
+    if where == "node" and v.on("time.switched") and not v.on("parallelism.sequence"):
+        switches = size / v.t * (v.t + 1) / (link * v.e_sw) + v.a_sw
+        return min(inside + 2 * (v.t - 1) * v.a_link, switches)
     if where == "node":
         sent = inside
     elif v.on("parallelism.sequence"):

@@ -58,11 +58,6 @@ tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-pa
 tensor_hops.by(RING, tensor="node", switched=False).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
 )
-tensor_hops.by(NVLS, tensor="node", switched=True, sequence=False).equals(
-    minimum(2 * (t - 1) * a_link, a_sw),
-    "The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the "
-    "switches.",
-)
 tensor_hops.by(NVLS, tensor="node", switched=True, sequence=True).equals(
     2 * minimum((t - 1) * a_link, a_sw),
     "An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches.",
@@ -81,10 +76,21 @@ tensor_hops.by(TREE, tensor="nodes", sequence=False).equals(
     "nodes, log2 M deep, with a chain inside each.",
 )
 
-tensor.by(RING, tensor="node").equals(
-    _passed_by_ranks / link + tensor_hops,
-    "A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a "
-    "reduce-scatter (sequence parallelism) move the same as an all-reduce.",
+for _alike in ({"switched": False}, {"switched": True, "sequence": True}):
+    tensor.by(RING, tensor="node", **_alike).equals(
+        _passed_by_ranks / link + tensor_hops,
+        "A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a "
+        "reduce-scatter (sequence parallelism) move the same as an all-reduce, and switches that "
+        "add up or copy leave what a device must send for one, and receive for the other.",
+    )
+tensor.by(NVLS, tensor="node", switched=True, sequence=False).equals(
+    minimum(
+        _passed_by_ranks / link + 2 * (t - 1) * a_link,
+        (t + 1) / t * k_a * tokens * h / (link * e_sw) + a_sw,
+    ),
+    "The library takes what is faster for an all-reduce: a ring, or the switches. Of these each "
+    "device reads the sum of its part, one in t, for which all send theirs, and sends it once to "
+    "be copied: (t+1)/t of the values leave it, not 2 (t-1)/t.",
 )
 tensor.by(TREE, tensor="nodes", sequence=False).equals(
     maximum(_passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node))
