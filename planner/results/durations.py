@@ -190,7 +190,7 @@ class _Reader:
         """A chunk of some parts, ``most`` layers of which are computed again."""
         total: dict[str, float] = defaultdict(float)
         exposed: dict[str, float] = defaultdict(float)
-        on_device = 1 - float(self.plan.get("training.offload.activations") or 0)
+        on_device = self("memory.activations.offloaded")
         first = any(part.name == pipeline.FIRST for part in holds)
         held_again = 0.0
         for part, count in Counter(holds).items():

@@ -301,27 +301,34 @@ def test_more_micro_batches_give_more_time_to_hide_what_each_reduces() -> None:
 
 @pytest.mark.parametrize("stages", [2, 4, 8])
 def test_bubbles_are_those_of_the_papers(stages: int) -> None:
-    """In units of a forward pass F of a stage, with B = 2 F of which W = F: 1F1B (p - 1)(F + B)
-    (Narayanan et al. 2021), interleaved a v-th of it, ZB-H1 (p - 1)(F + B - 2 W) and DualPipe
-    (p/2 - 1)(F + B + B - 3 W) (DeepSeek-AI 2024, table 2, where B holds W)."""
+    """Of a forward pass F and a backward pass B of a stage, which holds the gradients of weights W:
+    1F1B (p - 1)(F + B) (Narayanan et al. 2021), interleaved a v-th of it, ZB-H1 (p - 1)(F + B -
+    2 W) (Qi et al. 2023) and DualPipe (p/2 - 1)(F + B + B - 3 W) (DeepSeek-AI 2024, table 2)."""
     free = {"bandwidth": "1e9 TB/s", "latency": 0}
     link = {**free, "convention": "bidirectional"}
 
-    def bubble(schedule: str, virtual: int = 1) -> float:
+    def bubble(schedule: str, virtual: int = 1) -> tuple[float, ...]:
         e = evaluation(
             cluster__accelerator={"extends": "h100-sxm-80gb", "link": link},
             cluster__network=free,
             training__schedule=schedule,
             parallelism={"pipeline": stages, "virtual_pipeline": virtual},
         )
-        return float(e.value("time.bubble")) / (float(e.value("time.model")) / stages / 3)
+        model, b, w = (
+            float(e.value(f"time.model{pass_}")) / stages for pass_ in ("", ".backward", ".weights")
+        )
+        assert 0 < w < b / 2 and b / 2 < model < 2 * b
+        return float(e.value("time.bubble")), model - b, b, w
 
-    f, b, w = 1, 2, 1
-    assert bubble("1f1b") == pytest.approx((stages - 1) * (f + b))
-    assert bubble("gpipe") == pytest.approx((stages - 1) * (f + b))
-    assert bubble("interleaved", 2) == pytest.approx((stages - 1) * (f + b) / 2)
-    assert bubble("zero-bubble") == pytest.approx((stages - 1) * (f + b - 2 * w))
-    assert bubble("dualpipe") == pytest.approx((stages / 2 - 1) * (f + b + b - 3 * w))
+    for schedule in ("1f1b", "gpipe"):
+        found, f, b, w = bubble(schedule)
+        assert found == pytest.approx((stages - 1) * (f + b))
+    found, f, b, w = bubble("interleaved", 2)
+    assert found == pytest.approx((stages - 1) * (f + b) / 2)
+    found, f, b, w = bubble("zero-bubble")
+    assert found == pytest.approx((stages - 1) * (f + b - 2 * w))
+    found, f, b, w = bubble("dualpipe")
+    assert found == pytest.approx((stages / 2 - 1) * (f + b + b - 3 * w))
 
 
 # -- hops --------------------------------------------------------------------------------------

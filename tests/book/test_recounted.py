@@ -649,12 +649,13 @@ def _(v: View) -> float:
     stage, send, schedule = v.q("time.model") / v.p, v.q("network.pipeline"), (
         v.on("training.schedule")
     )  # fmt: skip
-    forward, both = 1 - v.f_back, v.f_back  # shares of a pass; half of backward is for inputs
+    both = v.q("time.model.backward") / v.p
+    late = min(v.q("time.model.weights") / v.p, both / 2)  # what fills the gaps of the rest
     if schedule == "zero-bubble":
-        return (v.p - 1) * (stage * forward + 2 * send)
+        forward, inputs = stage - both, both - late
+        return (v.p - 1) * (forward + inputs - late + 2 * send)
     if schedule == "dualpipe":
-        slot = stage * (1 + both - 3 * both / 2)
-        return (v.p / 2 - 1) * (slot + 2 * send)
+        return (v.p / 2 - 1) * (stage + both - 3 * late + 2 * send)
     return (v.p - 1) * (stage / v.v + 2 * send)
 
 
@@ -736,6 +737,35 @@ def _(v: View) -> float:
 @recounts("time.model")
 def _(v: View) -> float:
     return sum(part.L_k * part.q("time.part") for part in v.below("part"))
+
+
+@recounts("time.model.backward")
+def _(v: View) -> float:
+    return sum(
+        part.L_k * part.q("time.part")
+        * (1 - part.q("time.part.forward") / part.q("time.part.device"))
+        for part in v.below("part")
+    )  # fmt: skip
+
+
+@recounts("time.model.weights")
+def _(v: View) -> float:
+    return sum(
+        part.L_k * part.q("time.part") * part.q("time.part.weights") / part.q("time.part.device")
+        for part in v.below("part")
+    )
+
+
+@recounts("time.part.weights")
+def _(v: View) -> float:
+    """What trains no weight has no gradient of one; a frozen product is passed without any."""
+    if v.on("lora"):
+        return 0.0
+    return sum(
+        x.q("time.product.weight") + x.q("time.product.bias")
+        for x in v.below("product")
+        if not x.on("frozen")
+    )
 
 
 @recounts("time.micro_batch")

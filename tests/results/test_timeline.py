@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import planner
 from planner.plans.schedules import Pass, schedule
-from planner.results.durations import Chunk, Step
+from planner.results.durations import Chunk, Step, of_plan
 from planner.results.timeline import Timeline, run
 
 #: Seconds of a forward pass, of a backward pass, and of the gradients of weights in it.
@@ -127,6 +130,70 @@ def test_a_step_of_a_plan() -> None:
     fullest = max(held for steps in found.memory for _, held in steps)
     assert fullest == pytest.approx(result["memory.total"].number, rel=1e-6)
     assert found.seconds == pytest.approx(found.closed, rel=0.02)
+
+
+@given(
+    schedule=st.sampled_from(("gpipe", "1f1b", "interleaved", "zero-bubble")),
+    stages=st.sampled_from((2, 4, 8)),
+    rounds=st.integers(1, 4),
+    data=st.sampled_from((1, 4)),
+    zero=st.integers(0, 3),
+    recompute=st.sampled_from(("none", "selective", "full")),
+)
+@settings(max_examples=40)
+def test_the_closed_form_is_the_same_step(
+    schedule: str, stages: int, rounds: int, data: int, zero: int, recompute: str
+) -> None:
+    """Where stages are alike, nothing is sent and traffic overlaps with nothing, both are one sum:
+    m passes of a stage, the bubble, and what follows. Here stages are made alike by their mean."""
+    virtual = 2 if schedule == "interleaved" else 1
+    free = {"bandwidth": "1e12 TB/s", "latency": 0}
+    plan = planner.load(
+        {
+            "model": "llama3-8b",
+            "cluster": {
+                "accelerator": {
+                    "extends": "a100-sxm-80gb",
+                    "link": {**free, "convention": "bidirectional"},
+                },
+                "devices": stages * data,
+                "devices_per_node": 8,
+                "network": free,
+            },
+            "training": {
+                "tokens": "1T",
+                "sequence_length": 4096,
+                "global_batch": stages * rounds * data,
+                "schedule": schedule,
+                "recompute": recompute,
+            },
+            "parallelism": {"pipeline": stages, "virtual_pipeline": virtual, "zero": zero},
+        }
+    )
+    result = plan.evaluate()
+    step = of_plan(result, {})
+    count = stages * virtual
+    each = [chunk for chunks in step.chunks for chunk in chunks.values()]
+    alike = Chunk(
+        *(sum(values) / count for values in list(zip(*each, strict=True))[:4]),
+        ({}, {}),
+        0.0,
+        0.0,
+        1.0,
+    )
+    found = run(replace(step, chunks=[dict.fromkeys(chunks, alike) for chunks in step.chunks]))
+
+    def value(name: str) -> float:
+        return float(result[f"time.{name}"].number)
+
+    batches = result["layout.micro_batches"].number
+    ends = sum(map(value, ("bubble", "accumulation", "data", "tied", "optimizer")))
+    # Gradients are added up by an average stage here, by the fullest one there.
+    added = (alike.backward - value("model.backward") / count) * count / stages
+    ends += batches * added - value("accumulation")
+    if schedule != "zero-bubble":
+        ends += (stages - 1) * added / virtual
+    assert found.seconds == pytest.approx(batches * value("model") / stages + ends, rel=1e-6)
 
 
 def test_a_slow_stage_slows_the_step() -> None:

@@ -5,7 +5,7 @@ from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
-from planner.book.formulas.time_part import part, repeated
+from planner.book.formulas.time_part import backward, device, part, repeated, weights
 from planner.book.language import *
 
 PIPELINE = f"{NARAYANAN}, section 2.2"
@@ -35,6 +35,26 @@ model = seconds(
     "time.model", "t_model", "one micro-batch through the whole model", source=PIPELINE
 ).equals(Sum(L_k * part, "part"), "All layers, the embedding and the head, one after another.")
 
+all_backward = seconds(
+    "time.model.backward",
+    "t_model,B",
+    "backward pass of one micro-batch through the whole model",
+    source=PIPELINE,
+).equals(
+    Sum(L_k * part * (backward + repeated) / device, "part"),
+    "Of the time of each layer the share of its device's in the backward pass, recomputation too.",
+)
+
+all_weights = seconds(
+    "time.model.weights",
+    "t_model,W",
+    "gradients of weights of one micro-batch through the whole model",
+    source=ZERO_BUBBLE,
+).equals(
+    Sum(L_k * part * weights / device, "part"),
+    "Of the time of each layer the share of its device's in the gradients of weights.",
+)
+
 micro_batch = seconds(
     "time.micro_batch",
     r"t_m",
@@ -58,19 +78,19 @@ bubble.by(PIPELINE, schedule=("1f1b", "gpipe", "interleaved")).equals(
     (p - 1) / v * (model / p + 2 * v * network.send),
     "p - 1 passes of an average stage, which v chunks for each device shorten v-fold.",
 )
+#: Gradients of weights, which fill bubbles as far as the rest of the backward pass leaves some.
+_fills = minimum(all_weights, all_backward / 2)
 bubble.by(
-    "Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
-    schedule="zero-bubble",
+    f"{ZERO_BUBBLE}, table 2: ZB-H1 (table 1 counts FLOPs and memory)", schedule="zero-bubble"
 ).equals(
-    (p - 1) * ((1 - f_back) * model / p + 2 * network.send),
+    (p - 1) * ((model - 2 * _fills) / p + 2 * network.send),
     "ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of "
-    "weights, which fill it; both gradients are half of the backward pass, so a forward pass is "
-    "left.",
+    "weights, which fill it, up to those of inputs.",
 )
 bubble.by(f"{DEEPSEEK_V3}, table 2", schedule="dualpipe").equals(
-    (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send),
+    (p / 2 - 1) * ((model + all_backward - 3 * _fills) / p + 2 * network.send),
     "p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three "
-    "times the gradients of weights, half of a backward pass each.",
+    "times the gradients of weights, half of a backward pass each at most.",
 )
 
 resident = Quantity(
