@@ -55,6 +55,8 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
     if kind == "arguments":
         return ["import", str(file), "--from", "megatron"]
     if kind == "log":
+        if random.random() < 0.3:
+            return ["calibrate", PLAN, "--log", str(file)]
         return ["compare", PLAN, "--log", str(file), "--format", random.choice(FORMATS[5:9])]
     if kind == "result":
         return ["diff", *random.sample([str(file), PLAN], 2)]

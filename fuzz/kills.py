@@ -61,6 +61,13 @@ def _compare(folder: Path) -> tuple[Words, Words]:
     return old, [*old, "--set", "training.micro_batch=2"]
 
 
+def _calibrate(folder: Path) -> tuple[Words, Words]:
+    log = folder / "run.csv"
+    log.write_text("step,step_time_ms\n" + "".join(f"{i},250\n" for i in range(9)), "utf-8")
+    old = ["calibrate", PLAN, "--log", str(log), "-o", str(folder / "out.yaml")]
+    return old, [*old, "--warm-up", "3", "--set", "training.micro_batch=16"]
+
+
 def _search(folder: Path) -> tuple[Words, Words]:
     outputs = [f"-o{folder}/out.{kind}" for kind in ("json", "csv")]
     old = ["search", PLAN, *outputs]
@@ -84,6 +91,7 @@ WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
     "import": _import,
     "export": _export,
     "compare": _compare,
+    "calibrate": _calibrate,
     "search": _search,
     "sweep": _sweep,
 }

@@ -285,7 +285,7 @@ def _forged(random: Random, inside: Path, planted: Path) -> list[str]:
             random.choice((["check"], ["diff", str(inside / "plan.yaml")])),
         ),
         "log": ("run.log", f"step,loss,{odd}\n1,{odd},{odd}\n" * 3,
-                ["compare", str(inside / "plan.yaml"), "--log"]),
+                [random.choice(("compare", "calibrate")), str(inside / "plan.yaml"), "--log"]),
     }  # fmt: skip
     name, text, command = forms[random.choice(list(forms))]
     file = inside / name

@@ -106,7 +106,7 @@ def _judged(
         return None, ""
     if out and arguments[0] == "report":
         return "output in spite of a fault", out[:300]
-    pattern = PLACE if arguments[0] in ("import", "compare", "diff") else EXACT_PLACE
+    pattern = PLACE if arguments[0] in ("import", "compare", "calibrate", "diff") else EXACT_PLACE
     lines = err.splitlines()
     if not lines:
         return "refused without a word", ""

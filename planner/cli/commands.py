@@ -606,6 +606,28 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 @command(
+    "calibrate",
+    "fit the rates of a cluster to the logs of runs on it",
+    argument(
+        "plans PLAN.yaml", "the plan of each run, or one of all; - is standard input", nargs="+"
+    ),
+    many(
+        "--log FILE",
+        "a log of Megatron-LM or torchtitan, CSV or JSON; of several plans as many, in their order",
+        required=True,
+    ),
+    many("--set KEY=VALUE", "override a key of every plan"),
+    argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
+    argument(OUTPUT, "the cluster document to write"),
+    formats("text", "json"),
+)
+def _calibrate(options: argparse.Namespace) -> int:
+    from planner.cli.calibrate import run
+
+    return run(options)
+
+
+@command(
     "list",
     "list what ships as presets",
     argument(

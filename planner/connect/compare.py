@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +16,7 @@ from planner.results.result import Quantity, Result, evaluate
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
+STEP = "time.step_seconds"
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
 
@@ -109,21 +110,54 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     """
     log, result = logs.read(path), evaluate(plan)
     measured, notes = _measured(log, warm_up)
-    batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
-    devices = plan.get("cluster.devices")
-    logged = [series.exact(series.doubles[-1]) for series in log.series("batch")]
-    if logged and batch and logged[0] != batch:
-        notes.append(
-            f"the run ends with a global batch of {int(logged[0])} sequences, "
-            f"the plan has {batch}: their steps are not the same work"
-        )
-    tokens = batch * length if batch and length else None
-    _derive(measured, tokens, devices, result)
+    notes += [wrong for _, wrong in unlike(plan, log)]
+    _derive(measured, plan)
+    _of_result(measured, result)
     rows = tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured)
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
     found = Comparison(name, log.format, rows, tuple(notes), result, warm_up)
     result.comparison = found  # its reports show it
+    return found
+
+
+def unlike(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
+    """What a log states of its run that the plan has otherwise: the key, and what is wrong."""
+    for column, key, of in (
+        ("batch", "training.global_batch", "a global batch of {} sequences"),
+        ("length", "training.sequence_length", "sequences of {} tokens"),
+        ("devices", "cluster.devices", "{} devices"),
+    ):
+        planned = plan.get(key)
+        for series in log.series(column)[:1]:
+            logged = series.exact(series.doubles[-1])
+            if planned and logged != planned:
+                yield (
+                    key,
+                    f"the run ends with {of.format(int(logged))}, the plan has {planned}: "
+                    "their steps are not the same work",
+                )
+
+
+def step_seconds(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fraction:
+    """The typical step of a run that a plan describes.
+
+    Raises:
+        PlanError: the log cannot be read or holds no step time, or its run is another one.
+    """
+    log = logs.read(path)
+    faults = [
+        Fault(wrong, plan.document.place(tuple(key.split("."))), f"the plan of {log.file}")
+        for key, wrong in unlike(plan, log)
+    ]
+    if faults:
+        raise PlanError(faults)
+    measured, _ = _measured(log, warm_up)
+    _derive(measured, plan)
+    found, _ = measured.get(STEP, (Fraction(0), ""))
+    if not found:
+        allowed = "seconds of a step, or tokens per second"
+        raise PlanError(Fault("no time of a step is logged", Place(log.file), allowed))
     return found
 
 
@@ -161,23 +195,27 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     return found, notes
 
 
-def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
-    """Step time and throughput follow from each other; utilisation from the step time."""
-    step = "time.step_seconds"
-    work: dict[str, Fraction] = {}  # tokens of a step, by the quantity that is their rate
-    if tokens and devices:
-        work["time.tokens_per_second_per_device"] = Fraction(tokens, devices)
-        work["time.tokens_per_second"] = Fraction(tokens)
+def _derive(measured: Measured, plan: Plan) -> None:
+    """Step time and throughput follow from each other."""
+    batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
+    devices, work = plan.get("cluster.devices"), dict[str, Fraction]()
+    if batch and length and devices:  # tokens of a step, by the quantity that is their rate
+        work["time.tokens_per_second_per_device"] = Fraction(batch * length, devices)
+        work["time.tokens_per_second"] = Fraction(batch * length)
     for rate, done in work.items():
-        if step not in measured and rate in measured and measured[rate][0]:
-            measured[step] = done / measured[rate][0], "from the tokens per second"
-    if step in measured and measured[step][0]:
+        if STEP not in measured and rate in measured and measured[rate][0]:
+            measured[STEP] = done / measured[rate][0], "from the tokens per second"
+    if STEP in measured and measured[STEP][0]:
         for rate, done in work.items():
-            measured.setdefault(rate, (done / measured[step][0], "from the step time"))
-    planned, mfu = result.get(step), result.get("time.mfu")
-    if step in measured and measured[step][0] and planned and mfu:
-        # The same FLOPs and the same peak on both sides: only the time differs.
-        share = Fraction(mfu.value) * Fraction(planned.value) / measured[step][0]
+            measured.setdefault(rate, (done / measured[STEP][0], "from the step time"))
+
+
+def _of_result(measured: Measured, result: Result) -> None:
+    """Utilisation follows from the step time: the same FLOPs and the same peak on both sides, only
+    the time differs."""
+    planned, mfu = result.get(STEP), result.get("time.mfu")
+    if STEP in measured and measured[STEP][0] and planned and mfu:
+        share = mfu.number * planned.number / measured[STEP][0]
         measured.setdefault("time.mfu", (share, "from the step time and the plan's FLOPs"))
 
 

@@ -47,6 +47,8 @@ class Basis(NamedTuple):
     kind: str
     #: The sources' names, where they are few.
     names: tuple[str, ...] = ()
+    #: Which runs of one's own rates were fitted to, in words; empty where published ones decide.
+    own: str = ""
 
 
 @cache
@@ -78,18 +80,39 @@ def workload(settings: Mapping[str, Any]) -> str:
 
 
 @cache
-def kind(what: str, architecture: str | None) -> Basis:
-    """The interval of times of a kind of run: of its generation, else of those that no constant was
-    calibrated on."""
+def row(what: str, architecture: str | None) -> Mapping[str, Any]:
+    """The band of a kind of run: of its generation, else of those that no constant was calibrated
+    on."""
     rows = {(row["workload"], row["architecture"]): row for row in kinds()}
-    known = (what, architecture) in rows
-    row = rows[what, architecture if known else REST]
-    of = TITLES[what]
+    return rows.get((what, architecture)) or rows[what, REST]
+
+
+@cache
+def kind(what: str, architecture: str | None) -> Basis:
+    """The interval of times of a kind of run."""
+    found = row(what, architecture)
+    known, of = found["architecture"] == architecture, TITLES[what]
     if known and architecture != REST:
         of = f"{of} on {architecture}"
     elif what != INFERENCE:
         of = f"{of} on accelerators without calibrated rates"
-    return _basis(row, of)
+    return _basis(found, of)
+
+
+def calibrated(what: str, settings: Mapping[str, Any]) -> Basis | None:
+    """The interval of times of a plan on devices whose rates runs of one's own were fitted to
+    (``plan.py calibrate``); None where no such run is like the plan. Runs on several nodes have
+    groups inside a node too, the others none that leave it."""
+    at = f"cluster.accelerator.calibration.{what}"
+    for scale in (settings["time.scale"], "nodes"):
+        runs = settings.get(f"{at}.{scale}.runs")
+        if runs is not None:
+            low, high = (settings[f"{at}.{scale}.{end}"] for end in ("low", "high"))
+            name = settings["cluster.accelerator.calibration.name"]
+            own = f"{runs} run{'s' if runs > 1 else ''} of yours"
+            kind = f"{TITLES[what]}, calibrated on {own}, {name}"
+            return Basis(low, high, runs, 1, kind, (), f"{own} ({name})")
+    return None
 
 
 def _basis(row: Mapping[str, Any], kind: str) -> Basis:

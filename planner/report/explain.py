@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from planner.base.errors import Fault, PlanError
 from planner.report.derivations import inputs_of
-from planner.report.facts import brief, with_interval
-from planner.report.layout import BETWEEN
+from planner.report.facts import brief, left_open, with_interval
 from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT
@@ -67,7 +66,7 @@ def _formula(quantity: Quantity) -> list[str]:
         lines[-1] += f" = {rounded}"
     if quantity.interval is not None:
         low, high = (shown(end, quantity.unit, share) for end in quantity.interval)
-        lines.append(f"{pad}   {low} to {high}: {BETWEEN}")
+        lines.append(f"{pad}   {low} to {high}: {left_open(quantity.result, quantity.base)}")
     if quantity.predicted is not None:
         lines.append(f"{pad}   predicted: {with_interval(quantity.predicted)}")
     return lines

@@ -7,8 +7,9 @@ from typing import Any
 
 from planner.plans.layout import described
 from planner.questions.sensitivity import sensitivities
-from planner.report.layout import DAYS, KEY_FIGURES, STATUS
+from planner.report.layout import BETWEEN, DAYS, KEY_FIGURES, STATUS, STEP
 from planner.report.numbers import Data, clean, headline, shown, signed
+from planner.results import intervals
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
 
@@ -127,6 +128,15 @@ def key_figures(result: Result) -> list[Data]:
     return figures
 
 
+def left_open(result: Result, base: str = "") -> str:
+    """What the range beside a prediction is: of one quantity, or of time and memory together."""
+    found = intervals.basis(base or STEP, result.evaluation.case.settings)
+    if found is None or not found.own:
+        return BETWEEN
+    others = "" if base else ", of memory by published ones"
+    return f"what is left open by {found.own}{others}, 5th to 95th percentile"
+
+
 def warnings(result: Result) -> list[tuple[str, str]]:
     """Assumptions that no published run bears out, with the quantity that each is about: an assumed
     utilisation outside of what published runs of the kind leave open."""
@@ -150,7 +160,7 @@ def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) 
     if low <= assumed <= high:
         return ""
     return (
-        f"the assumed utilisation of {said} is outside of what published runs of this kind "
+        f"the assumed utilisation of {said} is outside of what measured runs of this kind "
         f"leave open: {predicted} is predicted"
     )
 

@@ -8,8 +8,8 @@ import unicodedata
 
 from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.facts import advised, key_figures, layout, moved, verdict, warnings
-from planner.report.layout import BETWEEN, KEY_FIGURES
+from planner.report.facts import advised, key_figures, layout, left_open, moved, verdict, warnings
+from planner.report.layout import KEY_FIGURES
 from planner.report.numbers import clean
 from planner.results.result import Result
 
@@ -49,7 +49,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
     if any(figure.kind != "exact" for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
     if any(figure.interval for figure in figures):
-        lines.append(f"  in parentheses: {BETWEEN}")
+        lines.append(f"  in parentheses: {left_open(result)}")
     return "\n".join(lines) + "\n"
 
 

@@ -42,7 +42,7 @@ class View:
         self.verdict = facts.verdict(result)
         self.layout = facts.layout(result)
         self.figures = facts.key_figures(result)
-        self.between = layout.BETWEEN if any(f.interval for f in self.figures) else ""
+        self.between = facts.left_open(result) if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
         self._plain = [q for q in result.quantities.values() if not q.entries]
         self.advice = facts.advised(result)

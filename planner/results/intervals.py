@@ -98,4 +98,6 @@ def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
         return bands.of_memory(base, BOOK.quantities[base].reading, settings)
     if settings.get("time.assumed", True):
         return None
-    return bands.kind(bands.workload(settings), settings.get("cluster.accelerator.architecture"))
+    what = bands.workload(settings)
+    architecture = settings.get("cluster.accelerator.architecture")
+    return bands.calibrated(what, settings) or bands.kind(what, architecture)

@@ -1,0 +1,49 @@
+"""The command `plan.py calibrate`: which log is of which plan, and what is printed and written."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date
+from pathlib import Path
+
+from planner.base import files
+from planner.base.errors import Fault, PlanError
+from planner.connect.calibrate import laboratory, writing
+from planner.questions import loading
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit the rates of a cluster to the logs of runs; the exit status.
+
+    Raises:
+        PlanError: a document or a log is wrong, or they do not go together.
+    """
+    plans, logs = options.plans, options.log
+    if len(plans) > 1 and len(logs) != len(plans):
+        wrong = f"{len(plans)} plans, {len(logs)} logs"
+        raise PlanError(
+            Fault(wrong, None, "PLAN.yaml --log FILE for each run, or one plan for all")
+        )
+    loaded = [loading.load(plan, options.set) for plan in plans]
+    inputs = [*logs, *(file for plan in loaded for file in plan.document.files())]
+    output = options.output
+    if output not in (None, "-"):
+        files.format_of(output, {".yaml": "yaml", ".yml": "yaml"}, "cluster document")
+        files.spare(output, inputs)
+    faults, given = list[Fault](), list[laboratory.Given]()
+    for place, log in enumerate(logs):
+        try:
+            given.append(laboratory.read(loaded[place % len(loaded)], log, options.warm_up))
+        except PlanError as error:
+            faults += error.faults
+    if faults:
+        raise PlanError(faults)
+    found = laboratory.calibrate(given)
+    if output is not None:
+        name = "my-cluster.yaml" if output == "-" else Path(output).name
+        files.put(writing.document(found, name, date.today().isoformat()), output, inputs)
+    if output != "-":
+        writer = laboratory.data if options.format == "json" else laboratory.text
+        sys.stdout.write(writer(found))
+    return 0

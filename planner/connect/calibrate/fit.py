@@ -1,0 +1,280 @@
+"""Rates fitted to measured steps: shipped values drawn to what runs say, by how much they say.
+
+A rate is a share (of a peak, a bandwidth, a link) that runs sustain, or another fact of that kind.
+All moves are of logarithms. A rate of one laboratory lies around the shipped one as a normal
+variable (``Kind.between`` says how far laboratories are apart), the logarithm of a measured time
+around the predicted one as one run lies from another of the same laboratory (``Kind.within``). The
+fit is the most likely set of rates under both (maximum a posteriori), found by Gauss-Newton steps
+with the exact derivatives of predicted time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base import units
+from planner.book.expressions import Symbol
+from planner.book.quantity import BOOK
+from planner.documents import schema
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.engine.run import slopes
+from planner.plans import hardware
+from planner.plans.document import Plan
+
+Array = NDArray[np.float64]
+STEP = "time.step_seconds"
+#: Rates that are fitted, at most; and the share of what rates explain below which one stays.
+MOST, LEAST = 5, 0.01
+#: What the scatter of all laboratories counts as beside that of one's own, in runs
+#: (benchmarks/spread.py counts it as as many sources).
+PRIOR = 2
+#: Ends of an interval: 5 % of what is drawn lie above it, as many below.
+SHARE = 0.05
+NORMAL = NormalDist().inv_cdf(1 - SHARE)
+#: Gauss-Newton steps at most, and the move of a logarithm that is none.
+STEPS, SETTLED = 8, 1e-4
+
+
+def student(share: float, freedom: float) -> float:
+    """A quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
+    x = NormalDist().inv_cdf(share)
+    terms = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+    )
+    return x + sum(term / freedom**power for power, term in enumerate(terms, start=1))
+
+
+class Rate(NamedTuple):
+    """A fact that predicted time rests on: its name in the ``efficiency`` of an accelerator (unit 1
+    or seconds), its value, the ends of its interval, what it rests on, and between which values it
+    may lie. Documents that state the same fact have the same rate."""
+
+    name: str
+    value: float
+    interval: tuple[float, float]
+    rows: str
+    least: float
+    most: float
+
+    @property
+    def variance(self) -> float:
+        """Of its logarithm, by its interval."""
+        low, high = self.interval
+        return (math.log(high / low) / 2 / NORMAL) ** 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """A measured step: what the book computes for it, over rates that can be moved."""
+
+    name: str
+    evaluation: Evaluation  # in floats
+    places: Sequence[tuple[Rate, Symbol]]  # each rate with a symbol that it moves
+    measured: float  # seconds of a step
+
+    def moved(self, factors: Mapping[Rate, float]) -> Evaluation:
+        """The run where rates are so many times what they are."""
+        given = self.evaluation.case
+        held = {symbol: factors.get(rate, 1.0) for rate, symbol in self.places}
+        moved = {symbol: float(given.bindings[symbol]) * by for symbol, by in held.items()}
+        there = replace(given, bindings={**given.bindings, **moved})
+        return self.evaluation.rerun(there, False) or Evaluation(there, exact=False)
+
+    def seconds(self, factors: Mapping[Rate, float]) -> float:
+        """Predicted time of a step."""
+        return float(self.moved(factors).value(STEP))
+
+    def slopes(self, factors: Mapping[Rate, float]) -> tuple[float, dict[Rate, float]]:
+        """Predicted seconds, and d log seconds / d log rate."""
+        moved = self.moved(factors)
+        seconds, place = float(moved.value(STEP)), moved.instance(STEP, {})
+        found, rate_of = dict[Rate, float](), {symbol: rate for rate, symbol in self.places}
+        for leaf, slope in slopes(moved.graph.nodes, moved.values, place).items():
+            symbol = moved.graph.nodes[leaf][1][0]
+            if symbol in rate_of:
+                share = float(slope) * float(moved.values[leaf]) / seconds
+                found[rate_of[symbol]] = found.get(rate_of[symbol], 0.0) + share
+        return seconds, found
+
+
+def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None = None) -> Run:
+    """A measured step of a plan whose time is predicted, over all rates that it rests on but those
+    that the plan states itself."""
+    evaluation = Evaluation(case.build(plan), like=like, exact=False)
+    evaluation.value(STEP)
+    nodes = evaluation.graph.nodes
+    asked = {nodes[place][1][0] for place in evaluation.graph.cone(evaluation.instance(STEP, {}))
+             if nodes[place][0] == "input"}  # fmt: skip
+    places = []
+    for key, (title, fact) in hardware.shares(plan).items():
+        path = f"time.efficiency.{key}"
+        symbol = _symbols()[path]
+        if symbol in asked and path in plan.derived:
+            places.append((_rate(title, path, fact), symbol))
+    return Run(name or plan.name, evaluation, places, measured)
+
+
+@cache
+def _symbols() -> Mapping[str, Symbol]:
+    return {note.key: note.symbol for note in BOOK.notation.values() if note.key is not None}
+
+
+def _rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
+    said = schema.describe("plan", path) or {}
+    value, *ends = (
+        float(units.parse(each, "s")) for each in (fact["value"], *(fact.get("interval") or ()))
+    )
+    low, high = ends or (value, value)
+    least = float(said.get("minimum", 0))
+    return Rate(name, value, (low, high), fact["rows"], least, float(said.get("maximum", math.inf)))
+
+
+# -- least squares ---------------------------------------------------------------------------------
+
+
+def least_squares(
+    jacobian: Array, residual: Array, weight: Array, precision: Array, low: Array, high: Array
+) -> Array:
+    """The move, within bounds, that makes the weighted squares of ``residual + jacobian @ move``
+    (rows,) and those of the move itself, each times its precision (columns,), least."""
+    move, free = np.zeros(jacobian.shape[1]), np.ones(jacobian.shape[1], bool)
+    for _ in range(jacobian.shape[1] + 1):
+        some = jacobian[:, free]
+        target = residual + jacobian[:, ~free] @ move[~free]
+        left = some.T @ (weight[:, None] * some) + np.diag(precision[free])
+        move[free] = -np.linalg.solve(left, some.T @ (weight * target))
+        beyond = free & ((move < low) | (move > high))
+        if not beyond.any():
+            break
+        move, free = np.clip(move, low, high), free & ~beyond
+    return move
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How published runs of the kind of a run lie around their predictions: variances of the
+    logarithm within a laboratory and between laboratories, and how many degrees of freedom these
+    have."""
+
+    within: float
+    between: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What runs say of rates.
+
+    Arrays: ``moves`` and ``prior`` (rates,), ``covariance`` (rates, rates); ``before``, ``after``,
+    ``without`` (runs,) in seconds: predicted by shipped rates, by fitted ones, and by a fit without
+    the run; ``open`` (runs,) the variance of the logarithm of each measured time around the last.
+    """
+
+    rates: tuple[Rate, ...]
+    moves: Array
+    prior: Array
+    covariance: Array
+    before: Array
+    after: Array
+    without: Array
+    open: Array
+    noise: float  # variance within this laboratory over that within others, at least 1
+
+    def said(self, place: int) -> float:
+        """Which share of what is known of a rate the runs said."""
+        return float(1 - self.covariance[place, place] / self.prior[place])
+
+    def value(self, place: int, deviations: float = 0.0) -> float:
+        """A rate, or so many standard deviations more of its logarithm."""
+        rate, deviation = self.rates[place], math.sqrt(self.covariance[place, place])
+        value = rate.value * math.exp(float(self.moves[place]) + deviations * deviation)
+        return min(max(value, rate.least), rate.most)
+
+
+def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) -> Fit:
+    """Fits the rates on which the times of runs hang most.
+
+    Args:
+        kinds: that of each run.
+        allowed: the rates that may move.
+    """
+    before, jacobian = _derived(runs, allowed, {})
+    between = np.array([kind.between for kind in kinds])
+    varies = np.array([rate.variance for rate in allowed]) + between.mean()
+    explains = (jacobian**2).sum(axis=0) * varies
+    order = np.argsort(-explains, kind="stable")[:MOST]
+    chosen = [i for i in sorted(order) if explains[i] > LEAST * explains.sum()]
+    rates = tuple(allowed[i] for i in chosen)
+    # Rates of laboratories lie so far apart that the times of these runs do as published ones.
+    shares = (jacobian[:, chosen] ** 2).sum(axis=1)
+    apart = float(between.mean() / max(shares.mean(), 1e-9))
+    prior = np.array([rate.variance for rate in rates]) + apart
+    within = np.array([kind.within for kind in kinds])
+    noise = 1.0
+    while True:
+        found = _fit(runs, rates, prior, within * noise, before)
+        off = np.log([run.measured for run in runs]) - np.log(found.without)
+        surprise = (PRIOR + float((off**2 / found.open).sum())) / (PRIOR + len(runs))
+        if surprise < 1.05 or noise > 100:
+            return replace(found, noise=noise)
+        noise *= surprise
+
+
+def _derived(
+    runs: Sequence[Run], rates: Sequence[Rate], factors: Mapping[Rate, float]
+) -> tuple[Array, Array]:
+    """Predicted seconds (runs,) and the derivatives of their logarithms (runs, rates)."""
+    found = [run.slopes(factors) for run in runs]
+    rows = [[slopes.get(rate, 0.0) for rate in rates] for _, slopes in found]
+    return np.array([seconds for seconds, _ in found]), np.array(rows)
+
+
+def _fit(
+    runs: Sequence[Run], rates: tuple[Rate, ...], prior: Array, noise: Array, before: Array
+) -> Fit:
+    measured = np.log([run.measured for run in runs])
+    with np.errstate(divide="ignore"):
+        low = np.log([rate.least / rate.value for rate in rates])
+    high = np.log([rate.most / rate.value for rate in rates])
+    moves: Any = np.zeros(len(rates))
+    weight = 1 / noise
+    for _ in range(STEPS):
+        seconds, jacobian = _derived(runs, rates, _factors(rates, moves))
+        at_none, last = np.log(seconds) - measured - jacobian @ moves, moves
+        moves = least_squares(jacobian, at_none, weight, 1 / prior, low, high)
+        if np.abs(moves - last).max(initial=0.0) < SETTLED:
+            break
+    without, open_ = [], []
+    for place, run in enumerate(runs):
+        rest = np.arange(len(runs)) != place
+        others = jacobian[rest], at_none[rest], weight[rest]
+        there = least_squares(*others, 1 / prior, low, high)
+        without.append(run.seconds(_factors(rates, there)))
+        own = jacobian[place]
+        open_.append(noise[place] + own @ _covariance(others[0], others[2], prior) @ own)
+    covariance = _covariance(jacobian, weight, prior)
+    after = np.array([run.seconds(_factors(rates, moves)) for run in runs])
+    return Fit(
+        rates, moves, prior, covariance, before, after, np.array(without), np.array(open_), 1.0
+    )
+
+
+def _factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:
+    return dict(zip(rates, np.exp(moves).tolist(), strict=True))
+
+
+def _covariance(jacobian: Array, weight: Array, prior: Array) -> Array:
+    """Of the logarithms of the rates, after runs have said what they say."""
+    said = jacobian.T @ (weight[:, None] * jacobian)
+    return np.asarray(np.linalg.inv(said + np.diag(1 / prior)), np.float64)

@@ -1,0 +1,293 @@
+"""One's own runs: read beside their plans, fitted, and what they leave open of further ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.base.display import as_json, columns, format_value, one_line, significant
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect import compare
+from planner.connect.calibrate.fit import (
+    NORMAL,
+    PRIOR,
+    SHARE,
+    STEP,
+    Array,
+    Fit,
+    Kind,
+    Rate,
+    Run,
+    fitted,
+    run_of,
+    student,
+)
+from planner.documents import schema
+from planner.engine.evaluate import Absent, Evaluation
+from planner.plans import error_bands as bands
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+
+#: Where the devices of a run are, in words.
+SCALES = {"node": "on one node", "nodes": "on several nodes"}
+#: Runs below which their say is little, whatever they say.
+FEW = 3
+
+
+class Given(NamedTuple):
+    """A measured run: its plan, the log that it left, and seconds of its typical step."""
+
+    plan: Plan
+    log: str
+    seconds: Fraction
+
+    @property
+    def name(self) -> str:
+        """Plan and log as they were named; only the names of files named from the root."""
+        document = self.plan.document.node.place.file
+        paths = map(Path, (document, self.log))
+        return ", ".join(path.name if path.is_absolute() else path.as_posix() for path in paths)
+
+
+class Band(NamedTuple):
+    """Measured over predicted time of further runs like some of one's own, less 1: 5th and 95th
+    percentile; and those that published runs leave open."""
+
+    workload: str
+    scale: str
+    low: float
+    high: float
+    published: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What runs said of the rates of one kind of devices."""
+
+    given: tuple[Given, ...]
+    fit: Fit
+    bands: tuple[Band, ...]
+
+    @property
+    def measured(self) -> Array:
+        """Seconds of each run's typical step (runs,)."""
+        return np.array([float(run.seconds) for run in self.given])
+
+    def error(self, predicted: Array) -> float:
+        """The mean relative error of predicted seconds (runs,)."""
+        return float(np.abs(predicted / self.measured - 1).mean())
+
+    def said(self, name: str) -> str:
+        """What a document of that name says its rates rest on."""
+        return f"{_runs(len(self.given))}, {name}"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''} of yours"
+
+
+def read(plan: Plan, log: str, warm_up: int | None = None) -> Given:
+    """A run by its plan and its log; time is predicted, whatever utilisation the plan assumes.
+
+    Raises:
+        PlanError: the log is none, holds no step time, or states another run than the plan.
+    """
+    if plan.get("time.mfu") is not None:
+        plan = variant(plan, {"time.mfu": None})
+    return Given(plan, log, compare.step_seconds(plan, log, warm_up))
+
+
+def calibrate(given: Sequence[Given]) -> Calibration:
+    """Fits the rates of the devices that runs ran on.
+
+    Raises:
+        PlanError: runs on several kinds of devices, on ones that are calibrated already, or whose
+            time has no prediction.
+    """
+    faults = list(_faults(given))
+    if faults:
+        raise PlanError(faults)
+    runs, kinds, like = list[Run](), list[Kind](), None
+    for run in given:
+        made = _predicted(run, like)
+        like = like or made.evaluation
+        runs.append(made)
+        kinds.append(kind_of(made.evaluation))
+    fit = fitted(runs, kinds, candidates(runs))
+    found = _bands([run.evaluation.case.settings for run in runs], kinds, fit)
+    return Calibration(tuple(given), fit, tuple(found))
+
+
+def _faults(given: Sequence[Given]) -> Iterator[Fault]:
+    key = "cluster.accelerator"
+    first = given[0].plan.get(f"{key}.name")
+    for plan in (run.plan for run in given):
+        place = plan.document.place(tuple(key.split(".")))
+        if plan.get("training.mode") != "train":
+            where = plan.document.place(("training", "mode"))
+            yield Fault("this plan serves, it has no step", where, "the plan of a training run")
+        if plan.get(f"{key}.name") != first:
+            wrong = f"this run is on {plan.get(f'{key}.name')}, the first one on {first}"
+            yield Fault(one_line(wrong), place, "runs on one kind of accelerator")
+        if plan.get(f"{key}.calibration") is not None:
+            wrong = "these devices are calibrated already"
+            yield Fault(wrong, place, "the cluster without it, and all runs at once")
+
+
+def _predicted(run: Given, like: Evaluation | None) -> Run:
+    try:
+        return run_of(run.plan, float(run.seconds), run.name, like)
+    except Absent as absent:
+        place = run.plan.document.node.place
+        wrong = f"{STEP} cannot be predicted: {absent.reason}"
+        raise PlanError(Fault(wrong, Place(place.file), "a plan whose model has a shape")) from None
+
+
+def candidates(runs: Sequence[Run]) -> list[Rate]:
+    """The rates of some runs that a document of an accelerator can hold, by name."""
+    rates = {rate for run in runs for rate, _ in run.places}
+    return sorted(r for r in rates if schema.describe("accelerator", f"efficiency.{r.name}"))
+
+
+def kind_of(evaluation: Evaluation) -> Kind:
+    """How published runs of the kind of a run lie around their predictions."""
+    settings = evaluation.case.settings
+    row = bands.row(bands.workload(settings), settings.get("cluster.accelerator.architecture"))
+    low, high, within = (float(row[key]) for key in ("low", "high", "within"))
+    freedom = PRIOR + max(row["sources"] - 1, 0)
+    whole = (math.log1p(high) - math.log1p(low)) / 2 / student(1 - SHARE, freedom)
+    return Kind(within**2, max(whole**2 - within**2, 0.0), freedom)
+
+
+def _bands(
+    settings: Sequence[Mapping[str, Any]], kinds: Sequence[Kind], fit: Fit
+) -> Iterator[Band]:
+    """What the runs leave open of further ones, by what ran and where: as much as the fits without
+    a run left open of it."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for place, said in enumerate(settings):
+        found.setdefault((bands.workload(said), said["time.scale"]), []).append(place)
+    for (what, scale), places in sorted(found.items()):
+        kind, said = kinds[places[0]], settings[places[0]]
+        shipped = bands.kind(what, said.get("cluster.accelerator.architecture"))
+        published = float(shipped.low), float(shipped.high)
+        size = math.sqrt(float(fit.open[places].mean()))
+        reach = student(1 - SHARE, kind.freedom + len(kinds)) * size
+        low, high = math.expm1(-reach), math.expm1(reach)
+        if fit.noise == 1:  # nothing that these runs do is a surprise after the published ones
+            low, high = max(low, published[0]), min(high, published[1])
+        yield Band(what, scale, low, high, published)
+
+
+# Tables ---------------------------------------------------------------------------------------
+
+
+def text(found: Calibration) -> str:
+    """Tables for a terminal: the runs, the rates, and what is left open."""
+    fit, count = found.fit, len(found.given)
+    of = found.given[0].plan.get("cluster.accelerator.name") or "one kind of accelerator"
+    runs = [("run", "measured", "shipped rates", "", "fitted", "", "left out", "")]
+    for place, run in enumerate(found.given):
+        cells = [run.name, format_value(run.seconds, "s")]
+        for seconds in (fit.before[place], fit.after[place], fit.without[place]):
+            cells += [format_value(Fraction(float(seconds)), "s")]
+            cells += [_percent(float(seconds) / float(run.seconds) - 1)]
+        runs.append(tuple(cells))  # type: ignore[arg-type]
+    errors = (found.error(each) for each in (fit.before, fit.after, fit.without))
+    mean = ["mean error", ""]
+    for error in errors:
+        mean += ["", f"{100 * error:.1f} %"]
+    runs.append(tuple(mean))  # type: ignore[arg-type]
+    rates = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
+    for place, rate in enumerate(fit.rates):
+        low, high = (_shown(rate, fit.value(place, by)) for by in (-NORMAL, NORMAL))
+        own = _shown(rate, fit.value(place))
+        said = f"{100 * fit.said(place):.0f} %"
+        row = (rate.name, _shown(rate, rate.value), own, f"{low} to {high}", said, meaning(rate))
+        rates.append(row)
+    lines = [f"{_runs(count)} on {of}", "", *columns(runs, right=range(1, 8))]
+    lines += ["", *columns(rates, right=(1, 2, 4)), ""]
+    for band in found.bands:
+        own = f"{_percent(band.low)} to {_percent(band.high)}"
+        others = " to ".join(map(_percent, band.published))
+        lines.append(
+            f"- {bands.TITLES[band.workload]} {SCALES[band.scale]}: further runs lie within {own} "
+            f"of the prediction (5th to 95th percentile); published runs leave {others} open"
+        )
+    lines += [f"- {note}" for note in notes(found)]
+    return "".join(one_line(line) + "\n" for line in lines)
+
+
+def notes(found: Calibration) -> Iterator[str]:
+    """What a reader should know of the fit."""
+    count, fit = len(found.given), found.fit
+    if count < FEW:
+        yield (
+            f"{_runs(count)} cannot tell a run's own scatter from what a laboratory's rates are: "
+            "intervals stay wide; other layouts say more than more runs of the same"
+        )
+    if fit.noise > 1:
+        off = np.abs(np.log(fit.without / found.measured))
+        yield (
+            f"these runs scatter {math.sqrt(fit.noise):.1f} times as much as those of other "
+            "laboratories, so each says less, and intervals are wider; farthest from what the "
+            f"others say is {found.given[int(off.argmax())].name}"
+        )
+    if count > 1 and found.error(fit.without) > found.error(fit.before):
+        yield "left out, the runs are predicted worse than by shipped rates: they do not agree"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:+.1f} %".replace("-", "−")
+
+
+def _shown(rate: Rate, value: float) -> str:
+    exact = Fraction(value)
+    return format_value(exact, "s") if rate.name == "launch" else significant(exact, 3)
+
+
+def meaning(rate: Rate) -> str:
+    """What a rate is, of which the schema says more."""
+    said = schema.describe("accelerator", f"efficiency.{rate.name}") or {}
+    return str(said.get("description", "")).partition(":")[0].rstrip(".")
+
+
+def data(found: Calibration) -> str:
+    """The same as JSON."""
+    fit = found.fit
+    tree = {
+        "runs": [
+            {
+                "run": run.name,
+                "measured": run.seconds,
+                "shipped": float(fit.before[place]),
+                "fitted": float(fit.after[place]),
+                "left_out": float(fit.without[place]),
+            }
+            for place, run in enumerate(found.given)
+        ],
+        "mean_error": {
+            "shipped": found.error(fit.before),
+            "fitted": found.error(fit.after),
+            "left_out": found.error(fit.without),
+        },
+        "rates": [
+            {
+                "key": f"cluster.accelerator.efficiency.{rate.name}",
+                "shipped": rate.value,
+                "fitted": fit.value(place),
+                "interval": [fit.value(place, -NORMAL), fit.value(place, NORMAL)],
+                "said_by_runs": fit.said(place),
+            }
+            for place, rate in enumerate(fit.rates)
+        ],
+        "further_runs": [band._asdict() for band in found.bands],
+        "notes": list(notes(found)),
+    }
+    return as_json(tree)

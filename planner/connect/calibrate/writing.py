@@ -1,0 +1,122 @@
+"""A cluster document with the rates that one's own runs sustained, as YAML with comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from planner.base.display import flow, one_line
+from planner.base.version import full
+from planner.connect.calibrate.fit import NORMAL, Rate
+from planner.connect.calibrate.laboratory import Calibration, meaning
+from planner.documents import schema, source
+from planner.documents import yaml_nodes as nodes
+from planner.documents.yaml_nodes import Node
+
+#: A number with its unit, which needs no quotes.
+_BARE = re.compile(r"[0-9][0-9A-Za-z .%/]*(?<! )")
+#: Mappings in mappings, of which the leaves are YAML; a comment stands at a key of its own.
+Tree = dict[str, Any]
+
+
+def document(found: Calibration, name: str, date: str) -> str:
+    """The YAML text: the cluster of the first run with the rates that were fitted. It validates.
+
+    Args:
+        name: what reports call it, the file's.
+        date: of today, YYYY-MM-DD.
+    """
+    lines = [*_head(found, date), *_written(_cluster(found, name, date))]
+    text = "".join(f"{line}\n" for line in lines)
+    root = nodes.compose(text, "<calibrated>")
+    assert root is not None
+    schema.validate(source.load(root.plain(), kind="cluster"), "cluster")
+    return text
+
+
+def _head(found: Calibration, date: str) -> Iterator[str]:
+    fit = found.fit
+    columns = fit.before, fit.after, fit.without
+    yield f"# Written by plan.py calibrate on {date}, {full()}."
+    yield "# Seconds of a step as measured; how far off predictions are by shipped rates, by those"
+    yield "# below, by a fit without the run. A plan that extends this says its own devices."
+    for run, *seconds in zip(found.given, *columns, strict=True):
+        shares = [f"{100 * (float(each) / float(run.seconds) - 1):+.1f} %" for each in seconds]
+        yield f"#   {one_line(run.name)}: {float(run.seconds):.4g} s, {', '.join(shares)}"
+    yield f"#   mean error: {', '.join(f'{100 * found.error(each):.1f} %' for each in columns)}"
+
+
+def _cluster(found: Calibration, name: str, date: str) -> Tree:
+    cluster = found.given[0].plan.document.find(("cluster",))
+    tree, fit = _tree(cluster), found.fit
+    accelerator = tree["accelerator"]
+    rates = accelerator.setdefault("efficiency", {})
+    for place, rate in enumerate(fit.rates):
+        ends = (_digits(rate, fit.value(place, by)) for by in (-NORMAL, NORMAL))
+        shipped = f"shipped {_digits(rate, rate.value)}"
+        by_runs = f"{100 * fit.said(place):.0f} % said by the runs"
+        rates[f"# {rate.name}"] = f"{meaning(rate)}; {shipped}, {by_runs}"
+        rates[rate.name] = {
+            "value": _digits(rate, fit.value(place)),
+            "interval": f"[{', '.join(ends)}]",
+            "rows": flow(found.said(name)),
+        }
+    calibration: Tree = {"name": flow(name)}
+    for band in found.bands:
+        said = {"low": f"{band.low:.3f}", "high": f"{band.high:.3f}", "runs": str(len(found.given))}
+        calibration.setdefault(band.workload, {})[band.scale] = said
+    accelerator["calibration"] = calibration
+    own = {
+        "keys": ["accelerator.efficiency", "accelerator.calibration"],
+        "text": f"plan.py calibrate on {found.said(name)}",
+        "date": date,
+        "confirmed": True,
+    }
+    tree["sources"] = [*tree.get("sources", ()), flow(own)]
+    return tree
+
+
+def _tree(node: Node, shipped: bool = False) -> Tree:
+    """What was said of a mapping: of a shipped accelerator its name and what differs, everything
+    else in full."""
+    tree: Tree = {}
+    if node.reference in source.preset_names("accelerator"):
+        tree["extends"], shipped = node.reference, True
+    for key, below in node.children():
+        whole = not isinstance(below.value, dict)
+        if below.origin.kind == "default" or (shipped and whole and below.origin.kind == "preset"):
+            continue
+        inner = _leaf(below) if whole else _tree(below, shipped)
+        if inner != {}:
+            tree[str(key)] = inner
+    return tree
+
+
+def _leaf(node: Node) -> Any:
+    if isinstance(node.value, list) and any(isinstance(item.value, dict) for item in node.value):
+        return [flow(item.plain()) for item in node.value]
+    written = node.text if node.unit else None
+    return written if written and _BARE.fullmatch(written) else flow(node.plain())
+
+
+def _written(tree: Tree, indent: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        if key.startswith("#"):
+            yield f"{indent}# {value}"
+        elif isinstance(value, list):
+            yield f"{indent}{key}:"
+            yield from (f"{indent}  - {item}" for item in value)
+        elif isinstance(value, dict):
+            yield f"{indent}{key}:"
+            yield from _written(value, f"{indent}  ")
+        else:
+            yield f"{indent}{key}: {value}"
+
+
+def _digits(rate: Rate, value: float) -> str:
+    """Four significant digits without an exponent."""
+    if rate.name == "launch":
+        return f"{_digits(rate._replace(name=''), value * 1e6)} us"
+    return format(Decimal(f"{value:.3e}").normalize(), "f")
