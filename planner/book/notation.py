@@ -167,6 +167,9 @@ k_red = bytes_of("k_red", "bytes of a gradient being reduced", "training.bytes.r
 k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
 k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
+k_comb = bytes_of(
+    "k_comb", "bytes of a value on its way back from an expert", "training.bytes.combine"
+)
 k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
 k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA")
 p_lora = symbol(
@@ -337,12 +340,30 @@ e_mm = sustained(
 )
 e_16 = sustained("e_16", "share of the peak that large 16-bit products sustain", "matmul_16")
 e_att = sustained("e_att", "share of the kernel's rate that fused attention sustains", "attention")
+q_8 = efficiency(
+    "q_8", "rate of fused attention in 8 bit, relative to 16 bit", "attention_8bit", latex="q_8"
+)
 e_mem = sustained("e_mem", "share of the memory's bandwidth that kernels sustain", "memory")
 e_link = sustained("e_link", "share of the link that collectives sustain", "link")
 e_net = sustained("e_net", "share of the network that collectives sustain", "network")
 e_a2a = sustained("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
 e_disp = sustained(
-    "e_disp", "share of network card and sustained link that DeepEP's kernels reach", "dispatch"
+    "e_disp", "share of a network card that kernels reach which send a token once", "dispatch"
+)
+e_kl = sustained("e_kl", "share of the link's bandwidth that these reach", "dispatch_link")
+a_row = efficiency(
+    "a_row",
+    "time that these take for each row besides its bytes",
+    "dispatch_row",
+    latex=r"\alpha_{\mathrm{row}}",
+    unit="s/tokens",
+)
+a_disp = efficiency(
+    "a_disp",
+    "time of one of their exchanges of no size that the host waits for",
+    "dispatch_latency",
+    latex=r"\alpha_{\mathrm{disp}}",
+    unit="s",
 )
 hidden_t = efficiency(
     "hidden_t",

@@ -30,11 +30,12 @@ _NAMES = {
     "parallelism.": "context_exchange dispatcher reshard sequence zero",
     "run.": "finishes interrupted",
     "time.": "accumulation assumed attention bias buckets casts context data_overlap expert "
-    "expert_tensor inputs_again offload pipeline replicas shards stragglers_given switched "
-    "tensor tensor_overlap tiles",
+    "expert_tensor experts_beside gathering inputs_again offload pipeline replicas shards "
+    "stragglers_given switched tensor tensor_overlap tiles",
     "time.again.": "activation core_attention mlp moe norm operations some",
-    "training.": "attention attention_count early_stop loss mode offload.optimizer optimizer "
-    "optimizer_kernel partition_activations recompute schedule",
+    "training.": "attention attention_count attention_precision cuda_graphs early_stop "
+    "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel "
+    "partition_activations permute_fusion recompute schedule",
     "training.lora.": "base checkpoint kernels",
 }
 NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())

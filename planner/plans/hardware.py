@@ -129,7 +129,8 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         fill(key, fact, _value({"value": kernels[key]}) if key == "elementwise" else 1)
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
-    for key, fact in {**facts["assumed"], "dispatch": defaults["dispatch"]}.items():
+    dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
+    for key, fact in {**facts["assumed"], **dispatcher}.items():
         fill(key, fact)
     if accelerator.get("link") is not None:
         for key in ("latency", "switch_latency", "switch_share"):
@@ -279,13 +280,17 @@ def _predicted(draft: Draft) -> dict[str, Any]:
     replicas = layout["replicate"]
     shards = layout["data"] * layout["context"] // replicas
     overlapped = bool(layout.get("tensor_overlap"))
+    experts = layout["expert"] * layout["expert_tensor"]
     return {
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.switched": bool((accelerator.get("link") or {}).get("switch_reduces")),
-        "time.expert": span(layout["expert"], layout["expert"] * layout["expert_tensor"]),
+        "time.expert": span(layout["expert"], experts),
         "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
+        "time.gathering": span(experts, experts),
+        "time.experts_beside": layout["expert"] > 1
+        and (layout["expert_overlap"] or training["schedule"] == "dualpipe"),
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),

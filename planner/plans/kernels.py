@@ -64,7 +64,8 @@ def complete(draft: Draft) -> None:
         draft.default(f"training.bytes.{key}", size, why)
     sizes = training["bytes"]
     draft.default("training.bytes.cache", recipe["activation"], "as an activation")
-    draft.default("training.bytes.dispatch", sizes["activation"], "as an activation")
+    for key in ("dispatch", "combine"):
+        draft.default(f"training.bytes.{key}", sizes["activation"], "as an activation")
     draft.default("training.bytes.gather", sizes["compute"], "as the matmuls take it")
     draft.default("parallelism.vocab_multiple", profile["vocabulary_multiple"], under)
     layout(draft)
@@ -72,7 +73,10 @@ def complete(draft: Draft) -> None:
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20
-    draft.default("parallelism.context_exchange", profile["time"]["context"], under)
+    kernels = profile["time"]
+    draft.default("parallelism.context_exchange", kernels["context"], under)
+    draft.default("training.expert_kernels", kernels["experts"], under)
+    draft.default("training.permute_fusion", kernels["permute"] == "fused", under)
     for key in ("workspaces", "context", "pipeline_communicators", "buckets"):
         draft.default(f"memory.{key}", profile[key], under)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)

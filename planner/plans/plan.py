@@ -166,6 +166,9 @@ def _choices(draft: Draft) -> None:
         wrong = f"weights are not divided under parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _offloaded(draft)
+    if training["attention_precision"] == "fp8" and training["attention"] == "eager":
+        wrong = "unfused attention multiplies in 16 bit"
+        draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
     if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
         wrong = f"{training['schedule']} has no virtual stages"
         draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")

@@ -172,10 +172,10 @@ def _(v: View) -> float:
 @recounts("network.experts.gather")
 def _(v: View) -> float:
     where = v.on("time.expert_tensor")
-    if where == "none":
+    if where == "none" or v.on("parallelism.dispatcher") == "all-gather":
         return 0
     rows = v.s * v.b / v.c / v.t * v.k * v.q("network.experts.uneven")
-    lacks = rows * v.h * (v.k_disp + v.k_a) / 2 * (v.t_e - 1)
+    lacks = rows * v.h * (v.k_disp + v.k_comb) / 2 * (v.t_e - 1)
     if where == "node":
         return lacks / v.q("network.link") + (v.t_e - 1) * v.a_link
     nodes = v.t_e / v.n_node
@@ -183,27 +183,43 @@ def _(v: View) -> float:
     return lacks / rate + (nodes - 1) * v.a_net + (v.t_e - nodes) * v.a_link
 
 
+@recounts("network.experts.wait")
+def _(v: View) -> float:
+    return v.a_disp * (v.on("training.cuda_graphs") != "full")
+
+
 @recounts("network.experts")
 def _(v: View) -> float:
-    where, deepep = v.on("time.expert"), v.on("parallelism.dispatcher") == "deepep"
+    where, dispatcher = v.on("time.expert"), v.on("parallelism.dispatcher")
+    tokens, row = v.s * v.b / v.c / v.t, v.h * (v.k_disp + v.k_comb) / 2
+    link, card, nodes = v.q("network.link"), v.q("network.fabric"), v.e * v.t_e / v.n_node
+    if dispatcher == "all-gather":
+        others = v.e * v.t_e - 1
+        if v.on("time.gathering") == "node":
+            return others * (tokens * row / link + v.a_link)
+        moved = others * tokens * row / min(link, card * v.n_node)
+        between = nodes - 1
+        return moved + between * v.a_net + (others - between) * v.a_link if others else 0
     if where == "none":
         return 0
-    tokens = v.s * v.b / v.c / v.t * v.q("network.experts.uneven")
-    row = v.h * (v.k_disp + v.k_a) / 2
+    tokens *= v.q("network.experts.uneven")
 
-    def places(reached: float, members: float) -> float:
-        """To how many other places a token goes: k draws from those that it reaches."""
-        return reached * (1 - ((reached - 1) / reached) ** v.k) * (members - 1) / members
+    def reached(places: float) -> float:
+        """In how many places a token has an expert: k draws from those that it reaches."""
+        return places * (1 - ((places - 1) / places) ** v.k)
 
-    link, card = v.q("network.link"), v.q("network.fabric")
-    copies = v.k * (v.e - 1) / v.e if not deepep else places(v.q("network.reach.devices"), v.e)
-    inside = tokens * row * copies / link / (v.e_disp if deepep else v.e_a2a)
+    once = dispatcher in ("deepep", "hybridep")
+    copies, share = v.k, v.e_a2a
+    if once:
+        copies, share = reached(v.q("network.reach.devices")), v.e_kl / v.e_link
+    inside = tokens * row * copies * (v.e - 1) / v.e / link / share
+    inside += tokens * copies * v.a_row if once else 0
+    wait = v.q("network.experts.wait") if once else 0
     if where == "node":
-        return inside
-    nodes = v.e * v.t_e / v.n_node
-    away = tokens * row * places(v.q("network.reach.nodes"), nodes) * v.o_net
-    rate = v.B_net * v.e_disp if deepep else card * v.e_a2a
-    return max(inside, away / rate)
+        return inside + wait
+    away = tokens * row * reached(v.q("network.reach.nodes")) * (nodes - 1) / nodes * v.o_net
+    rate = v.B_net * v.e_disp if once else card * v.e_a2a
+    return max(inside, away / rate) + wait
 
 
 @recounts("network.context")
@@ -252,23 +268,42 @@ def _(v: View) -> float:
     # Two read, one written, and a mask of a byte.
     residual = stream * (v.k_a + v.k_a + v.k_a + v.p_drop)
     if block == "attention":
-        # Queries and keys in two halves of 4 bytes, each read twice and written once.
+        # Queries and keys in two halves of 4 bytes, each read twice and written once; of latent
+        # ones a part of each query and one key, and then keys and values of all heads are copied.
+        if v.on("latent"):
+            copied = n * v.a * (v.d_h + v.d_v) / v.t * v.k_a * 2
+            return residual + v.p_rope * n * (v.a + 1) * v.d_r / v.t * 4 * 6 + copied
         turned = n * (v.a + v.a_kv) * v.d_h / v.t * 4 * 6
         return residual + v.p_rope * turned
     if block == "mlp":
         return residual + n * v.f / v.t * v.k_a * (3 if v.on("block.gated") else 2)
     if block == "moe":
-        routed = v.q("layout.routed")
-        own = routed * (3 * v.f_e / v.t_e + 4 * v.h) + n * 3 * v.f_s / v.t
-        return residual + own * v.k_a
+        apart = v.on("training.expert_kernels") != "fused"
+        activated = v.q("layout.routed") * v.f_e / v.t_e * apart + n * v.f_s / v.t
+        return residual + (3 * activated + v.q("time.permutation")) * v.k_a
     assert block in MIXERS
     return residual + v.n_mix * n * (2 * v.h) * v.k_a / v.t
+
+
+@recounts("time.permutation")
+def _(v: View) -> float:
+    fused, dispatcher = v.on("training.permute_fusion"), v.on("parallelism.dispatcher")
+    own, rows = v.s * v.b / v.c / v.t * v.h, v.q("layout.routed") * v.h
+    if dispatcher == "all-gather":
+        # Read and copied; read and written once each into all gathered tokens, or zeros first.
+        return 2 * rows + (rows + own * v.e * v.t_e if fused else 3 * rows + own * v.e * v.t_e)
+    if dispatcher == "all-to-all":
+        there, sorted_, back = own + rows, 2 * rows, rows + own
+        return there + 2 * sorted_ + back if fused else 2 * rows + 2 * sorted_ + 3 * rows + own
+    places = v.q("network.reach.devices")
+    come = own * v.t_e * places * (1 - (1 - 1 / places) ** v.k) * v.q("network.experts.uneven")
+    return (come + rows) + (rows + come) if fused else 2 * rows + 3 * rows + come
 
 
 @recounts("time.exchange")
 def _(v: View) -> float:
     if v.on("block") == "moe":
-        if v.on("training.schedule") == "dualpipe":
+        if v.on("time.experts_beside"):
             return 0
         return 2 * v.q("network.experts") + 2 * v.q("network.experts.gather")
     shown = 1 - v.hidden_t if v.on("time.tensor_overlap") else 1
@@ -324,10 +359,41 @@ def _(v: View) -> float:
     return v.total("block", lambda x: x.q("time.block.again"))
 
 
+@recounts("time.part.beside")
+def _(v: View) -> float:
+    if not v.on("time.experts_beside"):
+        return 0
+    mode = v.on("training.recompute")
+    again = mode == "full" or (mode == "selective" and v.on("time.again.moe"))
+    ways = v.total(
+        "block", lambda x: x.q("network.experts") + x.q("network.experts.gather"), block="moe"
+    )
+    return ways * 2 * (3 if again else 2)
+
+
+@recounts("time.part.device")
+def _(v: View) -> float:
+    work = sum(v.q(f"time.part.{name}") for name in ("forward", "backward", "repeated"))
+    if not v.on("time.experts_beside"):
+        return work
+    m, travel = v.q("layout.micro_batches"), v.q("time.part.beside")
+    beside = travel * (m - 1) / m
+    return max(work, beside) + v.f_disp * min(work, beside) + travel / m
+
+
+@recounts("time.block.expert_launches")
+def _(v: View) -> float:
+    kernels, each = v.on("training.expert_kernels"), v.E / v.e
+    if kernels != "loop":
+        return {"grouped": 3, "fused": 2}[kernels]
+    biased = sum(1 for x in v.below("product", split="experts") if x.on("bias"))
+    return 1 + each * (2 + 2 * v.on("time.casts") + biased)
+
+
 @recounts("time.part.host")
 def _(v: View) -> float:
     if not v.on("layers"):
-        return v.n_ends * v.t_la
+        return v.n_ends * v.t_la * (v.on("training.cuda_graphs") != "full")
     passes = 1 + 2 + (v.on("training.recompute") == "full")
     return passes * v.t_la * v.q("time.part.launches")
 
@@ -336,7 +402,17 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     exchanges = v.total("block", lambda x: x.q("time.exchanges"))
     adapters = v.total("product", lambda x: x.q("time.product.adapter_launches"))
-    return v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring + adapters / (1 + 2)
+    graphs = v.on("training.cuda_graphs")
+    experts = v.total(
+        "block",
+        lambda x: x.q("time.block.dispatch_launches") + x.q("time.block.expert_launches"),
+        block="moe",
+    )
+    if graphs != "none":
+        return 0 if graphs == "full" else 2 + experts
+    routers = 8 * sum(1 for _ in v.below("block", block="moe"))
+    own = v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring + adapters / (1 + 2)
+    return own + routers + experts
 
 
 @recounts("time.part.gathers")
@@ -351,9 +427,7 @@ def _(v: View) -> float:
 @recounts("time.part.busy")
 def _(v: View) -> float:
     device, host = v.q("time.part.device"), v.q("time.part.host")
-    rounded = (device**v.x_busy + host**v.x_busy) ** (1 / v.x_busy)
-    shares = v.on("training.schedule") == "dualpipe" and v.on("time.expert") != "none"
-    return rounded / (1 - v.f_disp) if shares else rounded
+    return (device**v.x_busy + host**v.x_busy) ** (1 / v.x_busy)
 
 
 @recounts("time.part.offload")
@@ -489,7 +563,8 @@ def _(v: View) -> float:
         return 0
     else:  # of 2 bytes, into a copy for each further product, for inputs and gradients of outputs
         copies = 1 if v.on("lora") else 2
-        moved = (2 * v.n_cast + copies * v.k_x) * v.q("time.product.rows") * (v.N_x + v.K_x)
+        cast = v.q("time.product.cast_width")
+        moved = (2 * v.n_cast + copies * v.k_x) * v.q("time.product.rows") * cast
     return count * moved / (v.W * v.e_mem)
 
 
@@ -776,11 +851,6 @@ def _(v: View) -> float:
     return max(x.q("time.stage") for x in v.below("stage")) + messages * v.q("network.pipeline")
 
 
-@recounts("time.part.device")
-def _(v: View) -> float:
-    return sum(v.q(f"time.part.{name}") for name in ("forward", "backward", "repeated"))
-
-
 @recounts("time.elementwise")
 def _(v: View) -> float:
     return v.q("time.elementwise.bytes") / (v.W * v.e_mem) * v.k_ew
@@ -1057,7 +1127,8 @@ def _(v: View) -> float:
     peak, kind = v.q("time.peak_16"), v.on("time.attention")
     if kind == "open":  # 1,024 multiply-adds a clock
         peak = min(peak, 2 * 1024 * v.n_sm * v.f_clk)
-    return v.e_att * peak * min(1, (v.d_h / 128) ** v.x_head)
+    faster = v.q_8 if v.on("training.attention_precision") == "fp8" else 1
+    return v.e_att * peak * min(1, (v.d_h / 128) ** v.x_head) * faster
 
 
 def batched(v: View, m: float, n: float, k: float) -> float:
@@ -1846,6 +1917,40 @@ PLANS: dict[str, dict[str, Any]] = {
     "experts in a node": plan(
         EXPERTS, {"expert": 5, "dispatcher": "deepep", "zero": 3}, {"optimizer": "sgd"},
         cluster={"devices": 10},
+    ),
+    "tokens gathered in a node": plan(
+        EXPERTS, {"expert": 5, "dispatcher": "all-gather", "zero": 1},
+        {"implementation": "megatron", "cuda_graphs": "partial", "recompute": "selective",
+         "recompute_modules": ["moe"]},
+    ),
+    "tokens gathered over nodes": plan(
+        {**EXPERTS, "moe": {**EXPERTS["moe"], "bias": True}},
+        {"tensor": 2, "expert_tensor": 2, "expert": 15, "dispatcher": "all-gather", "zero": 1},
+        {"expert_kernels": "loop", "permute_fusion": True, "bytes": {"dispatch": 1}},
+    ),
+    "experts in graphs": plan(
+        EXPERTS, {"expert": 5, "dispatcher": "hybridep", "expert_overlap": True, "zero": 1},
+        {"implementation": "megatron", "precision": "fp8", "cuda_graphs": "full",
+         "expert_kernels": "fused", "attention_precision": "fp8", "recompute": "selective",
+         "recompute_modules": ["moe"], "bytes": {"combine": 3}},
+        cluster={"accelerator": {"extends": "h100-sxm-80gb", "link": LINK}},
+    ),
+    "experts of latent attention": plan(
+        {**EXPERTS, "attention": {"heads": 6, "kv_rank": 130, "query_rank": 170, "nope_dim": 50,
+                                  "rope_dim": 20, "value_head_dim": 60}},
+        {"expert": 15, "dispatcher": "hybridep", "expert_overlap": True, "zero": 1},
+        {"implementation": "megatron", "permute_fusion": False, "expert_imbalance": 1.3,
+         "micro_batch": 1},
+    ),
+    "experts beside": plan(
+        EXPERTS, {"expert": 15, "expert_overlap": True, "zero": 1}, {"recompute": "selective"},
+    ),
+    "experts beside once more": plan(
+        EXPERTS, {"expert": 15, "expert_overlap": True, "zero": 1}, {"recompute": "full"},
+    ),
+    "tokens gathered by nobody": plan(
+        EXPERTS, {"dispatcher": "all-gather", "zero": 1},
+        {"cuda_graphs": "full", "expert_kernels": "fused", "permute_fusion": False},
     ),
     "an expert over nodes": plan(
         {**EXPERTS, "attention": {"heads": 60, "head_dim": 14}},

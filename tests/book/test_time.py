@@ -444,12 +444,13 @@ def test_exchanges_beside_products_take_multiprocessors_from_them() -> None:
     }
     e = Evaluation(case.build(loading.load(document)))
     (part,) = (part for part in e.case.axes["part"] if part.name == "moe")
-    device, host = (
-        sum(float(e.value(f"time.part.{i}", {"part": part})) for i in names)
-        for names in (("forward", "backward"), ("host",))
-    )
-    busy = float(e.value("time.part.busy", {"part": part}))
-    assert busy == pytest.approx((device**4 + host**4) ** 0.25 * 132 / 112)
+    (block,) = (b for b in e.case.axes["block"] if b.parent is part and b.name == "moe")
+    work = sum(float(e.value(f"time.part.{i}", {"part": part})) for i in ("forward", "backward"))
+    # Tokens and gradients there and back; of 15,360 / 128 micro-batches the first runs alone.
+    travel = 4 * float(e.value("network.experts", {"block": block}))
+    beside, alone = travel * 119 / 120, travel / 120
+    expected = max(work, beside) + 20 / 132 * min(work, beside) + alone
+    assert float(e.value("time.part.device", {"part": part})) == pytest.approx(expected)
 
 
 SHARDED: dict[str, Any] = {
@@ -521,6 +522,7 @@ def test_kernels_of_a_dispatcher_send_a_token_once_and_fill_card_and_link() -> N
             model="mixtral-8x7b",
             cluster__devices=devices,
             cluster__devices_per_node=2,
+            training__cuda_graphs="full",
             parallelism={"zero": 1, "expert": min(8, devices), "dispatcher": dispatcher},
         )
         blocks = [b for b in e.case.axes["block"] if b.settings["block"] == "moe"]
@@ -532,10 +534,10 @@ def test_kernels_of_a_dispatcher_send_a_token_once_and_fill_card_and_link() -> N
     assert exchange(8, "deepep") == pytest.approx(moved / (0.89 * 50e9), rel=1e-3)
     assert exchange(8, "all-to-all") > 2 * exchange(8, "deepep")
     # In one node of two devices a token goes to the other with probability 1 - (1/2)^2, where an
-    # all-to-all sends one of its two copies; 89 % of the link's share of 450 GB/s.
+    # all-to-all sends one of its two copies; 67 % of 450 GB/s.
     link = fitted("link") * 450e9
     moved = 2 * 2 * 4096 * 4096 * (1 - (1 / 2) ** 2)
-    assert exchange(2, "deepep") == pytest.approx(moved / (0.89 * link), rel=1e-3)
+    assert exchange(2, "deepep") == pytest.approx(moved / (0.67 * 450e9), rel=1e-3)
     copies = 2 * 2 * 4096 * 4096 * 2 * (1 / 2)
     slower = fitted("all_to_all")
     assert exchange(2, "all-to-all") == pytest.approx(copies / (slower * link), rel=1e-3)
@@ -557,6 +559,7 @@ def test_a_token_of_grouped_experts_reaches_a_few_nodes() -> None:
                 "moe": {"router_groups": groups, "router_group_top_k": kept},
             },
             cluster__devices=64,
+            training__cuda_graphs="full",
             parallelism={"zero": 1, "expert": expert, "dispatcher": "deepep"},
         )
         blocks = [b for b in e.case.axes["block"] if b.settings["block"] == "moe"]

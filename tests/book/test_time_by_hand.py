@@ -61,16 +61,19 @@ def first(
 @pytest.mark.parametrize("shared", [0, 2])
 @pytest.mark.parametrize("split", [1, 2])
 def test_tokens_go_to_experts_and_back_through_memory(shared: int, split: int) -> None:
-    """In 2 bytes: the residual sum reads two values of a token and writes one; of the two rows of a
-    token each is read and written on its way there and on its way back, and the gated activation
-    reads two values and writes one of the expert's width; of a shared expert for every token."""
+    """In 2 bytes: the residual sum reads two values of a token and writes one. A rank's tokens are
+    read and two rows of each written, rows sorted once more where they come in, and as much on
+    their way back (Megatron-Core's all-to-all). The gated activation reads two values and writes
+    one of the expert's width; of a shared expert for every token."""
     layout = {"expert": 4, "tensor": split, "expert_tensor": split}
     e = evaluation(
         parallelism=layout,
         model__moe={"experts": 8, "top_k": 2, "shared_experts": shared, "intermediate": WIDE},
+        training={**PLAN["training"], "permute_fusion": True},
     )
     rows = 2 * TOKENS
-    expected = 3 * TOKENS * HIDDEN + rows * 4 * HIDDEN
+    moved = TOKENS / split + rows + 2 * rows
+    expected = 3 * TOKENS * HIDDEN + 2 * moved * HIDDEN
     expected += 3 * (rows * WIDE + TOKENS * shared * WIDE) / split
     assert first(e, "time.elementwise.bytes", "block", block="moe") == 2 * expected
 

@@ -24,8 +24,8 @@ from planner.results.result import evaluate
 MODEL = "mixtral-8x7b"
 #: Keys of the schema's section that say how a layout is found or run, and divide nothing.
 HOW = frozenset({
-    "auto", "for", "margin", "context_exchange", "dispatcher", "reshard", "vocab_multiple",
-    "tensor_overlap",
+    "auto", "for", "margin", "context_exchange", "dispatcher", "expert_overlap", "reshard",
+    "vocab_multiple", "tensor_overlap",
 })  # fmt: skip
 
 

@@ -217,9 +217,17 @@ exchanging = partial(seconds_of_block, attribution="expert-parallel exchange")
 experts = exchanging(
     "network.experts", "t_a2a", "one exchange of tokens between experts, the mean of there and back"
 )
-experts.by(LEPIKHIN, expert="none").equals(0, "All experts are on the device.")
+EXCHANGED = ("all-to-all", "deepep", "hybridep")
+experts.by(LEPIKHIN, expert="none", dispatcher=EXCHANGED).equals(
+    0, "All experts are on the device."
+)
 
-DEEPEP = "DeepEP, README (normal kernels)"
+#: Dispatchers whose kernels send a token once to each device.
+ONCE = ("deepep", "hybridep")
+KERNELS = (
+    "DeepEP, README (normal kernels) and docs/README_Hybrid-EP.md; Megatron-Core, "
+    "moe/token_dispatcher.py (flex)"
+)
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
@@ -237,8 +245,7 @@ reach = of_experts(
     "network.reach.devices",
     r"e_{\mathrm{r}}",
     "devices of whose experts a token chooses",
-    expert=DIVIDED,
-    dispatcher="deepep",
+    dispatcher=ONCE,
 )
 reach.by("definition", grouped=False).equals(e, "All of the expert-parallel group.")
 reach.by(LIMITED, grouped=True).equals(_of_groups(e), "Those that hold the groups of the token.")
@@ -271,13 +278,19 @@ uneven.by(CAPACITY, capped=True).equals(
 
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
-_of_rank = (k_disp + k_a) / 2 * uneven * tokens * h / t
+_states = (k_disp + k_comb) / 2 * tokens * h / t
+_of_rank = uneven * _states
 _copies = _of_rank * k * (e - 1) / e
+
+
+def places(reached: Operand) -> Expression:
+    """In how many of so many places a token has one of its k experts, on average."""
+    return reached * (1 - (1 - 1 / reached) ** k)
 
 
 def _once(reached: Operand, members: Operand) -> Expression:
     """A token once to each other of so many places that holds one of its k experts."""
-    return _of_rank * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
+    return _of_rank * places(reached) * (1 - 1 / members)
 
 
 #: A token once to each other node, on a network that may be oversubscribed.
@@ -291,15 +304,50 @@ experts.by(DUALPIPE_EXCHANGE, expert="nodes", dispatcher="all-to-all").equals(
     "(1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All "
     "pairs of nodes talk at once, so an oversubscribed network slows them.",
 )
-experts.by(DEEPEP, expert="node", dispatcher="deepep").equals(
-    _once(reach, e) / (link * e_disp),
-    "Of M devices from which it chooses a token goes once to each that holds one of its k experts, "
-    "M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link.",
+
+HOSTED = "DeepEP, docs/README_Hybrid-EP.md: times from Python less those of kernels and copies"
+waiting = of_experts(
+    "network.experts.wait",
+    r"\alpha_x",
+    "time of one exchange of no size, by kernels that send a token once",
+    unit="s",
+    dispatcher=ONCE,
 )
-experts.by(DEEPEP, expert="nodes", dispatcher="deepep").equals(
-    maximum(_once(reach, e) / (link * e_disp), _across / (B_net * e_disp)),
+waiting.by(HOSTED, cuda_graphs=("none", "partial")).equals(
+    a_disp, "The host looks at how many rows came before it launches what follows."
+)
+waiting.by(HOSTED, cuda_graphs="full").equals(0, "The host does not look: sizes are fixed.")
+
+#: To each device once over the link, of whose datasheet these kernels reach a share of their own;
+#: and what each row takes besides its bytes.
+_over_link = _once(reach, e) / (link * e_kl / e_link) + a_row * uneven * tokens / t * places(reach)
+experts.by(KERNELS, expert="node", dispatcher=ONCE).equals(
+    _over_link + waiting,
+    "Of M devices from which it chooses a token goes once to each that holds one of its k experts, "
+    "M (1 - (1 - 1/M)^k) of them on average, by kernels that reach their own share of the link, "
+    "and take a while for each row.",
+)
+experts.by(KERNELS, expert="nodes", dispatcher=ONCE).equals(
+    maximum(_over_link, _across / (B_net * e_disp)) + waiting,
     "A token goes once to each node that holds one of its experts, and there once to each such "
-    "device, by kernels that nearly fill a device's network card and its link.",
+    "device, by kernels that nearly fill a device's network card.",
+)
+
+GATHERED = "Megatron-Core, moe/token_dispatcher.py (MoEAllGatherTokenDispatcher)"
+#: Devices that hold the experts of a layer once, and what each lacks of the tokens of all.
+_members = e * t_e
+_lacking = _states * (_members - 1)
+experts.by(GATHERED, dispatcher="all-gather", gathering="none").equals(
+    0, "One device has all tokens of its experts."
+)
+experts.by(GATHERED, dispatcher="all-gather", gathering="node").equals(
+    _lacking / link + (_members - 1) * a_link,
+    "Every token is gathered by all e t_e devices that hold the experts, whichever it chose, and "
+    "their outputs are reduced and scattered: a ring passes all but its own tokens to each.",
+)
+experts.by(GATHERED, dispatcher="all-gather", gathering="nodes").equals(
+    _lacking / minimum(link, fabric * n_node) + (NODES - 1) * a_net + (_members - NODES) * a_link,
+    "As in a node; the ring crosses from node to node over all network cards of a node.",
 )
 
 experts_gather = exchanging(
@@ -308,16 +356,21 @@ experts_gather = exchanging(
     "gathering rows among the devices that share an expert, the mean of there and back",
     source="Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)",
 )
-experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")
+experts_gather.where(dispatcher=EXCHANGED, expert_tensor="none").equals(
+    0, "An expert is whole on its device."
+)
+experts_gather.by(GATHERED, dispatcher="all-gather").equals(
+    0, "All devices that share an expert have gathered its tokens with all others."
+)
 
 #: Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token.
 _of_expert = _of_rank * k * (t_e - 1)
-experts_gather.where(block="moe", expert_tensor="node").equals(
+experts_gather.where(block="moe", dispatcher=EXCHANGED, expert_tensor="node").equals(
     _of_expert / link + (t_e - 1) * a_link,
     "Rows are gathered among the t_e devices that share an expert, and its outputs reduced and "
     "scattered: of the rows of all of them a device has one in t_e.",
 )
-experts_gather.where(block="moe", expert_tensor="nodes").equals(
+experts_gather.where(block="moe", dispatcher=EXCHANGED, expert_tensor="nodes").equals(
     _of_expert / minimum(link, fabric * n_node)
     + (t_e / n_node - 1) * a_net
     + (t_e - t_e / n_node) * a_link,

@@ -7,6 +7,7 @@ from planner.book.formulas.time_product import kernel, loaded, shallow, waves
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)"
+FLASH_3 = "Shah et al. 2024 (arXiv 2407.08608), section 4"
 SCALED = "Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1"
 KERNELS = (
     "what each kernel reads and writes; softmax and dropout run apart, as what they leave behind "
@@ -41,19 +42,25 @@ keys.where(sees="past window").equals(
 
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
+faster = estimate(
+    "time.core.faster", "q_core", "rate of fused attention, relative to 16 bit", source=FLASH
+)
+faster.where(attention_precision="16-bit").equals(1, "It multiplies in 16 bit.")
+faster.by(FLASH_3, attention_precision="fp8").equals(q_8, "It multiplies in 8 bit.")
+
 rate = of_block("time.core.rate", "R_att", "rate of fused attention", unit="FLOP/s")
 rate.by(CALIBRATED, time_attention="vendor").equals(
-    e_att * peak_16 * _filled,
+    faster * e_att * peak_16 * _filled,
     "A share of the 16-bit peak; heads below 128 fill the products less well.",
 )
 rate.by(CALIBRATED, time_attention="open", coefficient="FLOP").equals(
-    e_att * minimum(2048 * n_sm * f_clk, peak_16) * _filled,
+    faster * e_att * minimum(2048 * n_sm * f_clk, peak_16) * _filled,
     "Open kernels issue instructions of the Ampere generation: 2048 FLOP for each multiprocessor "
     "and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do half); heads "
     "below 128 fill the products less well.",
 )
 rate.by("no published calibration", time_attention="unknown").equals(
-    e_att * peak_16 * _filled,
+    faster * e_att * peak_16 * _filled,
     "Without multiprocessors and clock, and on accelerators of other vendors, the share of open "
     "kernels is taken of the 16-bit peak.",
 )

@@ -4,16 +4,72 @@ kernels and exchanges, what is computed again, what the host launches, what trav
 from planner.book.formulas import time_core as core
 from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import ELSE, NOTHING, OTHERS
-from planner.book.formulas.layout import routed, sequence_ranks, tokens, vocabulary
+from planner.book.formulas.layout import (
+    micro_batches,
+    routed,
+    sequence_ranks,
+    tokens,
+    vocabulary,
+)
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
+from planner.book.formulas.network import (
+    GATHERED,
+    KERNELS,
+    ONCE,
+    experts_gather,
+    hops,
+    passed,
+    places,
+    reach,
+    tensor,
+    uneven,
+)
 from planner.book.formulas.network import experts as experts_exchange
-from planner.book.formulas.network import experts_gather, hops, passed, tensor
 from planner.book.language import *
+
+GRAPHS = "Megatron-Core, docs/user-guide/features/cuda_graph.md"
+BESIDE = (
+    "Megatron-Core, pipeline_parallel/combined_1f1b.py (overlap_moe_expert_parallel_comm); "
+    f"{DUALPIPE}"
+)
 
 of_kernels = partial(seconds_of_part, source="sum of its kernels")
 
 # -- elementwise kernels -----------------------------------------------------------------------
+
+of_experts = partial(estimate, per="block", block="moe")
+
+PERMUTED = "Megatron-Core, moe/token_dispatcher.py and moe_utils.py (permute, unpermute)"
+accesses = of_experts(
+    "time.permutation",
+    r"D_\pi",
+    "values that are read and written to put tokens in the order of experts, and back",
+)
+#: Values of a device's own tokens, and of the rows that its experts work on.
+_own, _rows = tokens * h / t, routed * h
+#: Rows as kernels receive them that send a token once to each device, for all experts on it.
+_received = uneven * _own * t_e * places(reach)
+#: Without one kernel for it, outputs are added up in a tensor of zeros, which is read and written.
+_UNFUSED = "an unfused scatter writes zeros, and reads and writes what it adds to"
+for _fused in (True, False):
+    _and = "." if _fused else f"; {_UNFUSED}."
+    accesses.by(PERMUTED, dispatcher="all-to-all", permute_fusion=_fused).equals(
+        2 * _own + 6 * _rows if _fused else _own + 9 * _rows,
+        "Tokens are read and their copies written in the order of experts before they travel, and "
+        "sorted by expert once more where they arrive; and the same on their way back, where "
+        f"copies of a token are added up{_and}",
+    )
+    accesses.by(KERNELS, dispatcher=ONCE, permute_fusion=_fused).equals(
+        2 * _received + 2 * _rows if _fused else _received + 5 * _rows,
+        "What arrived is read once and copied for each expert; outputs are read, and the sum of "
+        f"each token's written, before they travel back{_and}",
+    )
+    accesses.by(GATHERED, dispatcher="all-gather", permute_fusion=_fused).equals(
+        3 * _rows + e * t_e * _own if _fused else 5 * _rows + e * t_e * _own,
+        "Of all gathered tokens those of the device's experts are read and copied; outputs are "
+        f"added up in a tensor of all gathered tokens{_and}",
+    )
 
 traffic = estimate(
     "time.elementwise.bytes",
@@ -29,10 +85,15 @@ traffic.where(block="norm").equals(
 )
 
 _residual = (3 * k_a + p_drop) * tokens * h / sequence_ranks
-traffic.where(block="attention").equals(
+traffic.where(block="attention", latent=False).equals(
     _residual + 24 * p_rope * tokens * (a + a_kv) * d_h / t,
     "The residual sum reads two values and writes one, dropout a mask; rotary positions read, turn "
     "and write queries and keys in 4 bytes, the two halves of each apart (24).",
+)
+traffic.by(f"{DEEPSEEK_V3}, section 2.1.1", block="attention", latent=True).equals(
+    _residual + (24 * p_rope * (a + 1) * d_r + 2 * k_a * a * (d_h + d_v)) * tokens / t,
+    "As otherwise, but of each query head and of the one key that all share only d_r values have "
+    "positions; keys of all heads are put together with it, and values apart (read and written).",
 )
 traffic.where(block="mlp", gated=False).equals(
     _residual + 2 * k_a * tokens * f / t,
@@ -42,10 +103,14 @@ traffic.where(block="mlp", gated=True).equals(
     _residual + 3 * k_a * tokens * f / t,
     "The residual sum; the gated activation reads 2 f values and writes f.",
 )
-traffic.where(block="moe").equals(
-    _residual + k_a * (routed * (3 * f_e / t_e + 4 * h) + 3 * tokens * f_s / t),
+traffic.where(block="moe", expert_kernels=("loop", "grouped")).equals(
+    _residual + k_a * (3 * routed * f_e / t_e + accesses + 3 * tokens * f_s / t),
     "The residual sum; activations of routed rows and of shared experts, as if gated; tokens are "
-    "permuted there and back (4 accesses).",
+    "permuted there and back.",
+)
+traffic.by(FUSED_EXPERTS, block="moe", expert_kernels="fused").equals(
+    _residual + k_a * (accesses + 3 * tokens * f_s / t),
+    "As otherwise, but activations of routed rows are worked out in the products around them.",
 )
 traffic.where(block=OTHERS).equals(
     _residual + n_mix * k_a * 2 * tokens * h / t,
@@ -110,14 +175,12 @@ exchange.by(CALIBRATED, block=ALONE, tensor_overlap=True).equals(
     exchanges * tensor * (1 - hidden_t),
     "A part runs beside the products (parallelism.tensor_overlap).",
 )
-exchange.by(DUALPIPE, block="moe", schedule="dualpipe").equals(
-    0,
-    "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
-    "beside the products of the other; they are taken as hidden, as the report says.",
+_exchanged = 2 * (experts_exchange + experts_gather)
+exchange.by(LEPIKHIN, block="moe", experts_beside=False).equals(
+    _exchanged, "Tokens go to their experts, and to all devices that share one, and come back."
 )
-exchange.by(LEPIKHIN, block="moe", schedule=IN_TURN).equals(
-    2 * (experts_exchange + experts_gather),
-    "Tokens go to their experts, and to all devices that share one, and come back.",
+exchange.by(BESIDE, block="moe", experts_beside=True).equals(
+    0, "Tokens travel beside the work on another micro-batch (time.part.beside)."
 )
 
 gathered = seconds_of_block(
@@ -170,6 +233,22 @@ weights.by(ZERO_BUBBLE, lora=False).equals(
 weights.by(ZERO_BUBBLE, lora=True).equals(
     0, "Weights are frozen; the narrow products of adapters stay where they are."
 )
+
+# -- experts' exchanges beside the work on another micro-batch -------------------------------------
+
+beside = seconds_of_part(
+    "time.part.beside",
+    r"t_X",
+    "exchanges of tokens in all passes of a layer, where they run beside another micro-batch",
+)
+beside.by("definition", experts_beside=False).equals(0, "Products wait for them.")
+_TWICE = "There and back in the forward pass, and their gradients there and back."
+_AGAIN = "There and back in the forward pass, once more for what is computed again, and backward."
+_each = Sum(_exchanged, "block", block="moe")
+for _other in ({"recompute": "none"}, {"recompute": "selective", "again_moe": False}):
+    beside.by(BESIDE, experts_beside=True, **_other).equals(2 * _each, _TWICE)
+for _other in ({"recompute": "full"}, {"recompute": "selective", "again_moe": True}):
+    beside.by(BESIDE, experts_beside=True, **_other).equals(3 * _each, _AGAIN)
 
 # -- what is computed again --------------------------------------------------------------------
 
@@ -230,6 +309,66 @@ repeated.by(CHECKPOINTS, recompute="full", layers=False).equals(
 
 # -- host ------------------------------------------------------------------------------------
 
+COUNTED = "Megatron-Core, moe/router.py, token_dispatcher.py and experts.py, kernels counted"
+
+moving = of_experts(
+    "time.block.dispatch_launches",
+    r"n_\pi",
+    "kernels that the host launches to move tokens to experts and back",
+)
+moving.by(COUNTED, dispatcher="all-to-all").equals(
+    18,
+    "Rows of each expert are counted, told to all and copied to the host (7), tokens permuted, "
+    "sent with their weights and sorted (6); outputs sorted, sent and added up (5).",
+)
+moving.by(COUNTED, dispatcher="all-gather").equals(
+    15,
+    "Tokens, routes and weights are gathered (3), rows counted and copied to the host (4), tokens "
+    "permuted (4); outputs added up, reduced and scattered (4).",
+)
+moving.by(COUNTED, dispatcher="deepep").equals(
+    12,
+    "Routes are laid out and told (3), tokens sent (1), indices turned and tokens permuted (5); "
+    "outputs added up and sent (3).",
+)
+moving.by(COUNTED, dispatcher="hybridep").equals(
+    8,
+    "Routes are gathered and scanned (2), tokens sent and permuted (3); outputs added up and sent "
+    "(3).",
+)
+
+expert_launches = of_experts(
+    "time.block.expert_launches",
+    r"n_e",
+    "kernels that the host launches for the experts of a device",
+)
+GROUPED_LINEAR = (
+    "TransformerEngine, csrc/extensions/gemm.cpp (te_general_grouped_gemm) and cast.cpp; "
+    "Megatron-Core, moe/experts.py (_apply_bias)"
+)
+#: Products with a bias, whose rows are added up expert by expert.
+_biased = Sum(E / e, "product", bias=True, split="experts")
+expert_launches.by(GROUPED_LINEAR, expert_kernels="loop", casts=False).equals(
+    1 + 2 * E / e + _biased,
+    "The activation; for each expert two products in a pass (two forward, four backward), and what "
+    "adds biases.",
+)
+expert_launches.by(GROUPED_LINEAR, expert_kernels="loop", casts=True).equals(
+    1 + 4 * E / e + _biased,
+    "The activation; for each expert two products in a pass (two forward, four backward) with a "
+    "cast each, and what adds biases.",
+)
+expert_launches.by("PyTorch, torch._grouped_mm", expert_kernels="grouped").equals(
+    3, "Two grouped products and the activation, however many experts there are."
+)
+expert_launches.by(FUSED_EXPERTS, expert_kernels="fused").equals(
+    2, "Two grouped products, which do the rest on their way."
+)
+
+#: Kernels of the router: gate, choice, its loss, and what counts them.
+_ROUTER = 8
+_of_experts = Sum(_ROUTER + moving + expert_launches, "block", block="moe")
+
 launches = estimate(
     "time.part.launches",
     r"n_\ell",
@@ -237,14 +376,29 @@ launches = estimate(
     source=CALIBRATED,
     per="part",
     layers=True,
-).equals(
+)
+#: Kernels of a layer but for its experts.
+_of_layer = (
     n_la
     + Sum(exchanges, "block") * (t - 1) / 2
     + n_ring * (c - 1)
-    + Sum(product.adapter_launches, "product") / 3,
+    + Sum(product.adapter_launches, "product") / 3
+)
+launches.where(cuda_graphs="none").equals(
+    _of_layer + _of_experts,
     "Those of the layer, one more for each exchange with tensor-parallel ranks, some for each "
-    "further block of keys and values (send, receive, attention, and the sum of its outputs), and "
-    "those of adapters, of which forward and backward pass count as three passes.",
+    "further block of keys and values (send, receive, attention, and the sum of its outputs), "
+    "those of adapters, of which forward and backward pass count as three passes, and with experts "
+    "those of router (8), dispatcher and experts.",
+)
+launches.by(GRAPHS, cuda_graphs="partial").equals(
+    2 + Sum(moving + expert_launches, "block", block="moe"),
+    "Two graphs are replayed (attention, and the router or the feed-forward); how many tokens an "
+    "expert gets is not known when they are captured, so what follows is launched kernel by "
+    "kernel.",
+)
+launches.by(GRAPHS, cuda_graphs="full").equals(
+    0, "The whole iteration is one graph, launched once a step."
 )
 
 host = seconds_of_part(
@@ -254,9 +408,10 @@ host = seconds_of_part(
     attribution="kernel launches",
     source=CALIBRATED,
 )
-host.where(layers=False).equals(
+host.where(layers=False, cuda_graphs=("none", "partial")).equals(
     n_ends * t_la, "Launches forward and backward, for lookup, logits and loss."
 )
+host.by(GRAPHS, layers=False, cuda_graphs="full").equals(0, "Captured with the layers.")
 host.where(layers=True, recompute=("none", "selective")).equals(
     3 * launches * t_la, "Launches once forward and twice backward."
 )
@@ -303,24 +458,28 @@ device = seconds_of_part(
     "time.part.device",
     r"t_D",
     "device time of a layer: forward, backward and what is computed again",
-    source="sum of its passes",
-).equals(forward + backward + repeated, "One pass after another.")
+)
+_passes = forward + backward + repeated
+device.by("sum of its passes", experts_beside=False).equals(_passes, "One pass after another.")
+#: Of m micro-batches one has none beside it.
+_paired = beside * (1 - 1 / micro_batches)
+device.by(DUALPIPE_EXCHANGE, experts_beside=True).equals(
+    maximum(_passes, _paired) + f_disp * minimum(_passes, _paired) + beside / micro_batches,
+    "A forward pass runs beside the backward pass of another micro-batch, the exchanges of one "
+    "beside the products of the other, from which they take multiprocessors: the longer of work "
+    "and exchanges, and that share of the shorter. One of m micro-batches has none beside it.",
+)
 
 _most = maximum(device, host)
 _least = minimum(device, host)
 #: The length of two sides at a right angle, were the power 2; with a higher one the corner is
 #: sharper.
-_rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
-busy = seconds_of_part("time.part.busy", "t_busy", "device or host at work on a layer")
-for _alone in ({"schedule": IN_TURN}, {"schedule": "dualpipe", "expert": "none"}):
-    busy.by(CALIBRATED, **_alone).equals(
-        _rounded,
-        "The device waits for the host where kernels are short: the longer of the two, rounded "
-        "where they are alike.",
-    )
-busy.by(DUALPIPE_EXCHANGE, schedule="dualpipe", expert=DIVIDED).equals(
-    _rounded / (1 - f_disp),
-    "The exchanges that run beside the products take multiprocessors from them.",
+busy = seconds_of_part(
+    "time.part.busy", "t_busy", "device or host at work on a layer", source=CALIBRATED
+).equals(
+    _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy),
+    "The device waits for the host where kernels are short: the longer of the two, rounded "
+    "where they are alike.",
 )
 
 _way = f_off * kept / B_host

@@ -69,6 +69,9 @@ def shallow(rate: Operand) -> Expression:
     return d_min * rate / (10**12 * n_sm)
 
 
+#: How products are divided that are no experts'.
+APART = ("column", "row", "vocabulary", "none")
+
 # -- shapes ------------------------------------------------------------------------------------
 
 rows = of_product("time.product.rows", r"M_x", "rows of a product on one device", source="layout")
@@ -87,9 +90,7 @@ rows.where(split="experts").equals(
 count = Quantity(
     "time.product.count", r"n_x", "such products, run as one kernel", source="layout", per="product"
 )
-count.where(split=("column", "row", "vocabulary", "none")).equals(
-    applied, "As many as a token uses."
-)
+count.where(split=APART).equals(applied, "As many as a token uses.")
 count.where(split="experts").equals(E / e, "One for each expert on the device (a grouped product).")
 
 _LOADED = (
@@ -283,6 +284,19 @@ adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
     6 + 2 * p_lora, "Two products forward and four backward; dropout in each."
 )
 
+cast_width = of_product(
+    "time.product.cast_width",
+    r"w_x",
+    "values of a row that are cast for a product, of its input and of its output's gradient",
+)
+for _apart in ({"split": APART}, {"split": "experts", "expert_kernels": ("loop", "grouped")}):
+    cast_width.by("definition", **_apart).equals(K_x + N_x, "All of both.")
+cast_width.by(FUSED_EXPERTS, split="experts", expert_kernels="fused").equals(
+    minimum(h, K_x + N_x),
+    "What comes to the experts, tokens or gradients, is cast; what one product hands to the next "
+    "is cast on its way.",
+)
+
 casts = product_time(
     "time.product.casts",
     "t_cast",
@@ -296,7 +310,7 @@ casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
     0, "This product stays in 16 bit."
 )
 #: Values of a product's input forward and of its output's gradient backward, over the bandwidth.
-_cast = rows * count * (K_x + N_x) / (W * e_mem)
+_cast = rows * count * cast_width / (W * e_mem)
 QUANTIZER = "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input"
 _CASTS = {"casts": True, "wide": False, "quantised": False, "coefficient": "bytes"}
 casts.by(QUANTIZER, **_CASTS, lora=False).equals(
