@@ -13,70 +13,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import measured, tables
-from planner.book import notation
-from planner.book.expressions import Symbol
-from planner.engine.evaluate import Evaluation
-from planner.plans import hardware
+from planner.connect.calibrate import fit as fitting
+from planner.connect.calibrate.fit import Rate
+from planner.questions import loading
 
 MARK = "calibrate"
 #: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.
 MOST = 150
-STEP = 1.02
 #: A source counts the more the better its rows agree among themselves, down to this error.
 NOISE = 0.03
 #: A source with fewer rows counts less.
 ENOUGH = 5
-#: Constants that belong to no accelerator; the others are named by what they belong to.
-SHARED = ("e_mem", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la")
-#: Shares of a peak or of a bandwidth cannot be above 1.
-SHARES = ("e_mem", "e_net", "hidden_t", "e_a2a")
-
-
-def family(accelerator: str) -> str:
-    """Which accelerators share a calibrated matmul rate."""
-    name = accelerator.split("-")[0]
-    return {"gb200": "b200", "b300": "gb300", "h200": "h100", "h800": "h100"}.get(name, name)
-
-
-def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(constant, symbol) of everything fitted that a plan rests on."""
-    name = family(document["cluster"]["accelerator"])
-    found = [(symbol, symbol) for symbol in SHARED]
-    # Switches of older links pass values on; later ones add them up on the way.
-    found.append(("link of V100 and A100" if name in ("v100", "a100") else "link", "e_link"))
-    if document["training"]["implementation"] in ("pytorch", "nanotron") and "time" not in document:
-        found.append(("k_ew", "k_ew"))
-    wide = "b200" if name == "gb300" else name
-    found.append((f"matmul {wide}", "e_16"))
-    format_of = hardware.FORMATS[document["training"]["precision"]]
-    narrow = format_of in hardware.SHARES and name in ("b200", "gb300")
-    found.append((f"matmul {name} 8-bit" if narrow else f"matmul {wide}", "e_mm"))
-    vendor = document["training"]["implementation"] == "megatron" and wide in ("h100", "b200")
-    found.append((f"attention {wide}" if vendor else "attention open", "e_att"))
-    return found
+#: How far a constant may move in one fit, as a logarithm.
+REACH = 0.35
 
 
 class Run(NamedTuple):
-    """A published run: what the book computes for it, over numbers that can be moved."""
+    """A published run over the constants that it rests on."""
 
     source: str
-    evaluation: Evaluation  # in floats
-    places: list[tuple[str, Symbol]]  # constant and the symbol that holds it
-    measured: float  # seconds of a step
-
-    def seconds(self, factors: Mapping[str, float]) -> float:
-        """Predicted time of a step under factors on the constants."""
-        moved = self.evaluation
-        for name, symbol in self.places:
-            factor = factors.get(name, 1.0)
-            moved = moved.varied(symbol, float(moved.case.bindings[symbol]) * factor)
-        return float(moved.value("time.step_seconds"))
+    step: fitting.Run
 
 
 def published(file: Path) -> list[Run]:
@@ -87,19 +50,22 @@ def published(file: Path) -> list[Run]:
         for row in measured.read(file)
         if row.quantity in measured.SPEED and (row.use == "yes" or row.group in removed)
     ]
-    plans, found = measured.Plans(), []
-    for row, record in zip(rows, measured.compare(rows, plans), strict=True):
+    found, like = list[Run](), None
+    for row, record in zip(rows, measured.compare(rows), strict=True):
         if not record["judged"] or "range" in record:
             continue
-        (evaluation,) = plans.allowed(row)
-        seconds = float(evaluation.value("time.step_seconds"))
-        floats = Evaluation(evaluation.case, exact=False)
-        floats.value("time.step_seconds")
-        asked = {floats.graph.nodes[place][1][0] for place in floats.graph.inputs}
-        places = [(name, getattr(notation, symbol)) for name, symbol in constants(row.plan)]
-        places = [(name, symbol) for name, symbol in places if symbol in asked]
-        whole = (1 + record["error"]) * (1 + record.get("removed", 0))
-        found.append(Run(row.group, floats, places, seconds / whole))
+        run = fitting.run_of(loading.load(row.plan), 1.0, row.id, like)
+        like, whole = run.evaluation, (1 + record["error"]) * (1 + record.get("removed", 0))
+        bindings = run.evaluation.case.bindings
+        places = [
+            (rate, symbol)
+            for rate, symbol in run.places
+            # What rests on no run is no constant; unfused kernels are held against fused ones.
+            if not rate.rows.startswith("none")
+            or (rate.name == "elementwise" and bindings[symbol] != 1)
+        ]
+        step = replace(run, places=places, measured=run.seconds({}) / whole)
+        found.append(Run(row.group, step))
     return thinned(found)
 
 
@@ -118,21 +84,12 @@ def thinned(runs: list[Run]) -> list[Run]:
     return kept
 
 
-def sensitivities(run: Run, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    """Predicted seconds under given factors on the constants, and d log seconds / d log factor."""
-    now = run.seconds(factors)
-    slopes = {}
-    for name in dict.fromkeys(name for name, _ in run.places):
-        moved = run.seconds({**factors, name: factors.get(name, 1.0) * STEP})
-        slopes[name] = float(np.log(moved / now) / np.log(STEP))
-    return now, slopes
-
-
 def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offset: set[str]) -> Any:
     """Moves of the log constants that minimise the mean absolute residual over sources
     (iteratively reweighted least squares with bounds)."""
     move = np.zeros(jacobian.shape[1])
     groups = {s: np.flatnonzero(sources == s) for s in sorted(set(sources))}
+    ridge = np.full(len(move), 0.01 * len(groups))
     for _ in range(60):
         now = residual + jacobian @ move
         weight = np.zeros(len(now))
@@ -144,15 +101,12 @@ def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offse
             size = max(len(rows), ENOUGH)  # a source of few rows counts less
             weight[rows] = NOISE / noise / size / np.maximum(np.abs(part), 0.01)
         target = residual.copy()
-        design = jacobian
         for name, rows in groups.items():
             if name in offset:  # a common factor of the source is free
                 part = now[rows]
                 target[rows] -= np.median(part)
-        ridge = 0.01 * len(groups)
-        left = design.T @ (weight[:, None] * design) + ridge * np.eye(design.shape[1])
-        step = -np.linalg.solve(left, design.T @ (weight * target))
-        move = np.clip(0.5 * move + 0.5 * step, low, high)
+        step = fitting.least_squares(jacobian, target, weight, ridge, low, high)
+        move = 0.5 * move + 0.5 * step
     return move
 
 
@@ -168,33 +122,29 @@ def errors(residual: Any, sources: Any, offset: set[str]) -> dict[str, float]:
 def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
     """Prints the constants and the errors; returns the table of the errors."""
     sources = np.array([run.source for run in runs])
-    measured = np.log([run.measured for run in runs])
-    start = {
-        name: float(run.evaluation.case.bindings[symbol])
-        for run in runs
-        for name, symbol in run.places
-    }
-    names = sorted(start)
-    factors = dict.fromkeys(names, 1.0)
+    steps = [run.step for run in runs]
+    measured = np.log([step.measured for step in steps])
+    rates = sorted({rate for step in steps for rate, _ in step.places})
+    factors: Mapping[Rate, float] = dict.fromkeys(rates, 1.0)
     for round_ in range(rounds + 1):
-        results = [sensitivities(run, factors) for run in runs]
-        residual = np.log([now for now, _ in results]) - measured
-        jacobian = np.array([[slopes.get(name, 0.0) for name in names] for _, slopes in results])
+        seconds, jacobian = fitting.derived(steps, rates, factors)
+        residual = np.log(seconds) - measured
         found = errors(residual, sources, offset)
         dense = [error for name, error in found.items() if not name.endswith(" experts")]
         print(f"round {round_}: mean over dense sources {100 * np.mean(dense):.2f} %", flush=True)
-        low = np.full(len(names), -0.35)
-        room = [1 / (start[n] * factors[n]) if _share(n) else np.inf for n in names]
-        high = np.clip(np.log(np.maximum(room, 1.0)), 0.0, 0.35)
+        room = [(rate.least / rate.value / by, rate.most / rate.value / by)
+                for rate, by in factors.items()]  # fmt: skip
+        low, high = np.log(np.clip(np.transpose(room), *np.exp([-REACH, REACH])))
         if round_ < rounds:
             move = solve(jacobian, residual, sources, low, high, offset)
-            factors = {n: factors[n] * float(np.exp(m)) for n, m in zip(names, move, strict=True)}
+            by = np.exp(move) * np.array([*factors.values()])
+            factors = dict(zip(rates, by.tolist(), strict=True))
     spread = resampled(jacobian, residual, sources, low, high, offset)
-    print(f"\n{'constant':24s} {'value':>10s}  5 to 95 %")
-    for i, name in enumerate(names):
-        value = start[name] * factors[name]
+    print(f"\n{'constant':18s} {'value':>10s}  {'5 to 95 %':18s}  rests on")
+    for i, (rate, by) in enumerate(factors.items()):
+        value = rate.value * by
         a, b = value * np.exp(np.percentile(spread[:, i], [5, 95]))
-        print(f"{name:24s} {value:10.4g}  {a:.4g} to {b:.4g}")
+        print(f"{rate.name:18s} {value:10.4g}  {f'{a:.4g} to {b:.4g}':18s}  {rate.rows}")
     rows = ["| source | fitted | left out |", "|---|--:|--:|"]
     for name, error in found.items():
         rest = sources != name
@@ -202,10 +152,6 @@ def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
         without = errors((residual + jacobian @ move)[~rest], sources[~rest], offset)[name]
         rows.append(f"| {name} | {100 * error:.1f} % | {100 * without:.1f} % |")
     return "\n".join(rows)
-
-
-def _share(name: str) -> bool:
-    return name in SHARES or name.startswith(("matmul", "attention", "link"))
 
 
 def resampled(

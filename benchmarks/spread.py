@@ -9,7 +9,7 @@ predicted, y, is taken as
 with variances ``of_kinds``, ``between`` sources and ``within`` a source. The interval is that of a
 new run of a new source: the kind's mean, drawn to its family's, and Student's 5th and 95th
 percentile of all three variances and of the mean's own. A variance with little evidence is drawn to
-that of the level above, which counts as `PRIOR` further sources (all families together, then the
+that of the level above, which counts as ``PRIOR`` further sources (all families together, then the
 family, then the kind), so that one source alone never vouches for all others. A kind without runs
 scatters as the widest of its family, around the family's mean, with the variance between kinds on
 top. How far sources lie apart is taken of those that no constant was fitted to, where those are
@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from statistics import NormalDist, fmean, variance
+from statistics import fmean, variance
 from typing import NamedTuple
+
+from planner.connect.calibrate.fit import PRIOR, SHARE, student
 
 #: Family and kind of a run; log of measured over predicted by source.
 Kind = tuple[str, str]
 Groups = Mapping[str, Sequence[float]]
 Ratios = Mapping[Kind, Groups]
-#: What the level above counts as, in sources.
-PRIOR = 2
 #: Runs of a source from which its own scatter is known.
 ENOUGH = 3
-SHARE = 0.05
 
 
 class Interval(NamedTuple):
@@ -84,17 +83,6 @@ def _mean(groups: Iterable[Sequence[float]], within: float, between: float) -> t
     """Precision of sources' means, and their sum weighted by it."""
     weights = [(1 / (between + within / len(group)), fmean(group)) for group in groups]
     return sum(weight for weight, _ in weights), sum(weight * mean for weight, mean in weights)
-
-
-def student(share: float, freedom: float) -> float:
-    """A quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
-    x = NormalDist().inv_cdf(share)
-    terms = (
-        (x**3 + x) / 4,
-        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
-        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
-    )
-    return x + sum(term / freedom**power for power, term in enumerate(terms, start=1))
 
 
 def intervals(

@@ -209,7 +209,7 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
         kinds: that of each run.
         allowed: the rates that may move.
     """
-    before, jacobian = _derived(runs, allowed, {})
+    before, jacobian = derived(runs, allowed, {})
     between = np.array([kind.between for kind in kinds])
     varies = np.array([rate.variance for rate in allowed]) + between.mean()
     explains = (jacobian**2).sum(axis=0) * varies
@@ -231,7 +231,7 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
         noise *= surprise
 
 
-def _derived(
+def derived(
     runs: Sequence[Run], rates: Sequence[Rate], factors: Mapping[Rate, float]
 ) -> tuple[Array, Array]:
     """Predicted seconds (runs,) and the derivatives of their logarithms (runs, rates)."""
@@ -250,7 +250,7 @@ def _fit(
     moves: Any = np.zeros(len(rates))
     weight = 1 / noise
     for _ in range(STEPS):
-        seconds, jacobian = _derived(runs, rates, _factors(rates, moves))
+        seconds, jacobian = derived(runs, rates, _factors(rates, moves))
         at_none, last = np.log(seconds) - measured - jacobian @ moves, moves
         moves = least_squares(jacobian, at_none, weight, 1 / prior, low, high)
         if np.abs(moves - last).max(initial=0.0) < SETTLED:
