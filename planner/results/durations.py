@@ -27,8 +27,6 @@ TRAFFIC = {
 }
 #: How the names end of what travels, among what a layer's time is taken apart into.
 TRAVELS = ("exchange", "offloading activations")
-#: The passes of a part, and the gradients of weights, which are a part of its backward pass.
-PASSES = ("forward", "backward", "weights", "repeated")
 #: Pieces in which the gradients of a chunk travel, at most: more change nothing that is seen.
 MOST_BUCKETS = 16
 
@@ -197,10 +195,10 @@ class _Reader:
         held_again = 0.0
         for part, count in Counter(holds).items():
             whole = self("time.part", part=part) * count * slow
-            passes = {name: self(f"time.part.{name}", part=part) for name in PASSES}
-            alone = sum(passes.values()) - passes["weights"]  # a part of the backward pass
-            for name, seconds in passes.items():
-                total[name] += whole * seconds / alone if alone else 0
+            passes = self("time.part.passes", part=part)
+            for name in ("forward", "backward", "weights", "repeated"):
+                seconds = self(f"time.part.{name}", part=part)
+                total[name] += whole * seconds / passes if passes else 0
             for name, seconds in taken_apart(self.evaluation, "time.part", {"part": part}).items():
                 if name.endswith(TRAVELS):
                     exposed[name] += float(seconds) * count * slow

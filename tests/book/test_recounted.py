@@ -371,9 +371,14 @@ def _(v: View) -> float:
     return ways * 2 * (3 if again else 2)
 
 
+@recounts("time.part.passes")
+def _(v: View) -> float:
+    return sum(v.q(f"time.part.{name}") for name in ("forward", "backward", "repeated"))
+
+
 @recounts("time.part.device")
 def _(v: View) -> float:
-    work = sum(v.q(f"time.part.{name}") for name in ("forward", "backward", "repeated"))
+    work = v.q("time.part.passes")
     if not v.on("time.experts_beside"):
         return work
     m, travel = v.q("layout.micro_batches"), v.q("time.part.beside")
@@ -818,7 +823,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     return sum(
         part.L_k * part.q("time.part")
-        * (1 - part.q("time.part.forward") / part.q("time.part.device"))
+        * (1 - part.q("time.part.forward") / part.q("time.part.passes"))
         for part in v.below("part")
     )  # fmt: skip
 
@@ -826,7 +831,7 @@ def _(v: View) -> float:
 @recounts("time.model.weights")
 def _(v: View) -> float:
     return sum(
-        part.L_k * part.q("time.part") * part.q("time.part.weights") / part.q("time.part.device")
+        part.L_k * part.q("time.part") * part.q("time.part.weights") / part.q("time.part.passes")
         for part in v.below("part")
     )
 

@@ -454,17 +454,21 @@ offload.where(offload=False).equals(0, "They stay on the device.")
 
 # -- a layer -----------------------------------------------------------------------------------
 
+passes = seconds_of_part(
+    "time.part.passes",
+    r"t_P",
+    "passes of a layer: forward, backward and what is computed again",
+    source="sum of its passes",
+).equals(forward + backward + repeated, "One pass after another.")
+
 device = seconds_of_part(
-    "time.part.device",
-    r"t_D",
-    "device time of a layer: forward, backward and what is computed again",
+    "time.part.device", r"t_D", "device time of a layer: its passes, and exchanges beside them"
 )
-_passes = forward + backward + repeated
-device.by("sum of its passes", experts_beside=False).equals(_passes, "One pass after another.")
+device.by("sum of its passes", experts_beside=False).equals(passes, "Nothing runs beside them.")
 #: Of m micro-batches one has none beside it.
 _paired = beside * (1 - 1 / micro_batches)
 device.by(DUALPIPE_EXCHANGE, experts_beside=True).equals(
-    maximum(_passes, _paired) + f_disp * minimum(_passes, _paired) + beside / micro_batches,
+    maximum(passes, _paired) + f_disp * minimum(passes, _paired) + beside / micro_batches,
     "A forward pass runs beside the backward pass of another micro-batch, the exchanges of one "
     "beside the products of the other, from which they take multiprocessors: the longer of work "
     "and exchanges, and that share of the shorter. One of m micro-batches has none beside it.",

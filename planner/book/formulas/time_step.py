@@ -5,7 +5,7 @@ from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
-from planner.book.formulas.time_part import backward, device, part, repeated, weights
+from planner.book.formulas.time_part import backward, part, passes, repeated, weights
 from planner.book.language import *
 
 PIPELINE = f"{NARAYANAN}, section 2.2"
@@ -41,8 +41,8 @@ all_backward = seconds(
     "backward pass of one micro-batch through the whole model",
     source=PIPELINE,
 ).equals(
-    Sum(L_k * part * (backward + repeated) / device, "part"),
-    "Of the time of each layer the share of its device's in the backward pass, recomputation too.",
+    Sum(L_k * part * (backward + repeated) / passes, "part"),
+    "Of the time of each layer the share of its passes in the backward pass, recomputation too.",
 )
 
 all_weights = seconds(
@@ -51,8 +51,8 @@ all_weights = seconds(
     "gradients of weights of one micro-batch through the whole model",
     source=ZERO_BUBBLE,
 ).equals(
-    Sum(L_k * part * weights / device, "part"),
-    "Of the time of each layer the share of its device's in the gradients of weights.",
+    Sum(L_k * part * weights / passes, "part"),
+    "Of the time of each layer the share of its passes in the gradients of weights.",
 )
 
 micro_batch = seconds(
