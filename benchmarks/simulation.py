@@ -27,7 +27,8 @@ MODELS = (
     *("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"),
 )
 ACCELERATORS = ("a100-sxm-80gb", "h100-sxm-80gb", "gb200")
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe", "dualpipev")
+VIRTUAL = {"interleaved": (2, 4), "dualpipev": (2,)}
 TRIES = 100  # of one plan
 
 
@@ -54,7 +55,7 @@ def drawn(chance: random.Random, schedule: str) -> dict[str, Any]:
         },
         "parallelism": {
             "pipeline": stages,
-            "virtual_pipeline": chance.choice((2, 4)) if schedule == "interleaved" else 1,
+            "virtual_pipeline": chance.choice(VIRTUAL.get(schedule, (1,))),
             "tensor": tensor,
             "sequence": tensor > 1,
             "zero": chance.choice((0, 1, 1, 1, 2, 3)),

@@ -80,6 +80,7 @@ BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("training.precision", "mxfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.precision", "nvfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.schedule", "interleaved"): {"parallelism.virtual_pipeline": 2},
+    ("training.schedule", "dualpipev"): {"parallelism.virtual_pipeline": 2},
     ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},
     ("training.attention_count", "causal-window"): {"model": "mistral-7b", "parallelism.expert": 1},
 }
@@ -181,7 +182,9 @@ def test_every_choice_has_every_figure_or_a_listed_reason(key: str, value: Any) 
 
 
 @pytest.mark.parametrize("mode", ["none", "selective", "full"])
-@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe"])
+@pytest.mark.parametrize(
+    "schedule", ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe", "dualpipev"]
+)
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_modes_schedules_and_stages_of_sharding_go_together(
     zero: int, schedule: str, mode: str

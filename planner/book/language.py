@@ -20,6 +20,8 @@ from planner.book.sources import *
 
 #: Schedules by which a device is at one pass at a time.
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
+#: Schedules by which a forward pass runs beside a backward pass.
+PAIRED = ("dualpipe", "dualpipev")
 #: Where the devices of a group lie, if they are more than one.
 DIVIDED = ("node", "nodes")
 

@@ -290,7 +290,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
         "time.gathering": span(experts, experts),
         "time.experts_beside": layout["expert"] > 1
-        and (layout["expert_overlap"] or training["schedule"] == "dualpipe"),
+        and (layout["expert_overlap"] or training["schedule"] in ("dualpipe", "dualpipev")),
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),

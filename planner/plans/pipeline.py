@@ -1,9 +1,9 @@
 """Pipeline stages: which layers each device of a pipeline holds, and what is in flight there.
 
 Layers are cut into chunks in the order of the model: one for each stage, ``virtual`` of them under
-the interleaved schedule, two under DualPipe (one from each end). Chunk 0 also holds the embedding,
-the last one the head. How many micro-batches are alive follows from the schedule's order of
-forward and backward passes:
+the interleaved schedule, two under DualPipe (one from each end) and DualPipeV (there and back).
+Chunk 0 also holds the embedding, the last one the head. How many micro-batches are alive follows
+from the schedule's order of forward and backward passes (planner/plans/schedules.py):
 
 1f1b         stage i of p keeps p - i, at most m (Narayanan et al. 2021, section 2.2)
 interleaved  2(p - i - 1) + (v - 1)p + 1 chunk passes (Narayanan et al. 2021; Megatron-LM's
@@ -12,7 +12,9 @@ interleaved  2(p - i - 1) + (v - 1)p + 1 chunk passes (Narayanan et al. 2021; Me
 gpipe        all m (Huang et al. 2019)
 zero-bubble  p on every stage: ZB-H1 keeps the activations of a weight gradient that it puts off
              (Qi et al. 2023, arXiv 2401.10241, table 1)
-dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, table 2)
+dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, table 2): p - i of
+             those that run down the stages, i + 1 of those that run up (deepseek-ai/DualPipe)
+dualpipev    2 p + 1 of its half stages: 2 p - i on their way down, i + 1 on their way up (the same)
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def stages(
         held = [index + size * turn for turn in range(virtual)]
         if schedule == "dualpipe":
             held = [index, size - 1 - index]
+        if schedule == "dualpipev":
+            held = [index, 2 * size - 1 - index]
         alive = _alive(index, size, virtual, micro_batches, schedule)
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
@@ -184,9 +188,10 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
         return [micro_batches] * virtual
     if schedule == "zero-bubble":
         return [min(micro_batches, size)]
-    if schedule == "dualpipe":  # size + 1 in all, more of those that entered at this end
-        total = min(2 * micro_batches, size + 1)
-        return [total - total // 2, total // 2]
+    if schedule == "dualpipe":
+        return [size - index, index + 1]
+    if schedule == "dualpipev":
+        return [2 * size - index, index + 1]
     if virtual == 1:
         return [min(micro_batches, size - index)]
     passes = min(micro_batches * virtual, 2 * (size - index - 1) + (virtual - 1) * size + 1)
@@ -201,6 +206,13 @@ def most_alive(size: int, schedule: str) -> int | None:
     if schedule == "gpipe":
         return None
     return 2 * size if schedule == "interleaved" else size
+
+
+def suits(schedule: str, virtual: int) -> bool:
+    """Whether a schedule runs so many chunks on each device."""
+    if schedule == "interleaved":
+        return virtual > 1
+    return virtual == (2 if schedule == "dualpipev" else 1)
 
 
 def check_schedule(draft: Draft, model: Model) -> None:
@@ -225,6 +237,9 @@ def check_schedule(draft: Draft, model: Model) -> None:
         wrong = f"zero-bubble fills {size} stages with weight gradients"
         wrong = f"{wrong}, {steps} micro-batches have too few"
         draft.fault("training.gradient_accumulation", wrong, f"at least {size}")
+    if training["schedule"] == "dualpipev" and steps and steps < 2 * size:
+        wrong = f"dualpipev fills {2 * size} half stages, {steps} micro-batches have too few"
+        draft.fault("training.gradient_accumulation", wrong, f"at least {2 * size}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
         wrong = f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do"

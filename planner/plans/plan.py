@@ -169,8 +169,12 @@ def _choices(draft: Draft) -> None:
     if training["attention_precision"] == "fp8" and training["attention"] == "eager":
         wrong = "unfused attention multiplies in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
-    if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
-        wrong = f"{training['schedule']} has no virtual stages"
+    schedule = training["schedule"]
+    if schedule == "dualpipev" and layout["virtual_pipeline"] != 2:
+        wrong = "dualpipev has two chunks on each device, one down the stages and one up"
+        draft.fault("training.schedule", wrong, "virtual_pipeline: 2")
+    elif virtual and schedule not in ("interleaved", "dualpipev"):
+        wrong = f"{schedule} has no virtual stages"
         draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")
 
 

@@ -9,7 +9,7 @@ at a time on each of its streams: ``compute``, the ``link`` inside its node, the
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -108,9 +108,13 @@ class _Run:
         self.kept = [0.0] * size  # bytes of activations
         self.memory = [[(0.0, of.base[stage][True])] for stage in range(size)]
         #: Passes that are still to add to the gradients of a chunk.
-        self.adding = {
-            (stage, chunk): of.batches for stage in range(size) for chunk in of.chunks[stage]
-        }
+        self.adding = Counter(
+            (stage, one.chunk)
+            for stage, order in enumerate(of.schedule.orders)
+            for work in order
+            for one in (work, work.beside)
+            if one is not None and one.kind in (BACKWARD, WEIGHT)
+        )
         #: What comes before and behind a chunk on the way of a micro-batch.
         self.before: dict[tuple[int, int], tuple[int, int]] = {}
         self.behind: dict[tuple[int, int], tuple[int, int]] = {}

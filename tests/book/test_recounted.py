@@ -734,6 +734,8 @@ def _(v: View) -> float:
     if schedule == "zero-bubble":
         forward, inputs = stage - both, both - late
         return (v.p - 1) * (forward + inputs - late + 2 * send)
+    if schedule == "dualpipev":  # half stages, twice as many
+        return (v.p - 1) * ((stage + both - 3 * late) / 2 + 2 * send)
     if schedule == "dualpipe":
         return (v.p / 2 - 1) * (stage + both - 3 * late + 2 * send)
     return (v.p - 1) * (stage / v.v + 2 * send)
@@ -1504,7 +1506,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     """Both ways at once: what the last stage holds passes once."""
     where = v.on("time.pipeline")
-    if where == "none" or v.on("training.schedule") == "dualpipe":
+    if where == "none" or v.on("training.schedule").startswith("dualpipe"):
         return 0
     rate = v.q("network.link") if where == "node" else v.q("network.fabric")
 
@@ -2008,8 +2010,9 @@ PLANS: dict[str, dict[str, Any]] = {
         {"expert": 5, "zero": 1}, {"schedule": "1f1b"},
     ),
     "another vendor": plan(
-        {**DENSE, "bias": True}, {"tensor": 5, "pipeline": 2, "zero": 1},
-        {"schedule": "dualpipe", "attention": "eager", "recompute": "full"},
+        {**DENSE, "bias": True},
+        {"tensor": 5, "pipeline": 2, "virtual_pipeline": 2, "zero": 1},
+        {"schedule": "dualpipev", "attention": "eager", "recompute": "full"},
         cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
     ),
     "adapters and weights": plan(

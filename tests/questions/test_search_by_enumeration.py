@@ -45,7 +45,9 @@ NAMES = {
     "recompute": "training.recompute",
     "kernels": "training.implementation",
 }
-SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe", "dualpipev")
+#: Chunks of the model on a device, under a schedule that has no choice of them but 1.
+CHUNKS = {"dualpipev": 2}
 MODES = ("none", "selective", "full")
 #: What most decides which formulas a plan takes.
 STRUCTURE = ("pipeline", "zero", "recompute", "sequence", "schedule", "kernels", "cut")
@@ -157,7 +159,9 @@ def everything(
                     of("virtual", divisors(max(1, chunked)) if pipeline > 1 else [1]),
                     of("schedule", [s for s in SCHEDULES if s != "gpipe" or "schedule" in free]),
                 )
-                if (virtual > 1) == (schedule == "interleaved")
+                if (
+                    virtual > 1 if schedule == "interleaved" else virtual == CHUNKS.get(schedule, 1)
+                )
                 and (pipeline > 1 or schedule == "1f1b")
             ]
             copies = data * context * tensor

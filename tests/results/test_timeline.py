@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
+from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
 from planner.results.durations import Chunk, Step, of_plan
 from planner.results.timeline import Timeline, run
@@ -114,6 +116,53 @@ def test_order_of_megatron() -> None:
     assert words(last) == (
         "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "virtual"),
+    [
+        *(("1f1b", 1), ("gpipe", 1), ("zero-bubble", 1), ("dualpipe", 1)),
+        *(("interleaved", 2), ("interleaved", 3), ("dualpipev", 2)),
+    ],
+)
+@pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (4, 12), (8, 24)])
+def test_what_a_plan_keeps_is_what_its_schedule_keeps(
+    name: str, virtual: int, stages: int, batches: int
+) -> None:
+    """A plan's memory counts the micro-batches that are alive without running the schedule."""
+    document = {
+        "model": {
+            "layers": 48,
+            "hidden": 64,
+            "vocab": 64,
+            "max_sequence": 64,
+            "attention": {"heads": 1},
+        },
+        "cluster": {"extends": "hgx-h100", "devices": stages},
+        "training": {"tokens": 1, "global_batch": batches, "schedule": name},
+        "parallelism": {"pipeline": stages, "virtual_pipeline": virtual},
+    }
+    plan = planner.load(document).plan
+    assert plan.model is not None
+    order = schedule(name, stages, virtual, batches)
+    layout, vocab = plan.data["parallelism"], plan.get("model.vocab")
+    held = pipeline.chunk_parts(plan.model, layout, vocab)
+    chunk = {place: held[number] for way in order.ways for number, place in enumerate(way)}
+    counted = {
+        index: found
+        for found in pipeline.stages(plan.model, layout, name, batches, vocab)
+        for index in range(found.index, found.last + 1)
+    }
+    for stage, passes in enumerate(order.orders):
+        kept, most = Counter[str](), Counter[str]()
+        for work in passes:
+            for one in filter(None, (work, work.beside)):
+                parts = Counter(chunk[stage, one.chunk])
+                kept += parts if one.kind == "F" else Counter()
+                most = kept.copy() if kept["layer"] > most["layer"] else most
+                kept -= parts if one.kind in "BW" else Counter()
+        if counted[stage].index == stage:  # of stages that hold the same the first keeps most
+            assert most == counted[stage].alive
 
 
 def test_a_step_of_a_plan() -> None:

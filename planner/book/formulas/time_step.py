@@ -17,11 +17,11 @@ EACH = (
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
-stage.by(PIPELINE, schedule=IN_TURN, again_some=False).equals(
+stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=False).equals(
     total_on_stage(part),
     "The layers of the stage, and the embedding or the head where it holds them.",
 )
-stage.by(PIPELINE, schedule=IN_TURN, again_some=True).equals(
+stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=True).equals(
     total_on_stage(part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
@@ -91,6 +91,15 @@ bubble.by(f"{DEEPSEEK_V3}, table 2", schedule="dualpipe").equals(
     (p / 2 - 1) * ((model + all_backward - 3 * _fills) / p + 2 * network.send),
     "p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three "
     "times the gradients of weights, half of a backward pass each at most.",
+)
+bubble.by(
+    "github.com/deepseek-ai/DualPipe, README: as DualPipe over twice as many stages of half the "
+    "layers",
+    schedule="dualpipev",
+).equals(
+    (p - 1) * ((model + all_backward - 3 * _fills) / (2 * p) + 2 * network.send),
+    "p - 1 slots of a forward and backward pass of half a stage that overlap, and of a backward "
+    "pass, less three times the gradients of weights, half of a backward pass each at most.",
 )
 
 resident = Quantity(
@@ -260,7 +269,7 @@ tied = seconds(
     source=TIED,
 )
 tied.where(pipeline="none").equals(0, "One stage holds one matrix.")
-tied.by(DUALPIPE_EMBEDDING, pipeline=("node", "nodes"), schedule="dualpipe").equals(
+tied.by(DUALPIPE_EMBEDDING, pipeline=("node", "nodes"), schedule=PAIRED).equals(
     0, "The first and the last stage lie on one device, which holds one matrix."
 )
 tied.where(pipeline="node", schedule=IN_TURN).equals(

@@ -243,9 +243,7 @@ class Space:
             layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
             for virtual in self.options.get(VIRTUAL, divisors(layers // stages)):
                 for schedule in self.options.get(SCHEDULE, free):
-                    if (virtual > 1) == (schedule == "interleaved") and (
-                        stages > 1 or schedule == "1f1b"
-                    ):
+                    if pipeline.suits(schedule, virtual) and (stages > 1 or schedule == "1f1b"):
                         yield virtual, schedule, cut
 
     def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
