@@ -176,6 +176,19 @@ p_lora = symbol(
     "p_lora", "whether the adapters' dropout runs", "time.lora_dropout", letter=r"\delta"
 )
 k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
+n_ns = symbol("n_ns", "Newton-Schulz iterations of Muon", "training.muon.iterations", latex="n_NS")
+n_basis = symbol(
+    "n_basis", "steps after which SOAP renews its bases", "training.soap.frequency", latex="n_Q"
+)
+s_basis = symbol(
+    "s_basis", "longest side that SOAP has a basis of", "training.soap.largest_side", latex="s_Q"
+)
+n_side = symbol(
+    "n_side",
+    "matrices that lie side by side as one, this and others",
+    latex=r"n_{\mathrm{j},c}",
+    per="component",
+)
 tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
 )
@@ -283,6 +296,13 @@ P_16 = symbol(
     "peak rate of 16-bit products, as the datasheet prints it",
     "cluster.accelerator.peak_16.value",
     latex=r"R_{16,\mathrm{sheet}}",
+    unit="FLOP/s",
+)
+P_32 = symbol(
+    "P_32",
+    "peak rate of 32-bit products",
+    "cluster.accelerator.peak_32.value",
+    latex=r"R_{32}",
     unit="FLOP/s",
 )
 W = printed("W", "bandwidth of the device's memory", "memory_bandwidth", unit="bytes/s")
@@ -426,6 +446,9 @@ n_ring = efficiency(
     "ring_launches",
 )
 x_busy = exponent("x_busy", "power that rounds the longer of device and host", "host_exponent")
+e_qr = efficiency(
+    "e_qr", "share of the 32-bit peak that QR decompositions reach", "decomposition", letter=r"\eta"
+)
 f_back = efficiency(
     "f_back",
     "share of a micro-batch's time that its backward pass takes",

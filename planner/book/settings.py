@@ -34,8 +34,9 @@ _NAMES = {
     "stragglers_given switched tensor tensor_overlap tiles",
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count attention_precision cuda_graphs early_stop "
-    "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel "
+    "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel optimizer_matrices "
     "partition_activations permute_fusion recompute schedule",
+    "training.muon.": "symmetric tensor_mode",
     "training.lora.": "base checkpoint kernels",
 }
 NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())

@@ -58,7 +58,7 @@ def build(plan: Plan) -> Case:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
-        axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
+        axes.update(_model_axes(plan.model, *_of_kernels(plan, profile)))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         chosen = tensors.choices(settings)
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
@@ -227,9 +227,21 @@ def components_on_stage(
     return pair_values
 
 
+#: Projections that some implementations keep as one matrix (Megatron-LM's linear_fc1).
+SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
+
+
+def _of_kernels(plan: Plan, profile: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
+    """Projections with adapters, and whether gate and up projection are one matrix."""
+    targets = frozenset(plan.get("training.lora.targets") or ())
+    return targets, profile["time"]["gates"] == "joined"
+
+
 @recent(4)
-def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry, ...]]:
-    found = [_of_part(part, targets) for part in model.parts]
+def _model_axes(
+    model: Model, targets: frozenset[str], joined: bool
+) -> dict[str, tuple[Entry, ...]]:
+    found = [_of_part(part, targets, joined) for part in model.parts]
     return {
         "part": tuple(part for part, _, _ in found),
         "block": tuple(block for _, blocks, _ in found for block in blocks),
@@ -239,7 +251,7 @@ def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry,
 
 @recent(24)
 def _of_part(
-    part: Part, targets: frozenset[str]
+    part: Part, targets: frozenset[str], joined: bool
 ) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
     """The entry of a part, those of its blocks and those of their components."""
     by_block = _by_block()
@@ -273,7 +285,9 @@ def _of_part(
         settings["remembers"] = block.kind in inventory.REMEMBERING
         entry = Entry("block", block.name, block.name, part_entry, values, settings)
         blocks.append(entry)
-        pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]
+        pieces += [
+            _component(c, entry, targets, joined) for c in components(block.kind, block.values)
+        ]
     return part_entry, tuple(blocks), tuple(pieces)
 
 
@@ -288,7 +302,8 @@ def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
     return found
 
 
-def _component(component: Component, block: Entry, targets: frozenset[str]) -> Entry:
+def _component(component: Component, block: Entry, targets: frozenset[str], joined: bool) -> Entry:
+    beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
     at_head = block.settings["block"] == "head"
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
     without = component.shared or component.type in ("core", "index", "scan")
@@ -303,6 +318,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             notation.n_out: component.n_out,
             notation.copies: component.copies,
             notation.applied: component.applied,
+            notation.n_side: 2 if beside else 1,
             notation.tensors_c: 0 if without or fused else 2 if component.bias else 1,
         },
         settings={

@@ -68,6 +68,7 @@ def complete(draft: Draft) -> None:
         draft.default(f"training.bytes.{key}", sizes["activation"], "as an activation")
     draft.default("training.bytes.gather", sizes["compute"], "as the matmuls take it")
     draft.default("parallelism.vocab_multiple", profile["vocabulary_multiple"], under)
+    draft.default("training.optimizer_matrices", profile["time"]["matrices"], under)
     layout(draft)
     accelerator = draft.get("cluster.accelerator")
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10

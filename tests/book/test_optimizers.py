@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner.book.notation import e_16
+from planner.book.notation import a_link, e_16
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 
-OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")
+OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "soap")
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
     "cluster": {
@@ -144,8 +144,13 @@ def test_muon_counts_five_iterations(sides: tuple[int, int], expected: int) -> N
 
 @pytest.mark.parametrize("name", ["output", "up"])
 def test_each_of_muons_products_lacks_the_same_depth(name: str) -> None:
-    """Of m x n, m the shorter side: m x m over a depth of n, m x m over m and m x n over m."""
-    found = evaluation(training__optimizer="muon", parallelism__zero=0)
+    """Of m x n, m the shorter side: m x m over a depth of n, m x m over m and m x n over m. On a
+    device of which it is not known how it cuts products."""
+    device = {
+        "extends": "h100-sxm-80gb", "multiprocessors": None,
+        "efficiency": {"like": "h100-sxm-80gb"},
+    }  # fmt: skip
+    found = evaluation(training__optimizer="muon", parallelism__zero=0, cluster__accelerator=device)
     lacking = float(found.value("time.core.half"))
     m, n = 4096, 4096 if name == "output" else 11008
     work = 2 * (m * m * (n + lacking) + m * m * (m + lacking) + m * n * (m + lacking))
@@ -174,6 +179,152 @@ def test_muon_costs_as_its_author_says(width: int, batch: int) -> None:
     wide = of(e, "time.orthogonal.flops", "up")
     assert Fraction(wide, 6 * 4 * width * width * batch) < Fraction(5 * width, batch)
     assert float(Fraction(5 * width, batch)) < 0.0074
+
+
+def states_of_soap(rows: int, columns: int, largest: int = 10_000) -> int:
+    """Numbers that soap.py keeps of a matrix, as its init_preconditioner makes them: exp_avg and
+    exp_avg_sq of its shape; of each side that is not too long GG and Q, square."""
+    return 2 * rows * columns + sum(2 * side**2 for side in (rows, columns) if side <= largest)
+
+
+def test_soap_keeps_two_squares_of_each_side() -> None:
+    """Llama-2 7B by hand: of 32 layers four matrices of 4096 x 4096 and three of 4096 x 11008, a
+    side that is beyond 10,000 as the vocabulary's 32,000 is; 65 norms with two moments. With both
+    sides it is the paper's 2 m m + 2 n n + 3 m n, less the m n of the gradient."""
+    assert states_of_soap(4096, 512) == 2 * 4096**2 + 2 * 512**2 + 2 * 4096 * 512
+    layer = 4 * states_of_soap(4096, 4096) + 3 * states_of_soap(4096, 11008)
+    numbers = 32 * layer + 2 * states_of_soap(32000, 4096) + 65 * 2 * 4096
+    found = evaluation(training__optimizer="soap", parallelism__zero=0)
+    saved = found.value("memory.optimizer.per_parameter") * found.value("parameters.total")
+    assert saved == 4 * numbers
+    longer = {"training__optimizer": "soap", "training__soap": {"largest_side": 11008}}
+    more = evaluation(**longer, parallelism__zero=0)
+    grown = more.value("memory.optimizer.per_parameter") - saved / found.value("parameters.total")
+    assert grown * found.value("parameters.total") == 4 * 32 * 3 * 2 * 11008**2
+
+
+def test_soap_costs_what_its_paper_measured() -> None:
+    """Vyas et al. 2024: 40 % fewer steps than AdamW were 35 % less time, so that a step took 8 %
+    more; models of 360m with batches of 2 million tokens of 1,024, bases renewed in 10 steps. What
+    a decomposition reaches is assumed, so that this is a bound of its order."""
+    model = {
+        "layers": 24,
+        "hidden": 1024,
+        "vocab": 50304,
+        "max_sequence": 1024,
+        "attention": {"heads": 16},
+        "mlp": {"intermediate": 4096, "gated": False},
+    }
+
+    def step(optimizer: str, **more: Any) -> float:
+        changes = document(
+            cluster__devices=1,
+            training__sequence_length=1024,
+            training__global_batch=2048,
+            training__micro_batch=32,
+            training__optimizer=optimizer,
+            **more,
+        )
+        changes["parallelism"] = {"zero": 0}
+        evaluated = planner.load({**changes, "model": model}).evaluate()
+        return float(evaluated["time.step_seconds"].value)
+
+    adamw, soap = step("adamw"), step("soap")
+    assert 1.02 < soap / adamw < 1.16
+    # Figure 3: the overhead falls as the bases are renewed more seldom, and does not go away.
+    often, seldom = (step("soap", training__soap={"frequency": f}) for f in (1, 100))
+    assert often > soap > seldom > adamw
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        # A query projection of 4096 x 4096 on 4 ranks, 1024 columns each; 2 FLOP of a multiply-add.
+        ("blockwise", 2 * (1024**2 * 4096 * 2 + 1024**3)),
+        ("duplicated", 2 * 3 * 4096**3),
+        # X X^T over the ranks' columns has the side that is whole, as its authors warn.
+        ("distributed", 2 * (4096**2 * 1024 * 2 + 4096**3)),
+    ],
+)
+def test_tensor_ranks_make_matrices_orthogonal_in_three_ways(mode: str, expected: int) -> None:
+    found = evaluation(
+        training__optimizer="muon",
+        training__muon={"tensor_mode": mode, "iterations": 1},
+        parallelism__tensor=4,
+    )
+    assert of(found, "time.orthogonal.flops", "query") == expected
+    # A rank receives what three others have; or a ring of four passes a square in 6 pieces.
+    passed = {"duplicated": 4 * 3 * 4096 * 1024, "distributed": 2 * 6 * 4096**2 / 4}
+    seconds = float(of(found, "time.orthogonal.exchange", "query"))
+    pace, hop = float(found.value("network.link")), float(found.compute(a_link, {}))
+    ways = {"duplicated": 3 * hop, "distributed": 6 * hop}
+    assert seconds == pytest.approx(passed.get(mode, 0) / pace + ways.get(mode, 0))
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "layout", "batch", "adamw", "muon"),
+    # NVIDIA 2026, Advancing Emerging Optimizers for Accelerated LLM Training with NVIDIA Megatron,
+    # table 1: model TFLOP/s of a GB300 in mxfp8; layouts and batches of Megatron-Bridge's tables.
+    [
+        ("kimi-k2", 256, {"pipeline": 4, "expert": 64}, (4096, 2), 1051, 1029),
+        ("qwen3-30b-a3b", 8, {"expert": 8}, (512, 8), 713, 686),
+    ],
+)
+def test_muon_takes_a_few_percent_as_nvidia_measured(
+    model: str,
+    devices: int,
+    layout: dict[str, Any],
+    batch: tuple[int, int],
+    adamw: int,
+    muon: int,
+) -> None:
+    if model == "kimi-k2":
+        layout = {**layout, "stages": "Et*4|(t*4|)*14tL"}
+
+    def step(optimizer: str) -> float:
+        training: dict[str, Any] = {"sequence_length": 4096}
+        training |= {"global_batch": batch[0], "micro_batch": batch[1]}
+        training |= {"precision": "mxfp8", "implementation": "megatron", "optimizer": optimizer}
+        cluster = {"accelerator": "gb300", "devices": devices, "devices_per_node": 4}
+        e = Evaluation(
+            case.build(
+                loading.load(
+                    {
+                        "model": model,
+                        "cluster": {**cluster, "network": {"bandwidth": "800 Gb/s"}},
+                        "training": training,
+                        "parallelism": {"zero": 1, **layout},
+                    }
+                )
+            )
+        )
+        return float(e.value("time.step_seconds"))
+
+    assert step("muon") / step("adamw") == pytest.approx(adamw / muon, abs=0.02)
+
+
+def test_kernels_of_symmetric_products_save_half_of_two_of_three() -> None:
+    """Of a square matrix a third of all: Dao-AILab's and Megatron-Core's symmetric kernels."""
+    plain, half = (
+        of(
+            evaluation(training__optimizer="muon", training__muon={"symmetric": symmetric}),
+            "time.orthogonal.flops",
+            "output",
+        )
+        for symmetric in (False, True)
+    )
+    assert half * 3 == plain * 2
+
+
+def test_megatron_makes_gate_and_up_orthogonal_as_one_matrix() -> None:
+    """Megatron-Core's linear_fc1 of Llama-2 7B is 22016 x 4096, and no half of it is set apart as
+    queries, keys and values are (muon_split_qkv)."""
+    found = evaluation(training__optimizer="muon", training__implementation="megatron")
+    for name in ("gate", "up"):
+        assert of(found, "time.orthogonal.flops", name) == 10 * (2 * 4096**2 * 22016 + 4096**3)
+        assert of(found, "time.orthogonal.matrices", name) == Fraction(1, 2)
+    assert of(found, "time.orthogonal.matrices", "down") == 1
+    assert found.value("time.momentum") == 0  # a device owns whole matrices
 
 
 @pytest.mark.parametrize("devices", [2, 8, 64])

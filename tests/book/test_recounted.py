@@ -541,7 +541,7 @@ def _(v: View) -> float:
 @recounts("time.orthogonal")
 def _(v: View) -> float:
     """Whole matrices, of which each device that shares them does its part, one at least."""
-    if v.on("training.optimizer") != "muon":
+    if v.on("training.optimizer") not in ("muon", "soap"):
         return 0
     sharded = v.on("parallelism.zero") > 0
 
@@ -549,9 +549,9 @@ def _(v: View) -> float:
         each = x.q("time.orthogonal.matrices") * x.q("time.orthogonal.matrix")
         return each / (x.q("layout.shards") if sharded else 1)
 
-    hidden = View(v.evaluation, {}).below("component", hidden_matrix=True)
-    one = max(x.q("time.orthogonal.matrix") for x in hidden)
-    return max(fullest(v, done, hidden_matrix=True), one if sharded else 0)
+    found = View(v.evaluation, {}).below("component", matrix=True)
+    one = max(x.q("time.orthogonal.matrix") for x in found)
+    return max(fullest(v, done, matrix=True), one if sharded else 0)
 
 
 @recounts("time.product.casts")
@@ -690,6 +690,9 @@ def _(v: View) -> float:
     if optimizer in ("sgd", "adam-8bit"):
         return once
     hidden = v.on("hidden matrix")
+    if optimizer == "soap" and v.on("matrix"):
+        moments = (2 + 3) + (2 + 2 + 3) + (2 + 2)  # first, second with its square, root and offset
+        return (2 + 3) * weight + (moments + 3 + 1) * state + gradient
     if optimizer == "muon" and hidden:
         if one_kernel:
             return once + 3 * v.k_c
@@ -709,19 +712,74 @@ def _(v: View) -> float:
     return adamw
 
 
+def held_matrix(v: View) -> tuple[float, float]:
+    """Rows and columns on a rank, of projections side by side together."""
+    return v.q("parameters.device_inputs"), v.q("parameters.device_outputs") * v.n_side
+
+
+def undivided(v: View) -> tuple[float, float]:
+    """The same of the matrix that tensor ranks divide."""
+    rows, columns = held_matrix(v)
+    split = v.on("split")
+    wider = {"column": v.t, "experts": v.t_e}.get(split, 1)
+    return rows * (v.t if split == "row" else 1), columns * wider
+
+
+def spread(v: View) -> str:
+    """What a rank does of a matrix, where there are others."""
+    alone = v.on("time.tensor") == "none" or v.on("split") == "none"
+    return "blockwise" if alone else v.on("training.muon.tensor_mode")
+
+
+@recounts("time.orthogonal.square")
+def _(v: View) -> float:
+    mode = spread(v)
+    if mode == "distributed":  # the sum over ranks has the side that they all have
+        return held_matrix(v)[1 if v.on("split") == "row" else 0]
+    return min(undivided(v) if mode == "duplicated" else held_matrix(v))
+
+
+@recounts("time.orthogonal.size")
+def _(v: View) -> float:
+    return math.prod(undivided(v) if spread(v) == "duplicated" else held_matrix(v))
+
+
+@recounts("time.orthogonal.exchange")
+def _(v: View) -> float:
+    mode = spread(v)
+    if mode == "blockwise":
+        return 0
+    pace = v.q("network.link")
+    if v.on("time.tensor") == "nodes":
+        pace = min(pace, v.q("network.fabric") * v.n_node)
+    whole, own = math.prod(undivided(v)), math.prod(held_matrix(v))
+    nodes = v.t / v.n_node if v.on("time.tensor") == "nodes" else 1
+    hops = (nodes - 1) * v.a_net + (v.t - nodes) * v.a_link
+    if mode == "duplicated":
+        return (whole - own) * v.k_o / pace + hops
+    side = v.q("time.orthogonal.square")
+    return v.n_ns * (2 * (1 - own / whole) * side * side * v.k_c / pace + 2 * hops)
+
+
 @recounts("time.orthogonal.matrix")
 def _(v: View) -> float:
-    """Five iterations of X X', its square, and their sum times X."""
+    """Muon: iterations of X X', its square, and their sum times X. SOAP: five products with each
+    basis, three more and a decomposition now and then."""
+    if v.on("training.optimizer") == "soap":
+        rows, columns = held_matrix(v)
+        if not v.on("matrix"):
+            return 0
+        sides = [side for side in (rows, columns) if side <= v.s_basis]
+        flops = sum(5 * 2 * rows * columns * side + 3 * 2 * side**3 / v.n_basis for side in sides)
+        decomposed = sum(8 * side**3 / 3 for side in sides) / v.n_basis
+        return flops / (v.e_16 * v.P_32) + decomposed / (v.e_qr * v.P_32)
     if not v.on("hidden matrix"):
         return 0
-    sides = sorted((v.q("parameters.device_inputs"), v.q("parameters.device_outputs")))
-    m, n = sides
-    half = v.q("time.core.half")
-    depths = ((m * m, n), (m * m, m), (m * n, m))  # what is written, and the depth of it
-    return 5 * sum(2 * out * (deep + half) for out, deep in depths) / (v.e_16 * v.q("time.peak_16"))
-
-
-# -- one step ----------------------------------------------------------------------------------
+    m = v.q("time.orthogonal.square")
+    n, share = v.q("time.orthogonal.size") / m, 0.5 if v.on("training.muon.symmetric") else 1
+    shapes = ((m, m, n, share), (m, m, m, share), (m, n, m, 1))
+    work = sum(part * wide_product(v, x, y, z, 1, v.k_c) for x, y, z, part in shapes)
+    return v.n_ns * work + v.q("time.orthogonal.exchange")
 
 
 @recounts("time.bubble")
@@ -915,9 +973,11 @@ def _(v: View) -> float:
 
 @recounts("time.orthogonal.flops")
 def _(v: View) -> float:
-    """Five times: X X^T, its square, and both with X, of m rows and n columns, m the fewer."""
-    m, n = sorted((v.q("parameters.device_inputs"), v.q("parameters.device_outputs")))
-    return 5 * 2 * (m * n * m + m * m * m + m * m * n)
+    """Each time X X^T, its square, and both with X, of m rows and n columns."""
+    m = v.q("time.orthogonal.square")
+    n = v.q("time.orthogonal.size") / m
+    half = 2 if v.on("training.muon.symmetric") else 1
+    return v.n_ns * 2 * ((m * n * m + m * m * m) / half + m * m * n)
 
 
 @recounts("time.tokens_per_second")
@@ -1140,7 +1200,12 @@ def _(v: View) -> float:
 
 def batched(v: View, m: float, n: float, k: float) -> float:
     """One product of each head of each sequence."""
-    heads, half = v.b * v.a / v.t, v.q("time.core.half")
+    return wide_product(v, m, n, k, v.b * v.a / v.t, v.k_x)
+
+
+def wide_product(v: View, m: float, n: float, k: float, heads: float, element: float) -> float:
+    """Some products in 16 bit, in one kernel."""
+    half = v.q("time.core.half")
     n_run, k_run = padded(v, n), padded(v, k)
     waste = 1.0
     if v.on("time.tiles"):
@@ -1155,7 +1220,7 @@ def batched(v: View, m: float, n: float, k: float) -> float:
             ways.append(work / (m * n_run * heads * pieces) * small * shallow)
         waste = min(ways)
     done = 2 * m * n_run * heads * (k_run + half) * waste / (v.e_16 * v.q("time.peak_16"))
-    moved = (m * k + k * n + m * n) * v.k_x * heads
+    moved = (m * k + k * n + m * n) * element * heads
     return max(done, moved / (v.W * v.e_mem))
 
 
@@ -1397,8 +1462,15 @@ def _(v: View) -> float:
     name, state = v.on("training.optimizer"), v.k_o
     if name == "adam-8bit":
         return 2 + 2 * 4 / 256
-    if name not in ("adafactor", "muon"):
+    if name not in ("adafactor", "muon", "soap"):
         return {"adamw": 2, "sgd": 0, "sgd-momentum": 1, "lion": 1}[name] * state
+    if name == "soap":
+        rows, columns = held_matrix(v)
+        sides = [side for side in (rows, columns) if side <= v.s_basis]
+        squares = sum(2 * 4 * side * side for side in sides) if v.on("matrix") else 0
+        values = v.q("parameters.device_inputs") * v.q("parameters.device_outputs")
+        held = (values + v.q("parameters.device_biases")) * v.n_side if squares else 1
+        return 2 * state + squares / held
     if not v.on("matrix" if name == "adafactor" else "hidden matrix"):
         return state if name == "adafactor" else 2 * state
     rows, columns = v.q("parameters.device_inputs"), v.q("parameters.device_outputs")
@@ -1493,7 +1565,9 @@ def _(v: View) -> float:
 
 @recounts("time.momentum")
 def _(v: View) -> float:
-    if v.on("training.optimizer") != "muon" or not v.on("parallelism.zero"):
+    if v.on("training.optimizer") not in ("muon", "soap") or not v.on("parallelism.zero"):
+        return 0
+    if v.on("parallelism.zero") < 3 and v.on("training.optimizer_matrices") == "whole":
         return 0
 
     def share(x: View) -> float:  # of what gathering it on every device would pass
@@ -1982,6 +2056,43 @@ PLANS: dict[str, dict[str, Any]] = {
         DENSE, {"tensor": 5, "zero": 1},
         {"lora": {"rank": 7, "targets": ["query", "value", "output", "up", "down"]},
          "precision": "fp8"},
+    ),
+    "gathered matrices": plan(
+        {**EXPERTS, "attention": {"heads": 60, "head_dim": 14}},
+        {"tensor": 20, "expert_tensor": 20, "expert": 3, "zero": 1},
+        {"optimizer": "muon", "muon": {"tensor_mode": "duplicated"}},
+    ),
+    "spread matrices": plan(
+        {**EXPERTS, "attention": {"heads": 60, "head_dim": 14}},
+        {"tensor": 20, "expert_tensor": 20, "expert": 3, "zero": 1},
+        {"optimizer": "muon", "muon": {"tensor_mode": "distributed"}},
+    ),
+    "gathered in a node": plan(
+        DENSE, {"tensor": 5, "zero": 3},
+        {"optimizer": "muon", "muon": {"tensor_mode": "duplicated", "symmetric": True}},
+    ),
+    "spread in a node": plan(
+        DENSE, {"tensor": 5, "zero": 0},
+        {"optimizer": "muon", "muon": {"tensor_mode": "distributed", "iterations": 7}},
+    ),
+    "parts of matrices": plan(
+        DENSE, {"tensor": 5, "zero": 1}, {"optimizer": "muon", "optimizer_matrices": "parts"}
+    ),
+    "tiles that nobody knows": plan(
+        DENSE, {"zero": 1}, {"optimizer": "muon"},
+        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+    ),
+    "half of a square": plan(
+        DENSE, {"zero": 1}, {"optimizer": "muon", "muon": {"symmetric": True}},
+        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+    ),
+    "bases": plan(
+        {**DENSE, "bias": True}, {"tensor": 5, "zero": 1},
+        {"optimizer": "soap", "soap": {"frequency": 7, "largest_side": 600}},
+    ),
+    "bases apart": plan(
+        EXPERTS, {"zero": 0},
+        {"optimizer": "soap", "optimizer_kernel": "foreach", "implementation": "pytorch"},
     ),
     "a measured network": plan(
         "falcon-h1-7b", {"zero": 1}, {"optimizer": "adafactor", "optimizer_kernel": "foreach"},

@@ -143,7 +143,7 @@ ALONE = {"tensor": 1, "pipeline": 1}
 #: What is tried: a model, and what its training and its layout say.
 STRUCTURES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     *(("llama3-8b", {"optimizer": name}, {}) for name in
-      ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")),
+      ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "soap")),
     *(("llama3-8b", {"recompute": mode}, {"zero": zero, **ALONE}) for mode, zero in
       (("none", 0), ("selective", 1), ("full", 2), ("full", 3))),
     *(("llama3-8b", {"precision": name}, {"context": 2, "pipeline": 1}) for name in

@@ -171,6 +171,7 @@ per_parameter.by(
 ).equals(k_o, "One momentum.")
 
 MUON = "Jordan et al. 2024 (Muon)"
+SOAP = "Vyas et al. 2024 (arXiv 2409.11321), section 6; github.com/nikhilvyas/SOAP"
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
 each = bytes_of_component(
@@ -190,11 +191,26 @@ each.by(f"{MUON}; {MOONLIGHT}", optimizer="muon", hidden_matrix=True).equals(
     k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases),
     "A momentum for each parameter of a hidden matrix; for its biases two moments.",
 )
+#: Of a matrix, two square matrices in fp32 for each side that is short enough: 1 up to the longest
+#: such side, 0 beyond.
+_kept_squares = [
+    maximum(0, 2 - ceil(side / s_basis)) * side**2 for side in (inputs, outputs * n_side)
+]
+each.by(SOAP, optimizer="soap", matrix=True, coefficient="bytes").equals(
+    2 * k_o + 8 * sum(_kept_squares) / (n_side * (inputs * outputs + biases)),
+    "Two moments; and of the matrix two squares of each side in fp32, how gradients correlate and "
+    "the basis of that, but for a side that is longer than SOAP's longest.",
+)
+each.by(f"{SOAP}: as AdamW", optimizer="soap", matrix=False).equals(
+    2 * k_o, "A vector has two moments."
+)
 each.by(
     f"{MUON}: AdamW for embeddings, head and vectors", optimizer="muon", hidden_matrix=False
 ).equals(2 * k_o, "Two moments, as AdamW keeps them.")
 
-per_parameter.by(f"{SHAZEER}; {MUON}", optimizer=("adafactor", "muon"), shape=True).equals(
+per_parameter.by(
+    f"{SHAZEER}; {MUON}; {SOAP}", optimizer=("adafactor", "muon", "soap"), shape=True
+).equals(
     Sum(L_k * Sum(each * component, "component"), "part") / total,
     "On average over the model: matrices and vectors keep different states.",
 )

@@ -1,11 +1,10 @@
-"""Predicted time of the optimizer: what its update reads and writes, Muon's matrix products, what
-its sharding sends, or the way to the host's memory and back."""
+"""Predicted time of the optimizer: what its update reads and writes, the matrix products of Muon
+and SOAP, what its sharding sends, or the way to the host's memory and back."""
 
 from planner.book.formulas.layout import shards as owners
-from planner.book.formulas.memory_states import ALIKE, each, inputs, outputs, trained
-from planner.book.formulas.network import hops, passed
-from planner.book.formulas.time_core import half
-from planner.book.formulas.time_peak import peak_16
+from planner.book.formulas.memory_states import ALIKE, SOAP, each, inputs, outputs, trained
+from planner.book.formulas.network import fabric, hops, link, passed
+from planner.book.formulas.time_core import product_16
 from planner.book.language import *
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
@@ -82,6 +81,18 @@ update.by(JORDAN, optimizer="muon", hidden_matrix=True, optimizer_kernel=OPERATI
     "Nesterov's step (2 and the gradient) and its copy (1); in the compute format that copy (1), "
     "its norm (1), its scaling (2) and what the step reads (1).",
 )
+update.by(f"{SOAP} (soap.py)", optimizer="soap", matrix=True).equals(
+    5 * (k_w + k_m) + 20 * k_o + k_g,
+    "However it is asked for, operations on whole tensors: of the weight step (2 accesses) and "
+    "decay (3); first moment (5), second moment with the square (7), its root and offset (4), "
+    "their quotient (3) and what the step reads (1); and the gradient.",
+)
+update.by(ONE_KERNEL, optimizer="soap", matrix=False, optimizer_kernel="fused").equals(
+    _once, "As AdamW: weights, master weights and states are read and written, gradients read."
+)
+update.by(ADAMW, optimizer="soap", matrix=False, optimizer_kernel=OPERATIONS).equals(
+    _adamw_operations, "As AdamW's operations."
+)
 update.by(ONE_KERNEL, optimizer="muon", hidden_matrix=False, optimizer_kernel="fused").equals(
     _once, "As AdamW: weights, master weights and states are read and written, gradients read."
 )
@@ -89,7 +100,9 @@ update.by(ADAMW, optimizer="muon", hidden_matrix=False, optimizer_kernel=OPERATI
     _adamw_operations, "As AdamW's operations."
 )
 
-# -- Muon's products ---------------------------------------------------------------------------
+# -- the products of Muon and SOAP --------------------------------------------------------------
+
+MODES = "Megatron-Core, muon-tp-mode; emerging_optimizers, muon_utils.py (newton_schulz_tp)"
 
 matrices = Quantity(
     "time.orthogonal.matrices",
@@ -98,57 +111,168 @@ matrices = Quantity(
     source="layout",
     per="component",
 )
-matrices.where(split=("none", "column", "row")).equals(copies, "Its copies.")
-matrices.where(split="experts").equals(copies / e, "One for each expert on the device.")
+_SIDE_BY_SIDE = "what lies side by side is one matrix."
+matrices.where(split=("none", "column", "row", "vocabulary")).equals(
+    copies / n_side, f"Its copies; {_SIDE_BY_SIDE}"
+)
+matrices.where(split="experts").equals(
+    copies / (e * n_side), f"One for each expert on the device; {_SIDE_BY_SIDE}"
+)
 
-_short, _long = minimum(inputs, outputs), maximum(inputs, outputs)
-flops = Quantity(
+of_muon = partial(Quantity, per="component", optimizer="muon", hidden_matrix=True)
+#: Rows and columns that a device holds, with what lies beside them.
+_rows, _columns = inputs, outputs * n_side
+_shorter = minimum(_rows, _columns)
+
+square = of_muon(
+    "time.orthogonal.square",
+    r"m_{\perp}",
+    "side of the square products that make the update of a matrix orthogonal",
+    source=MODES,
+)
+square.where(tensor="none").equals(_shorter, "The shorter side of the matrix.")
+square.where(tensor=DIVIDED, tensor_mode="blockwise").equals(
+    _shorter, "The shorter side of what the device has."
+)
+_GATHERED, _SPREAD = ("duplicated", "distributed")
+square.where(tensor=DIVIDED, tensor_mode=(_GATHERED, _SPREAD), split="none").equals(
+    _shorter, "The matrix is not divided: its shorter side."
+)
+square.where(tensor=DIVIDED, tensor_mode=_GATHERED, split=("column", "row")).equals(
+    minimum(n_in, n_out * n_side), "The shorter side of the whole matrix."
+)
+square.where(tensor=DIVIDED, tensor_mode=_GATHERED, split="experts").equals(
+    minimum(_rows, _columns * t_e), "The shorter side of the whole expert."
+)
+_UNDIVIDED = "The side that is not divided, whether or not it is the shorter one."
+square.where(tensor=DIVIDED, tensor_mode=_SPREAD, split=("column", "experts")).equals(
+    _rows, _UNDIVIDED
+)
+square.where(tensor=DIVIDED, tensor_mode=_SPREAD, split="row").equals(_columns, _UNDIVIDED)
+
+size = of_muon(
+    "time.orthogonal.size",
+    r"N_{\perp}",
+    "values of the matrix that a device makes orthogonal",
+    source=MODES,
+)
+_HELD = "Those that it holds."
+size.where(tensor="none").equals(_rows * _columns, _HELD)
+size.where(tensor=DIVIDED, tensor_mode=("blockwise", _SPREAD)).equals(_rows * _columns, _HELD)
+size.where(tensor=DIVIDED, tensor_mode=_GATHERED).equals(
+    n_in * n_out * n_side, "Those of the whole matrix."
+)
+
+flops = of_muon(
     "time.orthogonal.flops",
     r"C_{\perp}",
     "FLOPs that make the update of one matrix orthogonal",
     unit="FLOP",
     source=JORDAN,
-    per="component",
     coefficient="FLOP",
-    optimizer="muon",
-    hidden_matrix=True,
-).equals(
-    5 * (4 * _short**2 * _long + 2 * _short**3),
-    "Each tensor-parallel rank makes its own part orthogonal (Megatron-Core's blockwise mode), in "
-    "five Newton-Schulz iterations of X with m rows and n columns, m the shorter side: A = X X^T "
-    "(2 m m n), A A (2 m m m) and their sum times X (2 m m n).",
+)
+_PRODUCTS = (
+    "Newton-Schulz iterations of X with m rows and n columns: A = X X^T (2 m m n), A A (2 m m m) "
+    "and their sum times X (2 m m n)"
+)
+flops.where(symmetric=False).equals(n_ns * (4 * square * size + 2 * square**3), f"{_PRODUCTS}.")
+flops.by(f"{JORDAN}; Megatron-Core, muon-use-syrk", symmetric=True).equals(
+    n_ns * (3 * square * size + square**3),
+    f"{_PRODUCTS}; of the first two, which are symmetric, half is worked out.",
 )
 
+ways = seconds(
+    "time.orthogonal.exchange",
+    r"t_{\perp,x}",
+    "what tensor-parallel ranks exchange to make the update of one matrix orthogonal",
+    source=MODES,
+    per="component",
+    optimizer="muon",
+    hidden_matrix=True,
+)
+_ALONE = "Each does its own part, or there is one."
+ways.where(tensor="none").equals(0, _ALONE)
+ways.where(tensor=DIVIDED, tensor_mode="blockwise").equals(0, _ALONE)
+ways.where(tensor=DIVIDED, tensor_mode=(_GATHERED, _SPREAD), split="none").equals(
+    0, "The matrix is not divided."
+)
+_CUT = ("column", "row", "experts")
+#: Values of the matrix that other ranks hold.
+_elsewhere = n_in * n_out * n_side - _rows * _columns
+#: Rate, and hops, of a ring over the tensor-parallel ranks.
+_RINGS = {
+    "node": (link, (t - 1) * a_link),
+    "nodes": (
+        minimum(link, fabric * n_node),
+        (t / n_node - 1) * a_net + (t - t / n_node) * a_link,
+    ),
+}
+for _place, (_pace, _hops) in _RINGS.items():
+    ways.where(tensor=_place, tensor_mode=_GATHERED, split=_CUT).equals(
+        k_o * _elsewhere / _pace + _hops,
+        "The momentum of all is gathered: what others hold passes each device once.",
+    )
+    ways.where(tensor=_place, tensor_mode=_SPREAD, split=_CUT).equals(
+        n_ns * (2 * k_c * square**2 * _elsewhere / (n_in * n_out * n_side * _pace) + 2 * _hops),
+        "In each iteration A is summed over the ranks, in the compute format: a ring passes twice "
+        "what others hold of it.",
+    )
+
+#: A side's length where SOAP keeps a basis of it, else 0.
+_based = [maximum(0, 2 - ceil(side / s_basis)) * side for side in (_rows, _columns)]
 matrix = seconds(
     "time.orthogonal.matrix",
     r"t_{\perp,c}",
-    "making the update of one matrix orthogonal",
+    "the optimizer's products for the update of one matrix",
     source=JORDAN,
     per="component",
 )
 
-_lacking = 5 * 2 * half * (2 * _short**2 + _short * _long)
-matrix.where(optimizer="muon", hidden_matrix=True, coefficient="FLOP").equals(
-    (flops + _lacking) / (e_16 * peak_16),
-    "At the rate of 16-bit products, the depth of each of three (n, m and m) with what shallow "
-    "ones lack.",
-)
+for _tiled in (True, False):
+    for _symmetric, _part in ((False, 1), (True, rational(1, 2))):
+        _long = size / square
+        _squares = product_16((square, square, _long), 1, _tiled, k_c) + product_16(
+            (square, square, square), 1, _tiled, k_c
+        )
+        matrix.where(
+            optimizer="muon",
+            hidden_matrix=True,
+            tiles=_tiled,
+            symmetric=_symmetric,
+            coefficient="FLOP",
+        ).equals(
+            n_ns * (_part * _squares + product_16((square, _long, square), 1, _tiled, k_c)) + ways,
+            "The three products of each iteration at the rate of 16-bit ones, with what tiles, "
+            "waves and shallow depths waste, of symmetric ones half where kernels work out no "
+            "more; and what tensor ranks exchange for them.",
+        )
 matrix.where(optimizer="muon", hidden_matrix=False).equals(
     0, "AdamW updates embeddings, head and vectors."
 )
+matrix.by(f"{SOAP} (soap.py)", optimizer="soap", matrix=True, coefficient="FLOP").equals(
+    (10 * _rows * _columns * sum(_based) + 6 * sum(x**3 for x in _based) / n_basis) / (e_16 * P_32)
+    + rational(8, 3) * sum(x**3 for x in _based) / (n_basis * e_qr * P_32),
+    "For each side with a basis: gradient and update go through it once, the momentum back and "
+    "forth, and the gradient is multiplied with itself (2 m m n each, in fp32); every so many "
+    "steps the basis is renewed, by three products of 2 m m m and a QR decomposition (8/3 m m m).",
+)
+matrix.by(SOAP, optimizer="soap", matrix=False).equals(0, "As AdamW.")
 
-NOT_MUON = (*ALIKE, "adafactor")
+NO_PRODUCTS = (*ALIKE, "adafactor")
+OF_MATRICES = ("muon", "soap")
 
-orthogonal = seconds("time.orthogonal", r"t_{\perp}", "Muon's products")
-orthogonal.by("definition", optimizer=NOT_MUON).equals(0, "None.")
-orthogonal.by(JORDAN, optimizer="muon", zero=0).equals(
-    on_fullest_stage(matrices * matrix, hidden_matrix=True),
+orthogonal = seconds(
+    "time.orthogonal", r"t_{\perp}", "the optimizer's matrix products", attribution="optimizer"
+)
+orthogonal.by("definition", optimizer=NO_PRODUCTS).equals(0, "None.")
+orthogonal.by(f"{JORDAN}; {SOAP}", optimizer=OF_MATRICES, zero=0).equals(
+    on_fullest_stage(matrices * matrix, matrix=True),
     "Every device does all matrices of its stage.",
 )
-orthogonal.by(MOONLIGHT, optimizer="muon", zero=(1, 2, 3)).equals(
+orthogonal.by(MOONLIGHT, optimizer=OF_MATRICES, zero=(1, 2, 3)).equals(
     maximum(
-        on_fullest_stage(matrices * matrix / owners, hidden_matrix=True),
-        Max(matrix, "component", hidden_matrix=True),
+        on_fullest_stage(matrices * matrix / owners, matrix=True),
+        Max(matrix, "component", matrix=True),
     ),
     "Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise "
     "distributed optimizer); the device that does most does one at least.",
@@ -157,15 +281,24 @@ orthogonal.by(MOONLIGHT, optimizer="muon", zero=(1, 2, 3)).equals(
 momentum = seconds(
     "time.momentum", "t_mom", "gathering momentum, so that a device has the whole of its matrices"
 )
-momentum.by("definition", optimizer=NOT_MUON).equals(
+momentum.by("definition", optimizer=NO_PRODUCTS).equals(
     0, "A parameter's update needs no other parameter."
 )
-momentum.by(MOONLIGHT, optimizer="muon", zero=0).equals(0, "Every device has the whole momentum.")
-momentum.by(MOONLIGHT, optimizer="muon", zero=(1, 2, 3)).equals(
-    k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops,
-    "In the compute format, from all that share a matrix to the one that does it: a share of what "
-    "gathering everything on every device would pass.",
+momentum.by(MOONLIGHT, optimizer=OF_MATRICES, zero=0).equals(
+    0, "Every device has the whole momentum."
 )
+momentum.by(
+    "Megatron-Core, layer_wise_optimizer.py",
+    optimizer=OF_MATRICES,
+    zero=(1, 2),
+    optimizer_matrices="whole",
+).equals(0, "A device owns whole matrices, and their gradients are summed where they are updated.")
+for _stages, _shares in (((1, 2), {"optimizer_matrices": "parts"}), ((3,), {})):
+    momentum.by(MOONLIGHT, optimizer=OF_MATRICES, zero=_stages, **_shares).equals(
+        k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops,
+        "In the compute format, from all that share a matrix to the one that does it: a share of "
+        "what gathering everything on every device would pass.",
+    )
 
 # -- the update --------------------------------------------------------------------------------
 
@@ -179,22 +312,22 @@ optimizer = seconds(
 )
 optimizer.where(zero=0, offload_optimizer=False).equals(
     on_fullest_stage(trained * update) / (W * e_mem) + orthogonal + momentum,
-    "The update of all parameters that the device holds, and Muon's products.",
+    "The update of all parameters that the device holds, and the optimizer's products.",
 )
 optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
     on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum,
-    "As without sharding, for the part that the device keeps, and what Muon gathers.",
+    "As without sharding, for the part that the device keeps, and the momentum that it gathers.",
 )
 
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_host) / B_dram
-optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NOT_MUON).equals(
+optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NO_PRODUCTS).equals(
     on_fullest_stage(trained * _on_host),
     "Gradients go to the host and weights come back; there weights, master weights and states are "
     "read and written, gradients read, at the rate of its memory, which the devices share.",
 )
 optimizer.by(
-    f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NOT_MUON
+    f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NO_PRODUCTS
 ).equals(
     on_fullest_stage(trained * _on_host / owners),
     "As without sharding, for the part that the device keeps.",
