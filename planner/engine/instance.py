@@ -338,9 +338,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "adapted": ("head" if at_head else component.name) in targets,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
-            "wide": component.split == "vocabulary"
-            or component.group == "router"
-            or bool(block.settings.get(f"block.{WIDE}")),
+            "wide": component.group == "router" or bool(block.settings.get(f"block.{WIDE}")),
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",
         },
     )

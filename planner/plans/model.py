@@ -53,7 +53,8 @@ def lower(draft: Draft) -> Model | None:
         stack.append(_further(draft, plain[order[-1]], data, modules))
         layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
-    head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
+    head = _head(draft, data, 0 if encoder is not None else modules)
+    head = head if encoder is None else _decoder(head)
     blocks = sum(len(part.blocks) for part in stack)
     if blocks > MOST_BLOCKS:
         draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
@@ -350,7 +351,7 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
     return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
 
 
-def _head(data: Kind, modules: int) -> Part:
+def _head(draft: Draft, data: Kind, modules: int) -> Part:
     """Norm and head, and as often again as modules predict further tokens."""
     blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
     if data["pooler"]:
@@ -362,6 +363,7 @@ def _head(data: Kind, modules: int) -> Part:
         "transform_bias": data["bias"],
         "norm_bias": _norm_bias(data),
         "embedding_dim": data.get("embedding_dim"),
+        WIDE: not draft.get("training.narrow_logits"),
     }
     if data["head"]:
         blocks.append(Block("head", "head", values))
