@@ -20,7 +20,9 @@ WEIGHTS = 2 * H * H + 2 * H * KV + 3 * H * F  # of the products of one layer of 
 TIME, QUANTIZED = "time.step_seconds", "memory.buffers.quantized"
 
 
-def plan(precision: str, first: int = 0, last: int = 0, **layout: int) -> planner.Plan:
+def plan(
+    precision: str, first: int = 0, last: int = 0, narrow_logits: bool = False, **layout: int
+) -> planner.Plan:
     document: dict[str, Any] = {
         "model": "llama3-8b",
         "cluster": {"accelerator": "gb200", "devices": 8, "devices_per_node": 4},
@@ -30,6 +32,7 @@ def plan(precision: str, first: int = 0, last: int = 0, **layout: int) -> planne
             "precision": precision,
             "implementation": "megatron",
             "bf16_layers": {"first": first, "last": last},
+            "narrow_logits": narrow_logits,
         },
         "parallelism": {"zero": 1, **layout},
     }
@@ -97,3 +100,20 @@ def test_kinds_of_layers_stay_apart() -> None:
 def test_no_more_than_there_are() -> None:
     with pytest.raises(PlanError, match="30 first and 3 last of 32 layers"):
         plan("mxfp8", 30, 3)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "mxfp8"])
+def test_logits_run_as_the_other_products_where_a_plan_says_so(precision: str) -> None:
+    """Megatron-Core's fp8_output_proj. In 16 bit nothing is narrower."""
+
+    def rates(narrow: bool) -> dict[str, float]:
+        found = plan(precision, narrow_logits=narrow).evaluate()
+        return {
+            product.name: float(found.evaluation.value("time.product.rate", {"product": product}))
+            for product in found.evaluation.case.axes["product"]
+        }
+
+    wide, narrow = rates(narrow=False), rates(narrow=True)
+    same = dict.fromkeys(narrow, narrow["gate+up"])
+    assert narrow == same
+    assert (wide == same) is (precision == "bf16")
