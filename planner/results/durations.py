@@ -25,6 +25,14 @@ TRAFFIC = {
     "gather": "time.data",
     "tied": "time.tied",
 }
+#: Traffic of a part beside its passes, whether or not it is waited for: what it is called in
+#: forward and in backward passes, the setting that says where its group lies, and the quantity of
+#: its seconds in all of them.
+BESIDE = (
+    (("dispatch", "combine"), ("dispatch", "combine"), "time.expert", "time.part.exchanged"),
+    (("gather",), ("gather",), "time.shards", "time.part.gathers"),
+    (("offload",), ("fetch",), HOST, "time.part.offload.ways"),
+)
 #: How the names end of what travels, among what a layer's time is taken apart into.
 TRAVELS = ("exchange", "offloading activations")
 #: Pieces in which the gradients of a chunk travel, at most: more change nothing that is seen.
@@ -43,6 +51,9 @@ class Chunk(NamedTuple):
     kept: float
     held_again: float  # by the largest layer that is computed again, then
     trained: float  # parameters
+    #: Traffic beside forward and backward passes: the stream, what it is called (at the beginning
+    #: of a pass, at its end), and the seconds of each.
+    travels: tuple[tuple[tuple[str, tuple[str, ...], float], ...], ...] = ((), ())
 
     def seconds(self, kind: str) -> float:
         """Seconds of a pass."""
@@ -159,8 +170,8 @@ class _Reader:
             gathers_first=overlap == "all" or (zero == 2 and overlap != "none"),
             buckets=min(MOST_BUCKETS, max(1, round(self("time.buckets") / len(chunks[0])))),
             hidden=float(plan.get("time.efficiency.tensor_hidden") or 0),
-            sends=NETWORK if settings["time.pipeline"] == "nodes" else LINK,
-            shares=NETWORK if settings["time.shards"] == "nodes" else LINK,
+            sends=self._stream("time.pipeline"),
+            shares=self._stream("time.shards"),
             updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
             base=[(besides(stage, "backward"), besides(stage, "loss")) for stage in entries],
             update=[besides(stage, "step") for stage in entries],
@@ -192,6 +203,7 @@ class _Reader:
         exposed: dict[str, float] = defaultdict(float)
         on_device = self("memory.activations.offloaded")
         first = any(part.name == pipeline.FIRST for part in holds)
+        travelled: dict[str, float] = defaultdict(float)
         held_again = 0.0
         for part, count in Counter(holds).items():
             whole = self("time.part", part=part) * count * slow
@@ -211,6 +223,8 @@ class _Reader:
             if again:
                 held_again = max(held_again, self("memory.activations.again", part=part))
             total["trained"] += count * self._trained(part, first)
+            for *_, quantity in BESIDE:
+                travelled[quantity] += count * self(quantity, part=part)
         adding = added * total["trained"]
         backward = total["backward"] + total["repeated"]
         share = total["forward"] / (total["forward"] + backward)
@@ -226,7 +240,29 @@ class _Reader:
             kept=total["kept"],
             held_again=held_again,
             trained=total["trained"],
+            travels=(self._beside(travelled, 0, share), self._beside(travelled, 1, 1 - share)),
         )
+
+    def _beside(
+        self, travelled: Mapping[str, float], back: int, share: float
+    ) -> tuple[tuple[str, tuple[str, ...], float], ...]:
+        """What travels beside a forward or a backward pass: of all a share; of what lies on the
+        host half, there or back."""
+        return tuple(
+            (
+                self._stream(where),
+                works[back],
+                travelled[quantity] * (0.5 if where == HOST else share) / len(works[back]),
+            )
+            for *works, where, quantity in BESIDE
+            if travelled[quantity]
+        )
+
+    def _stream(self, where: str) -> str:
+        """The stream over which a group's traffic passes."""
+        if where in STREAMS:
+            return where
+        return NETWORK if self.plan.settings[where] == "nodes" else LINK
 
     def _trained(self, part: Entry, first: bool) -> float:
         """Trained parameters of a part; a matrix tied to the embedding counts there, if that is

@@ -231,15 +231,19 @@ class _Run:
         whole = not self.adding[stage, number]  # the gradients of the chunk are all there
         reduces = adds and of.reduces_beside and (whole or of.reduces_each)
         pieces = of.buckets if reduces and whole else 1
-        seconds = chunk.seconds(kind)
+        seconds, forward = chunk.seconds(kind), kind == FORWARD
         if reduces:
             for piece in range(pieces):
                 self._reduce(stage, number, start + (piece + 1) * seconds / pieces, pieces, after)
         now = start + seconds
-        weights = self.gathered.pop((stage, number), -1) if kind == FORWARD else -1
+        weights = self.gathered.pop((stage, number), -1) if forward else -1
         if weights >= 0 and self.spans[weights].end > now:  # those of its last layers
             self.exposed[stage][of.names["gather"]] += self.spans[weights].end - now
             now, after = self.spans[weights].end, weights
+        for stream, works, each in chunk.travels[not forward] if kind != WEIGHT else ():
+            for work, begin in zip(works, (start, now - each), strict=False):
+                span = (stage, stream, work, batch, number, begin, begin + each)
+                self._add(after, *span)
         shown = chunk.shown(kind)
         self.busy[stage] += seconds - sum(shown.values())
         for name, waited in shown.items():

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
+from planner.book import notation
 from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
 from planner.results.durations import Chunk, Step, of_plan
@@ -252,6 +253,30 @@ def test_a_slow_stage_slows_the_step() -> None:
     assert slowed.seconds > 1.3 * usual.seconds
     assert slowed.busy[4] == pytest.approx(usual.busy[4])
     assert slowed.idle[4] > usual.idle[4]
+
+
+def test_what_travels_beside_passes() -> None:
+    """Each pass of a plan with experts dispatches rows and combines them, over the streams where
+    the groups lie; what lies on the host goes there in forward passes and comes back in others."""
+    changes = ["training.offload.activations=0.5", "time.mfu=null"]
+    plan = planner.load("presets/mixtral8x7b_h100x1024.yaml", set=changes)
+    found, result = plan.simulate(), plan.evaluate()
+    count, chunks = (
+        Counter(span.work for span in found.spans),
+        plan.plan.get("parallelism.virtual_pipeline"),
+    )
+    passes = result["layout.micro_batches"].number * 4 * chunks
+    assert count["dispatch"] == count["combine"] == 2 * passes
+    assert count["offload"] == count["fetch"] == passes == count["forward"]
+    seconds = sum(
+        span.end - span.start for span in found.spans if span.work in ("dispatch", "combine")
+    )
+    layers = sum(
+        entry.bindings[notation.L_k]
+        * float(result.evaluation.value("time.part.exchanged", {"part": entry}))
+        for entry in result.entries("part")
+    )
+    assert seconds == pytest.approx(layers * result["layout.micro_batches"].number)
 
 
 @pytest.mark.parametrize("changes", [["training.mode=inference", "training.output_tokens=8"], []])

@@ -236,19 +236,25 @@ weights.by(ZERO_BUBBLE, lora=True).equals(
 
 # -- experts' exchanges beside the work on another micro-batch -------------------------------------
 
-beside = seconds_of_part(
-    "time.part.beside",
-    r"t_X",
-    "exchanges of tokens in all passes of a layer, where they run beside another micro-batch",
+exchanged = seconds_of_part(
+    "time.part.exchanged",
+    r"t_X'",
+    "exchanges of tokens with experts in all passes of a layer",
+    source=LEPIKHIN,
 )
-beside.by("definition", experts_beside=False).equals(0, "Products wait for them.")
 _TWICE = "There and back in the forward pass, and their gradients there and back."
 _AGAIN = "There and back in the forward pass, once more for what is computed again, and backward."
 _each = Sum(_exchanged, "block", block="moe")
 for _other in ({"recompute": "none"}, {"recompute": "selective", "again_moe": False}):
-    beside.by(BESIDE, experts_beside=True, **_other).equals(2 * _each, _TWICE)
+    exchanged.where(**_other).equals(2 * _each, _TWICE)
 for _other in ({"recompute": "full"}, {"recompute": "selective", "again_moe": True}):
-    beside.by(BESIDE, experts_beside=True, **_other).equals(3 * _each, _AGAIN)
+    exchanged.where(**_other).equals(3 * _each, _AGAIN)
+
+beside = seconds_of_part(
+    "time.part.beside", r"t_X", "exchanges of tokens that run beside another micro-batch"
+)
+beside.by("definition", experts_beside=False).equals(0, "Products wait for them.")
+beside.by(BESIDE, experts_beside=True).equals(exchanged, "All of them.")
 
 # -- what is computed again --------------------------------------------------------------------
 
@@ -486,9 +492,15 @@ busy = seconds_of_part(
     "where they are alike.",
 )
 
-_way = f_off * kept / B_host
+ways = seconds_of_part(
+    "time.part.offload.ways",
+    r"t_off'",
+    "the ways of a layer's activations to the host and back",
+    source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
+).equals(2 * f_off * kept / B_host, "Out and back, each at the rate of the host's link.")
+
 offload.where(offload=True).equals(
-    maximum(0, _way - (1 - f_back) * busy) + maximum(0, _way - f_back * busy),
+    maximum(0, ways / 2 - (1 - f_back) * busy) + maximum(0, ways / 2 - f_back * busy),
     "They leave beside the forward pass and return beside the backward pass, whichever of device "
     "and host is at work: what takes longer than the pass shows.",
 )
