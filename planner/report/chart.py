@@ -32,12 +32,12 @@ def _scale(
     if logarithmic:
         ticks = _powers(low, high)
     else:
-        ticks = _steps(0.0 if low >= 0 and low < high / 2 else low, high)
+        ticks = steps(0.0 if low >= 0 and low < high / 2 else low, high)
     ends = min(low, ticks[0]), max(high, ticks[-1])
     return axis(*ends, start, end, math.log10 if logarithmic else float, 1), ticks
 
 
-def _steps(low: float, high: float) -> list[float]:
+def steps(low: float, high: float) -> list[float]:
     """Round numbers, about five, from below the low end to above the high one."""
     span = (high - low) or abs(high) or 1.0
     size = 10.0 ** math.floor(math.log10(span / 5))

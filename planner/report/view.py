@@ -17,7 +17,7 @@ from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans import error_bands as bands
 from planner.questions.sensitivity import neighbours
-from planner.report import facts, layout, pictures
+from planner.report import facts, layout, pictures, timeline
 from planner.report.alternatives import alternatives, said
 from planner.report.derivations import Derivations, place
 from planner.report.figures import COLOURS, bar_of
@@ -214,6 +214,7 @@ class View:
             capacity=self._capacity() if memory else None,
             stages=pictures.stages(self.result, self._mark) if memory else None,
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
+            timeline=timeline.step(self.result) if STEP in section.sums else None,
         )
 
     def _sums(self, base: str) -> list[Data]:

@@ -188,7 +188,7 @@ class _MathML(Style):
     minus = '<mo form="prefix">−</mo>'
     minus_between = "<mo>−</mo>"
     times = "<mo>×</mo>"
-    beside = '<mspace width=".2em"/>'
+    beside = "<mi>\u2009</mi>"  # shorter than a space with a width, of which there are hundreds
     comma = "<mo>,</mo>"
     patterns: Mapping[str, str] = {
         "parentheses": "<mrow><mo>(</mo>%s<mo>)</mo></mrow>",
@@ -206,7 +206,7 @@ class _MathML(Style):
         "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow></msub>",
         **{k: f'<mover accent="true">%s<mo>{a}</mo></mover>' for k, a in ACCENTS.items()},
         "words": "<mtext>%s</mtext>",
-        "unit": '<mspace width=".3em"/><mtext>%s</mtext>',
+        "unit": "<mtext>\u00a0%s</mtext>",
         "rounded": '<mo>=</mo><mtext class="b">%s</mtext>',
         "letter": "<mi>%s</mi>",
         "word": "<mi>%s</mi>",

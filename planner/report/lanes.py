@@ -1,0 +1,321 @@
+"""Where a step over time is drawn: lanes of work, exchange and waiting, the critical path, and what
+devices hold, all over one axis. A rectangle is a stroke of a path, as wide as its lane is high, so
+that all of one look are one path, and those that return at one pace a line with dashes."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from planner.report.chart import steps
+from planner.report.numbers import SCALES, Data, shown
+from planner.results.timeline import Span, Timeline
+
+#: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
+#: and traffic beside work in it.
+WIDTH, LEFT, TOP, LANE, BAR, STRIP = 928, 66, 24, 28, 22, 4
+PANEL, BETWEEN = 76, 26  # the height of a panel of memory, and what is above it
+UNITS, SLIT = 2, 2  # units of a path in one of the box, and what nobody sees between two strokes
+#: Passes that are narrower than this in the mean are left out in the middle, until the others are
+#: as wide as that; so much of the box is the mark for it.
+NARROW, LEGIBLE, BREAK = 3.5, 6, 14
+APART = 9  # passes that are as wide have a gap between them
+STEADY = 7  # strokes at one pace that are drawn as dashes
+DIGIT = 6.5  # the width of one
+#: How work is drawn; all else is exchange. What stands later lies above.
+LOOKS = {
+    "forward": "forward",
+    "recompute": "again",
+    "backward": "backward",
+    "input gradient": "backward",
+    "weight gradient": "weights",
+    "optimizer": "update",
+}
+ORDER = ("forward", "again", "backward", "weights", "update", "exchange", "beside")
+Runs = list[list[int]]  # where strokes of a lane start and end, in units of a path
+
+
+class Axis(NamedTuple):
+    """Where moments stand, in units of a path; a part in the middle may be left out."""
+
+    scale: float  # units for a second
+    start: float = math.inf  # seconds, of what is left out
+    end: float = math.inf
+    batches: int = 0  # micro-batches that are
+
+    def __call__(self, moments: Iterable[float]) -> list[int]:
+        scale, start, end, batches = self
+        if not batches:
+            return [round(moment * scale) for moment in moments]
+        further = round(start * scale) + BREAK * UNITS
+        return [
+            round(moment * scale)
+            if moment <= start
+            else further + (round((moment - end) * scale) if moment > end else 0)
+            for moment in moments
+        ]
+
+    def places(self, moments: Iterable[float]) -> list[float]:
+        """Where moments stand in the box."""
+        return [LEFT + at / UNITS for at in self(moments)]
+
+
+class Lane(NamedTuple):
+    """What is drawn of a pipeline stage, or of a stream of a single one."""
+
+    name: str
+    runs: Mapping[str, Runs]  # by look
+    ends: list[tuple[Span, int, int]]  # the first and the last pass, with where they are
+    works: bool  # and so may be idle
+
+
+# -- the axis -------------------------------------------------------------------------------------
+
+
+def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
+    """All of the step; without micro-batches in the middle of it where passes were illegible, if
+    there forward and backward passes take turns on all stages."""
+    room, seconds = WIDTH - LEFT, timeline.seconds
+    passes = max(sum(span.work in LOOKS for span in spans) for spans in stages)
+    if room >= NARROW * passes:
+        return Axis(room * UNITS / seconds)
+    back = [[s.start for s in spans if LOOKS.get(s.work) == "backward"] for spans in stages]
+    begin = max(min(starts, default=math.inf) for starts in back)
+    there = [[s.end for s in spans if s.work == "forward"] for spans in stages]
+    finish = min(max(ends, default=0.0) for ends in there)
+    turns = [start for start in back[-1] if begin <= start <= finish]
+    chunks = 1 + max(span.chunk or 0 for span in stages[-1])
+    unit = chunks * timeline.stages if chunks > 1 else 1  # after which all chunks are done again
+    wanted = (passes - room / LEGIBLE) * len(back[-1]) / passes
+    count = min(math.ceil(wanted / unit), (len(turns) - 1) // unit) * unit
+    if count <= 0:
+        return Axis(room * UNITS / seconds)
+    first = (len(turns) - 1 - count) // 2
+    start, end = turns[first], turns[first + count]
+    return Axis((room - BREAK) * UNITS / (seconds - end + start), start, end, count // chunks)
+
+
+def _ticks(axis: Axis, seconds: float) -> list[Data]:
+    """Round moments that are drawn, with their places in the box, and what is left out."""
+    scale = next((step for step in SCALES["s"] if seconds >= step[1]), SCALES["s"][-1])
+    unit, size, texts = scale[0], float(scale[1]), []
+    gone = axis.end - axis.start if axis.batches else 0.0
+    step = steps(0, (seconds - gone) / size)[1]
+    ticks = [i * step for i in range(int(seconds / size / step * (1 + 1e-9)) + 1)]
+    places = axis.places([tick * size for tick in ticks])
+    said, middle, half = "", -math.inf, 0.0
+    if axis.batches:
+        said = f"{axis.batches} micro-batches"
+        middle = axis.places([axis.start])[0] + BREAK / 2
+        half = DIGIT / 2 * len(said) + 24
+        texts.append(Data(at=middle, text=said, anchor="middle", line=False))
+    for tick, at in zip(ticks, places, strict=True):
+        if abs(at - middle) > half:
+            anchor = "start" if at == LEFT else "end" if at > WIDTH - 20 else "middle"
+            texts.append(Data(at=at, text=f"{tick:g} {unit}", anchor=anchor, line=True))
+    return texts
+
+
+def _frame(axis: Axis, seconds: float, bottom: float) -> dict[str, Any]:
+    """What lanes and panels have in common: the box, its moments, what is left out."""
+    gap = axis.places([axis.start])[0] if axis.batches else None
+    ticks = _ticks(axis, seconds)
+    return {"ticks": ticks, "gap": gap, "top": TOP - 6, "bottom": bottom, "left": LEFT,
+            "right": WIDTH, "scale": 1 / UNITS, "width": BREAK}  # fmt: skip
+
+
+# -- lanes ----------------------------------------------------------------------------------------
+
+
+def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
+    """What a stage, or one stream of a single stage, does: strokes by look.
+
+    Args:
+        spans: those of one stream in the order of time.
+    """
+    work = [span for span in spans if span.work in LOOKS]
+    runs: defaultdict[str, Runs] = defaultdict(list)
+    starts, ends = axis([span.start for span in work]), axis([span.end for span in work])
+    for span, start, end in zip(work, starts, ends, strict=True):
+        if end - start >= APART * UNITS:
+            end -= SLIT + 1
+        look = LOOKS[span.work]
+        # All work is drawn as forward passes first, which joins narrow ones; the rest lies above.
+        _add(runs["forward"], start, end)
+        if look != "forward":
+            _add(runs[look], start, end)
+    traffic = joined(spans, (SLIT + 0.5) / axis.scale)
+    for look, found in (("beside", traffic if work else []), ("exchange", alone(traffic, work))):
+        moments = axis(moment for pair in found for moment in pair)
+        for start, end in zip(moments[::2], moments[1::2], strict=True):
+            if end - start > SLIT:
+                _add(runs[look], start, end)
+    passes = [i for i, span in enumerate(work) if span.micro_batch is not None]
+    there = [i for i in passes if work[i].work == "forward"][:1]
+    back = [i for i in passes if LOOKS[work[i].work] == "backward"][-1:]
+    return Lane(name, runs, [(work[i], starts[i], ends[i]) for i in there + back], bool(work))
+
+
+def _add(runs: Runs, start: int, end: int) -> None:
+    """Another stroke, or more of the last one where what lies between cannot be seen."""
+    if runs and start <= runs[-1][1] + SLIT:
+        runs[-1][1] = max(runs[-1][1], end)
+    elif end > start:
+        runs.append([start, end])
+
+
+def joined(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
+    """When something is exchanged, for at least so many seconds: start and end, one after
+    another."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted((s.start, s.end) for s in spans if s.work not in LOOKS):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return [pair for pair in found if pair[1] - pair[0] >= least]
+
+
+def alone(
+    traffic: Iterable[tuple[float, float]], work: Sequence[Span]
+) -> Iterator[tuple[float, float]]:
+    """When of that nothing is computed."""
+    starts, ends = [span.start for span in work], [span.end for span in work]
+    for at, end in traffic:
+        number = bisect(ends, at)
+        for begin, through in zip(starts[number:], ends[number:], strict=True):
+            if begin >= end:
+                break
+            if begin > at:
+                yield at, begin
+            at = max(at, through)
+        if at < end:
+            yield at, end
+
+
+def figure(
+    timeline: Timeline, axis: Axis, lanes: Sequence[Lane], seen: Sequence[int], name: str
+) -> Data:
+    """Some of the lanes, one below another, by their numbers."""
+    middle = {number: TOP + LANE * row + BAR // 2 for row, number in enumerate(seen)}
+    strokes: defaultdict[tuple[str, str], str] = defaultdict(str)
+    for look in ORDER:
+        shift = (BAR - STRIP) // 2 if look == "beside" else 0
+        for number, y in middle.items():
+            for path, dashes in _strokes(lanes[number].runs.get(look, []), y + shift):
+                strokes[look, dashes] += path
+    texts = [
+        Data(x=LEFT + (start + end) / 2 / UNITS, y=y + 4, text=text, look=LOOKS[span.work])
+        for number, y in middle.items()
+        for span, start, end in lanes[number].ends
+        for text in [str((span.micro_batch or 0) + 1)]
+        if end - start >= UNITS * (4 + DIGIT * len(text))
+    ]
+    return Data(
+        id=name,
+        names=[Data(y=y + 4, text=lanes[number].name) for number, y in middle.items()],
+        idle="".join(f"M{LEFT} {y}H{WIDTH}" for n, y in middle.items() if lanes[n].works),
+        strokes=[(look, dashes, path) for (look, dashes), path in strokes.items()],
+        texts=texts,
+        critical=_path(timeline, axis, seen, [one.name for one in lanes]),
+        **_frame(axis, timeline.seconds, TOP + LANE * len(seen)),
+    )
+
+
+def _strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
+    """Strokes at a height as paths with their dashes: many that return at one pace are one line
+    with dashes, the others together a path of which each is a piece."""
+    path, at, first = f"M0 {y}", 0, 0
+    while first < len(runs):
+        start, end = runs[first]
+        number, period, width = _steady(runs, first)
+        if number >= STEADY:
+            length = runs[first + number - 1][1] - start
+            yield f"M{start} {y}h{length}", f"{width:g} {round(period - width, 6):g}"
+            first += number
+            continue
+        path += f"{f'm{start - at} 0' if start > at else ''}h{end - start}"
+        at, first = end, first + 1
+    if at:
+        yield path, ""
+
+
+def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
+    """How many strokes from one on are as long and return at one pace, to a unit of a path; with
+    their period and length, of which the shortest numbers are written."""
+    begin, end = runs[first]
+    period, width, number = (0.0, math.inf), (end - begin - 1.0, end - begin + 1.0), 0
+    for number, (start, stop) in enumerate(runs[first + 1 :], 1):
+        low = max(period[0], (start - begin - 1) / number)
+        high = min(period[1], (start - begin + 1) / number)
+        short, long = max(width[0], stop - start - 1), min(width[1], stop - start + 1)
+        if low > high or short > long:
+            number -= 1
+            break
+        period, width = (low, high), (short, long)
+    return 1 + number, _short(*period), _short(*width)
+
+
+def _short(low: float, high: float) -> float:
+    """A number in a range, with as few decimals as there are in it."""
+    found = (math.ceil(low * 10**digits) / 10**digits for digits in range(6))
+    return next((number for number in found if number <= high), low)
+
+
+def _path(timeline: Timeline, axis: Axis, seen: Sequence[int], names: Sequence[str]) -> str:
+    """The critical path below the bars of its lanes; between those of lanes that are not seen."""
+    starts = axis(span.start for span in timeline.critical)
+    path, y = "", 0
+    for span, start in zip(timeline.critical, starts, strict=True):
+        number = span.stage if timeline.stages > 1 else names.index(span.stream)
+        height = TOP + LANE * bisect(seen, number) - (LANE - BAR) // 2
+        if height != y:
+            path += f"H{start}V{height}" if path else f"M{start} {height}"
+            y = height
+    return f"{path}H{axis([timeline.seconds])[0]}" if path else ""
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def panels(timeline: Timeline, axis: Axis, stages: Iterable[int]) -> Data:
+    """What devices of some stages hold, over the same axis: to its peak, and what of it stays."""
+    whole = max(timeline.capacity, *(size for held in timeline.memory for _, size in held))
+    end, found = axis([timeline.seconds])[0], []
+    for row, stage in enumerate(stages):
+        base = TOP + (row + 1) * (PANEL + BETWEEN)
+        moments, sizes = zip(*timeline.memory[stage], strict=True)
+        heights = [base - round(PANEL * size / whole) for size in sizes]
+        peak = sizes.index(max(sizes))
+        found.append(
+            Data(
+                text=f"{f'stage {stage + 1}: ' if timeline.stages > 1 else ''}peak "
+                f"{shown(sizes[peak], 'bytes')} at {shown(moments[peak], 's')}",
+                above=base - PANEL - 8,
+                held=f"{_outline(axis(moments), heights, base)}H{end}V{base}z",
+                stays=f"M0 {base}V{max(heights)}H{end}V{base}z",
+                base=base,
+                limit=base - round(PANEL * timeline.capacity / whole),
+                x=axis.places([moments[peak]])[0],
+                y=heights[peak],
+            )
+        )
+    said = shown(timeline.capacity, "bytes")
+    frame = _frame(axis, timeline.seconds, found[-1].base + 1)
+    return Data(panels=found, capacity=said, **frame)
+
+
+def _outline(places: Sequence[int], heights: Sequence[int], base: int) -> str:
+    """What is held from its first moment on; of moments at one place the highest is seen."""
+    path, at, y = f"M0 {base}", 0, base
+    for place, several in groupby(zip(places, heights, strict=True), lambda pair: pair[0]):
+        here = [height for _, height in several]
+        for height in (min(here), here[-1]):
+            if height != y:
+                path += f"{f'h{place - at}' if place > at else ''}v{height - y}"
+                at, y = place, height
+    return path

@@ -1,0 +1,221 @@
+"""One step over time, simulated pass by pass: what its stages do, wait for and hold, in words, and
+as figures where they are asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from itertools import groupby
+
+from planner.base.errors import PlanError
+from planner.report import lanes
+from planner.report.lanes import LOOKS, ORDER
+from planner.report.numbers import Data, column, shares, shown, signed
+from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
+from planner.results.result import Result
+from planner.results.timeline import Timeline, simulate
+
+MOST = 16  # lanes that are seen at once
+#: What each look is called, and work on the critical path that is not its own word.
+LEGEND = {
+    "again": "recomputation",
+    "weights": "gradients of weights",
+    "update": "optimizer",
+    "exchange": "exchange that work waits for",
+    "beside": "exchange beside work",
+}
+CALLED = {
+    "recompute": "recomputation",
+    "send": "sending between stages",
+    "reduce": "reducing gradients",
+    "gather": "gathering weights",
+    "tied": "tied embeddings",
+}
+WORK, IDLE = "at work", "idle in the pipeline bubble"
+SPACE = "\u00a0"  # at which no line ends
+ASSUMED = " Its utilisation is assumed (time.mfu); this is the step that is predicted without."
+
+
+def step(result: Result) -> Step | None:
+    """The step of a plan over time; None where none can be simulated."""
+    try:
+        timeline = simulate(result)
+    except PlanError:
+        return None
+    peaks = {
+        int(entry.name.partition("-")[0]): float(result[f"memory.peak[{entry.path}]"].number)
+        for entry in result.entries("stage")
+    }
+    return Step(timeline, peaks, assumed=result.predicted is not None)
+
+
+class Step:
+    """A step over time, as a report shows it.
+
+    Args:
+        peaks: bytes at the peak as the report has them, by the first stage of those that are alike.
+        assumed: whether the plan's own step is assumed, and this one stands beside it.
+    """
+
+    def __init__(
+        self, timeline: Timeline, peaks: Mapping[int, float] | None = None, assumed: bool = False
+    ) -> None:
+        self.timeline, self.peaks = timeline, peaks or {}
+        self.title = f"One step of {shown(timeline.seconds, 's')} over time"
+        self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
+        self._spans = [list(found) for _, found in groupby(timeline.spans, lambda s: s.stage)]
+        #: What the busiest stage does, what the critical path is made of, and how long it takes.
+        self.said = [self._stage_said(), self._path_said(), self._length_said(assumed)]
+
+    # -- words --------------------------------------------------------------------------------
+
+    def _parts(self, stage: int) -> dict[str, float]:
+        """The seconds of a stage: work, exchange that nothing hides by kind, idle time."""
+        of = self.timeline
+        return {WORK: of.busy[stage], **of.exposed[stage], IDLE: of.idle[stage]}
+
+    def _stage_said(self) -> str:
+        which = f"Stage {self.busiest + 1}, the busiest" if self.timeline.stages > 1 else "The step"
+        return f"{which}: {_listed(self._parts(self.busiest))}."
+
+    def _path_said(self) -> str:
+        of, reached = self.timeline, 0.0
+        spent, where = defaultdict[str, float](float), defaultdict[int, float](float)
+        for span in of.critical:
+            if span.start > reached:  # a part of what the stage computes meanwhile, or nothing
+                beside = (
+                    s.work
+                    for s in self._spans[span.stage]
+                    if s.work in LOOKS and s.start < span.start <= s.end
+                )
+                spent[next(beside, "waiting")] += span.start - reached
+            spent[span.work] += span.end - max(span.start, reached)
+            where[span.stage] += span.end - reached
+            reached = span.end
+        parts = {CALLED.get(work, work): seconds for work, seconds in spent.items()}
+        stage, most = max(where.items(), key=lambda item: item[1])
+        on = f", {shown(most, 's')} of it on stage {stage + 1}" if of.stages > 1 else ""
+        return f"The critical path{on}: {_listed(parts)}."
+
+    def _length_said(self, assumed: bool) -> str:
+        of = self.timeline
+        more = of.closed / of.seconds - 1
+        said = f"Simulated pass by pass, the step takes {shown(of.seconds, 's')}"
+        if abs(more) < 5e-4:
+            said += ", as the closed form says that this report rests on."
+        else:
+            said += (
+                f"; the closed form that this report rests on says {shown(of.closed, 's')} "
+                f"({signed(Fraction(more))})."
+            )
+        return said + (ASSUMED if assumed else "")
+
+    @cached_property
+    def table(self) -> Data:
+        """Work, exchange and idle time by stage; equal neighbours share a row."""
+        parts = [self._parts(stage) for stage in range(self.timeline.stages)]
+        kinds = [name for part in parts for name in part if name not in (WORK, IDLE)]
+        names = [WORK, *dict.fromkeys(kinds), IDLE]
+        unit, texts = column([part.get(name, 0.0) for part in parts for name in names], "s")
+        rows = [texts[i : i + len(names)] for i in range(0, len(texts), len(names))]
+        found = []
+        for row, several in groupby(range(len(rows)), rows.__getitem__):
+            first, *others = several
+            said = f"{first + 1} to {others[-1] + 1}" if others else str(first + 1)
+            found.append([said, *row])
+        head = ["Stage", *(name.removesuffix(" exchange").partition(" in ")[0] for name in names)]
+        title = f"The step of each stage, {unit}: work, exchange that it waits for, idle time"
+        return Data(title=title, head=head, rows=found, note="")
+
+    # -- figures ------------------------------------------------------------------------------
+
+    @cached_property
+    def _axis(self) -> lanes.Axis:
+        return lanes.axis_of(self.timeline, self._spans)
+
+    @cached_property
+    def _lanes(self) -> list[lanes.Lane]:
+        """One for each stage, or for each stream of a single one."""
+        if self.timeline.stages > 1:
+            named = [(f"stage {i}", spans) for i, spans in enumerate(self._spans, 1)]
+        else:
+            streams = (COMPUTE, LINK, NETWORK, HOST)
+            named = [(name, [s for s in self._spans[0] if s.stream == name]) for name in streams]
+        return [lanes.lane(name, spans, self._axis) for name, spans in named if spans]
+
+    @cached_property
+    def figures(self) -> list[Data]:
+        """The lanes; of many first the outer ones and the busiest, then the others."""
+        count = len(self._lanes)
+        seen = list(range(count))
+        if count > MOST:
+            seen = sorted({0, 1, self.busiest, count - 2, count - 1})
+        rest = [number for number in range(count) if number not in seen]
+        given = self.timeline, self._axis, self._lanes
+        first = lanes.figure(*given, seen, "timeline")
+        return [first, lanes.figure(*given, rest, "timeline-rest")] if rest else [first]
+
+    @cached_property
+    def legend(self) -> list[Data]:
+        """The looks that are drawn, with what a micro-batch takes of each on the busiest stage."""
+        spent, batches = defaultdict[str, float](float), set()
+        for span in self._spans[self.busiest]:
+            if span.micro_batch is not None and span.work in LOOKS:
+                spent[LOOKS[span.work]] += span.end - span.start
+                batches.add(span.micro_batch)
+        rows = []
+        for look in ORDER:
+            if any(lane.runs.get(look) for lane in self._lanes):
+                each, words = spent[look] / len(batches), LEGEND.get(look, look)
+                text = f"{words}, {shown(each, 's')} a micro-batch" if each else words
+                rows.append(Data(look=look, words=text))
+        idle, critical = (
+            Data(look="idle", words="idle"),
+            Data(look="critical", words="critical path"),
+        )
+        return [*rows, idle, critical]
+
+    @cached_property
+    def break_said(self) -> str:
+        """What is left out of the lanes."""
+        axis = self._axis
+        gone = shown(axis.end - axis.start, "s") if axis.batches else ""
+        said = f"The break leaves out {gone}, {axis.batches} micro-batches that pass alike."
+        return said if axis.batches else ""
+
+    @cached_property
+    def memory(self) -> Data:
+        """What devices of the first, the fullest and the last stage hold, over the same axis."""
+        of = self.timeline
+        tops = [max(size for _, size in held) for held in of.memory]
+        stages = sorted({0, tops.index(max(tops)), of.stages - 1})
+        found = lanes.panels(of, self._axis, stages)
+        differ = [
+            f"{shown(self.peaks[stage], 'bytes')} on stage {stage + 1}"
+            for stage in stages
+            if stage in self.peaks
+            and shown(self.peaks[stage], "bytes") != shown(tops[stage], "bytes")
+        ]
+        found.caption = (
+            "Live tensors of a device against its capacity, without the allocator's cache and the "
+            "device's context; darker what stays through the step. "
+        )
+        if differ:
+            found.caption += f"The phases under Memory make {' and '.join(differ)} at the peak."
+        else:
+            found.caption += "The peaks are those by pipeline stage under Memory."
+        return found
+
+
+def _listed(parts: Mapping[str, float]) -> str:
+    """Seconds by name with their shares, which add up as printed; what has none is left out."""
+    unit, texts = column(list(parts.values()), "s")
+    rows = zip(parts, texts, shares(list(parts.values())), strict=True)
+    listed = [
+        f"{name} {text}{SPACE}{unit} ({share}{SPACE}%)"
+        for name, text, share in rows
+        if share != "0.0"
+    ]
+    return ", ".join(listed)
