@@ -314,6 +314,10 @@ B_link = bytes_per_second(
     "cluster.accelerator.link.bandwidth",
     only_formulas=True,
 )
+n_ax = symbol("n_ax", "axes of the torus", "cluster.accelerator.link.axes")
+n_X = symbol("n_X", "devices along the first axis of the torus", "cluster.sides.x")
+n_Y = symbol("n_Y", "devices along its second axis", "cluster.sides.y")
+n_Z = symbol("n_Z", "devices along its third axis", "cluster.sides.z")
 a_link = hop_time("a_link", "time of one hop inside a node", "cluster.accelerator.link.latency")
 a_sw = hop_time(
     "a_sw",

@@ -47,6 +47,8 @@ SHARED = ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dim
           "alignment", "alignment_8", "launch")  # fmt: skip
 #: Elementwise kernels take the time of their traffic, which is the implementation's.
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}
+#: Axes of a torus, which has up to three.
+AXES = ("x", "y", "z")
 #: Rates between device and host that a plan may state.
 HOST = ("host_link", "host_memory")
 
@@ -115,6 +117,33 @@ def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     if given < node or given > max(joined, node):
         wrong = f"a link that joins {given} devices, of nodes of {node}"
         draft.fault("cluster.link_domain", wrong, f"from {node} to {joined}")
+    axes = (accelerator.get("link") or {}).get("axes")
+    if axes is None:
+        return
+    size = min(given, draft.get("cluster.devices"))
+    shape = draft.default("cluster.slice", _even(size, axes), f"{size} devices, divided evenly")
+    devices = 1
+    for side in shape:
+        devices *= side
+    if len(shape) != axes or devices != size:
+        wrong = f"a torus of {' × '.join(str(side) for side in shape)} devices"
+        draft.fault("cluster.slice", wrong, f"{axes} axes of {size} devices in all")
+    sides = [*shape, 1, 1]
+    for index, axis in enumerate(AXES):
+        draft.default(f"cluster.sides.{axis}", sides[index], "of cluster.slice")
+
+
+def _even(size: int, axes: int) -> list[int]:
+    """The sides of a torus of so many devices, as alike as they divide, short ones first."""
+    sides = []
+    for left in range(axes, 1, -1):
+        side = trial = 1
+        while trial**left <= size:
+            side = trial if size % trial == 0 else side
+            trial += 1
+        sides.append(side)
+        size //= side
+    return [*sides, size]
 
 
 Fact = Mapping[str, Any]
@@ -289,6 +318,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.scale": "node" if devices <= node else "nodes",
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.switched": bool((accelerator.get("link") or {}).get("switch_reduces")),
+        "time.torus": (accelerator.get("link") or {}).get("axes") is not None,
         "time.expert": span(layout["expert"], experts),
         "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
         "time.gathering": span(experts, experts),

@@ -77,6 +77,37 @@ def _(v: View) -> float:
     return min(v.B_sus, v.B_net) if v.on("network.measured") else v.e_net * v.B_net
 
 
+def links(v: View, stride: float, size: float) -> float:
+    """Of a torus those over which each member of a group sends: both of a ring, one of a line."""
+    if not v.on("time.torus"):
+        return 1
+    sides = [int(side) for side in (v.n_X, v.n_Y, v.n_Z)]
+    at = [
+        tuple(int(place) // math.prod(sides[:i]) % sides[i] for i in range(3))
+        for place in range(0, int(stride * size), max(1, int(stride)))
+    ]
+    found = 0
+    for i, side in enumerate(sides):
+        along = len({place[i] for place in at})
+        found += 0 if along == 1 else 2 if along == side else 1
+    return max(1, found) / (2 * v.n_ax)
+
+
+@recounts("network.links.tensor")
+def _(v: View) -> float:
+    return links(v, 1, v.t)
+
+
+@recounts("network.links.data")
+def _(v: View) -> float:
+    return links(v, v.t, v.q("network.shards"))
+
+
+@recounts("network.links.next")
+def _(v: View) -> float:
+    return 1 / (2 * v.n_ax) if v.on("time.torus") else 1
+
+
 @recounts("network.tensor_hops")
 def _(v: View) -> float:
     """A ring of t goes round twice; over nodes some of its hops leave one."""
@@ -99,7 +130,7 @@ def _(v: View) -> float:
         return 0
     size = v.k_a * v.s * v.b / v.c * v.h  # of the residual stream of all tokens
     link, card = v.q("network.link"), v.q("network.fabric") * v.n_node
-    inside = 2 * size * (v.t - 1) / v.t / link
+    inside = 2 * size * (v.t - 1) / v.t / (link * v.q("network.links.tensor"))
     if where == "node" and v.on("time.switched") and not v.on("parallelism.sequence"):
         switches = size / v.t * (v.t + 1) / (link * v.e_sw) + v.a_sw
         return min(inside + 2 * (v.t - 1) * v.a_link, switches)
@@ -115,7 +146,7 @@ def _(v: View) -> float:
 
 @recounts("network.data")
 def _(v: View) -> float:
-    where, link = v.on("time.shards"), v.q("network.link")
+    where, link = v.on("time.shards"), v.q("network.link") * v.q("network.links.data")
     if where == "none":
         return v.e_mem * v.W
     members = max(1, min(v.n_node / v.t, v.q("network.shards")))
@@ -127,6 +158,9 @@ def _(v: View) -> float:
     where, g = v.on("time.shards"), v.q("network.shards")
     if where == "none":
         return 0
+    if where == "node" and v.on("time.torus"):  # half way round each axis, as if of one length
+        axes = max(1, v.q("network.links.data") * v.n_ax)
+        return min(g - 1, axes * g ** (1 / axes) / 2) * v.a_link
     if where == "node":
         return min((g - 1) * v.a_link, *([v.a_sw] if v.on("time.switched") else [math.inf]))
     nodes = min(g, g * v.t / v.n_node)
@@ -140,7 +174,8 @@ def _(v: View) -> float:
     if where == "none":
         return 0
     if where == "node":
-        return min(2 * (g - 1) * v.a_link, switches)
+        rings = 2 * v.q("network.data_hops") if v.on("time.torus") else 2 * (g - 1) * v.a_link
+        return min(rings, switches)
     nodes = min(g, g * v.t / v.n_node)
     ring = 2 * ((nodes - 1) * v.a_net + (g - nodes) * v.a_link)
     inside = min(2 * (g / nodes - 1) * v.a_link, switches)
@@ -163,7 +198,7 @@ def _(v: View) -> float:
     if v.on("split") != "experts":
         g = v.q("network.shards")
         return (1 - 1 / g) / v.q("network.data")
-    owners, rate = v.q("layout.shards"), v.q("network.link")
+    owners, rate = v.q("layout.shards"), v.q("network.link") * v.q("network.links.data")
     if v.on("time.shards") == "nodes":
         rate = min(rate, v.q("network.fabric") * max(1, v.n_node / (v.e * v.t_e)))
     return (1 - 1 / owners) / rate
@@ -226,9 +261,10 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     heads = max(1, v.a_kv / v.t)
     size = v.s * v.b / v.c * heads * (v.d_h + v.d_v) * v.k_a
+    link = v.q("network.link") * v.q("network.links.next")
     if v.on("time.context") == "node":
-        return size / v.q("network.link") + v.a_link
-    return size / min(v.q("network.link"), v.q("network.fabric")) + v.a_net
+        return size / link + v.a_link
+    return size / min(link, v.q("network.fabric")) + v.a_net
 
 
 @recounts("network.pipeline")
@@ -237,7 +273,7 @@ def _(v: View) -> float:
     if where == "none":
         return 0
     size = v.s * v.b / v.c * v.h * v.k_a / v.t
-    near = size / v.q("network.link") + v.a_link
+    near = size / v.q("network.link") / v.q("network.links.next") + v.a_link
     far = size / v.q("network.fabric") + v.a_net
     away = 0.0 if where == "node" else min(1, v.n / v.p / v.n_node)
     return away * far + (1 - away) * near
@@ -1552,7 +1588,7 @@ def _(v: View) -> float:
         return x.q("parameters.trained") / (x.q("layout.shards") if sharded else 1)
 
     if v.on("training.offload.optimizer"):
-        node = min(v.n, v.n_node)  # devices that share the memory of a host
+        node = min(v.n, v.n_host)  # devices that share the memory of a host
 
         def away(x: View) -> float:
             states = 2 * (v.k_w + v.k_m + x.q("memory.optimizer.each")) + v.k_g
@@ -2124,7 +2160,7 @@ PLANS: dict[str, dict[str, Any]] = {
         {**DENSE, "bias": True},
         {"tensor": 5, "pipeline": 2, "virtual_pipeline": 2, "zero": 1},
         {"schedule": "dualpipev", "attention": "eager", "recompute": "full"},
-        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}, "slice": [10, 6]},
     ),
     "adapters and weights": plan(
         DENSE, {"zero": 1},

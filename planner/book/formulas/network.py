@@ -29,6 +29,40 @@ link.by("datasheet; it prints one direction", link_convention="per-direction").e
     e_link * B_link, "The printed figure, of which collectives sustain a share."
 )
 
+TORUS = "Austin et al. 2025, How to Scale Your Model, TPUs and sharded matrices (torus)"
+
+
+def _links(stride: Operand | int, size: Operand) -> Expression:
+    """Over how many of a device's links a group exchanges, whose members lie a stride apart: two
+    along each axis that it fills, which is a ring; of one that it fills in part, a line, one, as
+    its ends wait for all that passes the middle."""
+    found: list[Expression] = []
+    for before, side in ((1, n_X), (n_X, n_Y), (n_X * n_Y, n_Z)):
+        covered = maximum(1, minimum(stride * size, before * side) / maximum(stride, before))
+        found.append(minimum(1, covered - 1) * (1 + maximum(0, covered - side + 1)))
+    return maximum(1, sum(found[1:], found[0]))
+
+
+ALL = "any two devices are joined by all links"
+_RINGS = (
+    "Two along each axis that the group fills, a ring, and one along each that it fills in part, a "
+    "line, whose ends wait for all that passes the middle; of two along each axis."
+)
+links_tensor = estimate(
+    "network.links.tensor", r"\lambda_t", "share of the links that tensor-parallel rings use"
+)
+links_tensor.by(ALL, torus=False).equals(1, "All of them.")
+links_tensor.by(TORUS, torus=True).equals(_links(1, t) / (2 * n_ax), _RINGS)
+links_data = estimate(
+    "network.links.data", r"\lambda_d", "share of the links that data-parallel rings use"
+)
+links_data.by(ALL, torus=False).equals(1, "All of them.")
+links_next = estimate(
+    "network.links.next", r"\lambda_1", "share of the links that a message to a neighbour uses"
+)
+links_next.by(ALL, torus=False).equals(1, "All of them.")
+links_next.by(TORUS, torus=True).equals(1 / (2 * n_ax), "The one to the neighbour.")
+
 fabric = rate(
     "network.fabric", r"\beta_f", "bandwidth of collectives between nodes, per device and direction"
 )
@@ -78,7 +112,7 @@ tensor_hops.by(TREE, tensor="nodes", sequence=False).equals(
 
 for _alike in ({"switched": False}, {"switched": True, "sequence": True}):
     tensor.by(RING, tensor="node", **_alike).equals(
-        _passed_by_ranks / link + tensor_hops,
+        _passed_by_ranks / (link * links_tensor) + tensor_hops,
         "A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a "
         "reduce-scatter (sequence parallelism) move the same as an all-reduce, and switches that "
         "add up or copy leave what a device must send for one, and receive for the other.",
@@ -93,13 +127,16 @@ tensor.by(NVLS, tensor="node", switched=True, sequence=False).equals(
     "be copied: (t+1)/t of the values leave it, not 2 (t-1)/t.",
 )
 tensor.by(TREE, tensor="nodes", sequence=False).equals(
-    maximum(_passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node))
+    maximum(
+        _passed_by_ranks / (link * links_tensor),
+        2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
+    )
     + tensor_hops,
     "Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node, "
     "while the ring inside each node passes its share over the link.",
 )
 tensor.by(RING, tensor="nodes", sequence=True).equals(
-    _passed_by_ranks / minimum(link, fabric * n_node) + tensor_hops,
+    _passed_by_ranks / minimum(link * links_tensor, fabric * n_node) + tensor_hops,
     "All-gather and reduce-scatter run as rings, which cross the nodes with all that passes.",
 )
 
@@ -112,15 +149,17 @@ shards = Quantity(
     "Data- and context-parallel ranks hold the same weights; r replicas each hold all shards.",
 )
 
+links_data.by(TORUS, torus=True).equals(_links(t, shards) / (2 * n_ax), _RINGS)
+
 group = rate(
     "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
 )
 group.by("a group of one device", shards="none").equals(
     e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
 )
-group.by(RING, shards="node").equals(link, "The group lies inside one node.")
+group.by(RING, shards="node").equals(link * links_data, "The group lies inside one node.")
 group.by(RING, shards="nodes").equals(
-    minimum(link, fabric * maximum(1, minimum(n_node / t, shards))),
+    minimum(link * links_data, fabric * maximum(1, minimum(n_node / t, shards))),
     "Its n_node/t members in a node, one at least, use a network card each; the link bounds them.",
 )
 
@@ -130,8 +169,15 @@ hops = seconds(
     "hops of one gathering or scattering over the data-parallel group",
 )
 hops.by("a group of one device", shards="none").equals(0, "None: a device alone.")
-hops.by(RING, shards="node", switched=False).equals(
+hops.by(RING, shards="node", switched=False, torus=False).equals(
     (shards - 1) * a_link, "One hop to each other member."
+)
+
+#: Axes of a torus over which the group extends: it goes round all of them at once.
+_axes = maximum(1, links_data * n_ax)
+hops.by(TORUS, shards="node", switched=False, torus=True).equals(
+    minimum(shards - 1, _axes * shards ** (1 / _axes) / 2) * a_link,
+    "Over each of its axes half way round, both ways at once, as if these were of one length.",
 )
 hops.by(NVLS, shards="node", switched=True).equals(
     minimum((shards - 1) * a_link, a_sw),
@@ -154,7 +200,7 @@ reduce_hops = seconds(
 )
 reduce_hops.by("a group of one device", shards="none").equals(0, "None: a device alone.")
 reduce_hops.by(RING, shards="node", switched=False).equals(
-    2 * (shards - 1) * a_link,
+    2 * hops,
     "A ring adds up, and once more passes the sums on; trees inside a node are chains.",
 )
 reduce_hops.by(TUNER, shards="node", switched=True).equals(
@@ -203,10 +249,11 @@ passed.where(split=("none", "column", "row", "vocabulary")).equals(
     "All but one of g shares leave each device, at the bandwidth of its group.",
 )
 passed.where(split="experts", shards=("none", "node")).equals(
-    (owners - 1) / (owners * link), "Fewer devices hold copies of an expert; they are in one node."
+    (owners - 1) / (owners * link * links_data),
+    "Fewer devices hold copies of an expert; they are in one node.",
 )
 passed.where(split="experts", shards="nodes").equals(
-    (owners - 1) / (owners * minimum(link, fabric * maximum(1, n_node / (e * t_e)))),
+    (owners - 1) / (owners * minimum(link * links_data, fabric * maximum(1, n_node / (e * t_e)))),
     "Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose "
     "network cards they use.",
 )
@@ -388,12 +435,12 @@ context = seconds_of_block(
     source=RING,
 )
 context.where(context="node").equals(
-    _keys_and_values / link + a_link,
+    _keys_and_values / (link * links_next) + a_link,
     "Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one "
     "node.",
 )
 context.where(context="nodes").equals(
-    _keys_and_values / minimum(link, fabric) + a_net,
+    _keys_and_values / minimum(link * links_next, fabric) + a_net,
     "Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the "
     "one between nodes sets the pace: a device's network card.",
 )
@@ -411,13 +458,14 @@ send = seconds(
 send.where(pipeline="none").equals(0, "There is one stage.")
 _sent = k_a * tokens * h / t
 send.where(pipeline="node").equals(
-    _sent / link + a_link,
+    _sent / (link * links_next) + a_link,
     "Each tensor-parallel rank sends its part of n h activations over the link.",
 )
 
 _elsewhere = minimum(1, n / (p * n_node))
 send.where(pipeline="nodes").equals(
-    _elsewhere * (_sent / fabric + a_net) + (1 - _elsewhere) * (_sent / link + a_link),
+    _elsewhere * (_sent / fabric + a_net)
+    + (1 - _elsewhere) * (_sent / (link * links_next) + a_link),
     "Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices "
     "apart, so n/(p n_node) of them, at most all, lie in another node and use a network card.",
 )
