@@ -298,7 +298,7 @@ def test_a_ring_over_one_axis_of_a_torus_uses_two_of_its_links() -> None:
     [
         ([4, 4], 4, 2, 2),  # a ring of tensor-parallel ranks, and one across
         ([16, 16], 4, 1, 3),  # a line, and what is left of its axis beside a ring
-        ([4, 4], 16, 4, 1),  # both rings; a device alone has nothing to exchange
+        ([3, 4], 12, 4, 1),  # both rings; a device alone has nothing to exchange
         ([4, 4], 1, 1, 4),
     ],
 )
