@@ -116,6 +116,21 @@ def test_one_kernel_never_moves_more_than_many(optimizer: str, precision: str, n
     assert 0 < fused <= foreach
 
 
+def test_adafactor_moves_what_its_operations_read_and_write() -> None:
+    """transformers, optimization.py, of a matrix in fp32: norm(p); g**2, + eps; two means; product
+    of rows and columns, mul_(g); norm, div_, mul_(lr); -update; p.add_: of values as large as the
+    matrix 1, 2 + 2, 1 + 1, 1 + 3, 1 + 2 + 2, 2 and 3 accesses; rows and columns there and back."""
+    found = evaluation(
+        training__optimizer="adafactor",
+        training__optimizer_kernel="foreach",
+        training__precision="fp32",
+        training__implementation="pytorch",
+    )
+    accesses = 1 + 4 + 2 + 4 + 5 + 2 + 3
+    small = Fraction(2 * 4 * (4096 + 11008), 4096 * 11008)
+    assert of(found, "time.update", "up") == 4 * accesses + small
+
+
 def test_adafactor_keeps_rows_and_columns() -> None:
     """Llama-2 7B by hand (Shazeer & Stern 2018, section 3): of 32 layers four matrices of 4096 x
     4096 and three of 4096 x 11008, of embedding and head 32000 x 4096; 65 norms in full."""

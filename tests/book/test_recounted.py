@@ -736,7 +736,9 @@ def _(v: View) -> float:
     if optimizer == "adafactor":
         if one_kernel:
             return once + gradient
-        return 2 * weight + 2 * v.q("memory.optimizer.each") + 14 * state + 2 * gradient
+        square, sums, product, scaled, step = 1 + 2, 1 + 1, 1 + 2, 1 + 2 + 2, 2 + 1
+        passes = square + sums + product + scaled + step
+        return 3 * weight + 2 * v.q("memory.optimizer.each") + passes * state + 2 * gradient
     if one_kernel:
         return once
     if optimizer == "sgd-momentum":

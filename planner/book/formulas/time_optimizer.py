@@ -65,10 +65,11 @@ update.by(ADAFACTOR, optimizer="adafactor", optimizer_kernel="fused").equals(
     "and writes weights and master weights; the states are read and written.",
 )
 update.by(ADAFACTOR, optimizer="adafactor", optimizer_kernel=OPERATIONS).equals(
-    2 * (k_w + k_m + each) + 14 * k_o + 2 * k_g,
-    "The gradient's square (1 access of the gradient and 1), its offset (2), the sums of rows and "
-    "columns (2), their product (1) with the gradient (1 of it and 2), its mean square (1), two "
-    "scalings (4) and the step (1, and 2 of the weight); the states are read and written.",
+    3 * (k_w + k_m) + 2 * each + 16 * k_o + 2 * k_g,
+    "The weight's mean square (1 access of it); the gradient's square (1 access of the gradient "
+    "and 1), its offset (2), the sums of rows and columns (2), their product (1) with the gradient "
+    "(1 of it and 2), its mean square (1), two scalings (4), its negative (2) and the step (1, and "
+    "2 of the weight); the states are read and written.",
 )
 update.by(JORDAN, optimizer="muon", hidden_matrix=True, optimizer_kernel="fused").equals(
     _once + 3 * k_c,
