@@ -218,10 +218,10 @@ def test_soap_keeps_two_squares_of_each_side() -> None:
     assert grown * found.value("parameters.total") == 4 * 32 * 3 * 2 * 11008**2
 
 
-def test_soap_costs_what_its_paper_measured() -> None:
+def test_soap_costs_some_percent_as_in_its_paper() -> None:
     """Vyas et al. 2024: 40 % fewer steps than AdamW were 35 % less time, so that a step took 8 %
     more; models of 360m with batches of 2 million tokens of 1,024, bases renewed in 10 steps. What
-    a decomposition reaches is assumed, so that this is a bound of its order."""
+    a decomposition reaches is assumed, and on what devices is not said: it is of that order."""
     model = {
         "layers": 24,
         "hidden": 1024,
