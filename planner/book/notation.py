@@ -345,6 +345,7 @@ B_sus = bytes_per_second(
 )
 a_net = of_network("a_net", "time of one hop between nodes", "latency", letter=r"\alpha", unit="s")
 o_net = of_network("o_net", "oversubscription of the network", "oversubscription", latex=r"\omega")
+n_pod = of_network("n_pod", "devices that switches join at full rate", "pod")
 B_host = bytes_per_second(
     "B_host", "rate between a device and its host's memory, one direction", "time.host_link"
 )

@@ -117,6 +117,12 @@ def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     if given < node or given > max(joined, node):
         wrong = f"a link that joins {given} devices, of nodes of {node}"
         draft.fault("cluster.link_domain", wrong, f"from {node} to {joined}")
+    network = draft.get("cluster.network")
+    if network is not None:
+        pod = draft.default("cluster.network.pod", given, "between the domains of the link")
+        if pod < given:
+            wrong = f"a pod of {pod} devices, where the link joins {given}"
+            draft.fault("cluster.network.pod", wrong, f"at least {given}")
     axes = (accelerator.get("link") or {}).get("axes")
     if axes is None:
         return

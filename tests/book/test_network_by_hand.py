@@ -313,3 +313,33 @@ def test_groups_share_the_axes_of_a_torus(
 def test_a_torus_is_gone_half_round_both_ways() -> None:
     """1 us a hop: 16 x 16 devices are 8 + 8 hops apart at most, not 255."""
     assert float(torus([16, 16]).value("network.data_hops")) == pytest.approx(16e-6)
+
+
+@pytest.mark.parametrize(
+    ("pod", "slower"),
+    [(None, 7), (6, 7), (12, 7 * Fraction(2, 3)), (18, 7 * Fraction(1, 3)), (24, 1), (3072, 1)],
+)
+def test_oversubscription_between_pods_slows_what_leaves_a_pod(
+    pod: int | None, slower: Fraction
+) -> None:
+    """Llama 3 (Grattafiori et al. 2024, section 3.3.1): 1 to 7 between pods of 3,072, none within.
+    Of 24 devices in 4 nodes that exchange tokens, a device reaches three nodes besides its own."""
+    e = evaluation(
+        24,
+        model={
+            "layers": 2,
+            "hidden": HIDDEN,
+            "vocab": 5040,
+            "max_sequence": LENGTH,
+            "attention": {"heads": HEADS, "kv_heads": GROUPS},
+            "moe": {"experts": 24, "top_k": 2, "intermediate": 360},
+        },
+        parallelism={"expert": 24, "zero": 1},
+        cluster__network={
+            "bandwidth": "20 GB/s",
+            "latency": "9 us",
+            "oversubscription": 7,
+            **({"pod": pod} if pod else {}),
+        },
+    )
+    assert e.value("network.experts.crowded") == slower

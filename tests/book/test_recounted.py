@@ -252,9 +252,17 @@ def _(v: View) -> float:
     wait = v.q("network.experts.wait") if once else 0
     if where == "node":
         return inside + wait
-    away = tokens * row * reached(v.q("network.reach.nodes")) * (nodes - 1) / nodes * v.o_net
+    away = tokens * row * reached(v.q("network.reach.nodes")) * (nodes - 1) / nodes
+    away *= v.q("network.experts.crowded")
     rate = v.B_net * v.e_disp if once else card * v.e_a2a
     return max(inside, away / rate) + wait
+
+
+@recounts("network.experts.crowded")
+def _(v: View) -> float:
+    """Of the other nodes those outside the pod are slower to reach."""
+    nodes, pod = v.e * v.t_e / v.n_node, v.n_pod / v.n_node
+    return max(1, v.o_net * max(0, nodes - pod) / (nodes - 1))
 
 
 @recounts("network.context")

@@ -340,8 +340,20 @@ def _once(reached: Operand, members: Operand) -> Expression:
     return _of_rank * places(reached) * (1 - 1 / members)
 
 
+crowded = estimate(
+    "network.experts.crowded",
+    r"\omega_{\mathrm{a2a}}",
+    "time of an exchange of tokens between nodes, over that at the full rate of the network",
+    source="cluster document: oversubscription of the network between pods",
+    expert="nodes",
+).equals(
+    maximum(1, o_net * maximum(0, (NODES - n_pod / n_node) / (NODES - 1))),
+    "Of the M - 1 other nodes of the group those outside the pod are reached at the rate between "
+    "pods, which oversubscription divides; all pairs of nodes talk at once.",
+)
+
 #: A token once to each other node, on a network that may be oversubscribed.
-_across = _once(reach_nodes, NODES) * o_net
+_across = _once(reach_nodes, NODES) * crowded
 experts.by(LEPIKHIN, expert="node", dispatcher="all-to-all").equals(
     _copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device."
 )
