@@ -19,7 +19,7 @@ from planner.book.settings import named
 from planner.book.sources import *
 
 #: Schedules by which a device is at one pass at a time.
-IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
+IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble", "own")
 #: Schedules by which a forward pass runs beside a backward pass.
 PAIRED = ("dualpipe", "dualpipev")
 #: Where the devices of a group lie, if they are more than one.

@@ -258,6 +258,11 @@ P_listed = of_accelerator(
     latex="R_sheet",
     unit="FLOP/s",
 )
+n_bub = symbol(
+    "n_bub",
+    "passes of a stage, forward and backward, as long as the bubble of a schedule of one's own",
+    "time.bubble",
+)
 mfu_assumed = formula_input(
     "mfu_assumed", "assumed model FLOPs utilisation", "time.mfu", latex="u_given", kind="assumed"
 )

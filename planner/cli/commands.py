@@ -635,7 +635,7 @@ def _calibrate(options: argparse.Namespace) -> int:
         "all presets by default",
         nargs="?",
         choices=(
-            *("models", "accelerators", "clusters", "plans", "studies"),
+            *("models", "accelerators", "clusters", "schedules", "plans", "studies"),
             *("precisions", "quantities"),
         ),
     ),

@@ -20,6 +20,7 @@ FOLDERS = {
     "model": "models",
     "cluster": "clusters",
     "accelerator": "accelerators",
+    "schedule": "schedules",
 }
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {
@@ -164,9 +165,25 @@ class Resolver:
                     entries[key] = self.names(named, inner, chain)
                 except PlanError as error:
                     faults.extend(error.faults)
+        if kind == "plan" and "training" in entries and only is None:
+            try:
+                entries["training"] = self.schedule(entries["training"], chain)
+            except PlanError as error:
+                faults.extend(error.faults)
         if faults:
             raise PlanError(faults)
         return replace(node, value=entries)
+
+    def schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
+        """A training run with the table of its schedule, where it names a file or extends one."""
+        if not isinstance(training.value, dict) or "schedule" not in training.value:
+            return training
+        node = training.value["schedule"]
+        if isinstance(node.value, dict):
+            node = self.extend(node, "schedule", chain)
+        elif str(node.value).endswith(ENDINGS):
+            node = self.name(node, "schedule", chain)
+        return replace(training, value={**training.value, "schedule": node})
 
     def name(self, node: Node, kind: str, chain: tuple[Path, ...] = ()) -> Node:
         """The mapping that a text names; anything else as it is."""

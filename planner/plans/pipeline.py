@@ -25,6 +25,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from planner.base.errors import divisors
+from planner.plans import schedules
 from planner.plans.document import Block, Draft, Model, Stage
 
 #: Parts that stand before and after the layers.
@@ -38,15 +39,16 @@ def stages(
     """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
+    own = schedules.alive(layout, micro_batches) if schedule == "own" else None
     parts = chunk_parts(model, layout, vocab)
     found: list[Stage] = []
     for index in range(size):
         held = [index + size * turn for turn in range(virtual)]
         if schedule == "dualpipe":
             held = [index, size - 1 - index]
-        if schedule == "dualpipev":
+        if schedule == "dualpipev" or (own and schedules.returns(layout)):
             held = [index, 2 * size - 1 - index]
-        alive = _alive(index, size, virtual, micro_batches, schedule)
+        alive = own[index] if own else _alive(index, size, virtual, micro_batches, schedule)
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
@@ -203,7 +205,7 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
 def most_alive(size: int, schedule: str) -> int | None:
     """The number of micro-batches beyond which a further one changes nothing that `_alive` says;
     None where each one is kept."""
-    if schedule == "gpipe":
+    if schedule in ("gpipe", "own"):
         return None
     return 2 * size if schedule == "interleaved" else size
 

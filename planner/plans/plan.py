@@ -12,7 +12,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, divisors, nearest
 from planner.documents import schema, source
 from planner.documents.json_schema import accepts
-from planner.plans import hardware, pipeline
+from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
 from planner.plans.document import Draft, Model, Plan
 from planner.plans.layout import AFTER_EXPERTS, OUTER_DEGREES, OWN_CHOICE, QUOTIENTS
@@ -173,7 +173,7 @@ def _choices(draft: Draft) -> None:
     if schedule == "dualpipev" and layout["virtual_pipeline"] != 2:
         wrong = "dualpipev has two chunks on each device, one down the stages and one up"
         draft.fault("training.schedule", wrong, "virtual_pipeline: 2")
-    elif virtual and schedule not in ("interleaved", "dualpipev"):
+    elif virtual and schedule not in ("interleaved", "dualpipev", "own"):
         wrong = f"{schedule} has no virtual stages"
         draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")
 
@@ -302,8 +302,16 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
-STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete, _experts)
-CHECKS = (_divisions, *pipeline.CHECKS)
+STEPS = (
+    schedules.adopt,
+    _choices,
+    _positions,
+    _sizes,
+    hardware.complete,
+    profile.complete,
+    _experts,
+)
+CHECKS = (_divisions, *pipeline.CHECKS, schedules.check)
 
 
 def checks(model: Model | None) -> Sequence[Any]:

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.base import resources
+from planner.plans.document import Draft, Model
 
 #: How a micro-batch passes the chunks of a pipeline: chunk after chunk, round after round over the
 #: stages; half of the micro-batches from either end, each past chunks of its own; down the stages
@@ -28,7 +31,8 @@ from planner.base import resources
 LOOP, OPPOSITE, THERE_AND_BACK = "loop", "opposite", "there and back"
 #: What a pass does. A full backward pass is both of the other two.
 FORWARD, BACKWARD, INPUT, WEIGHT = "F", "B", "I", "W"
-LONGEST = 200  # characters of a number in a table
+LONGEST = 100  # characters of a number in a table
+MOST = 2**20  # forward passes that are run
 
 
 class Pass(NamedTuple):
@@ -49,11 +53,6 @@ class Schedule(NamedTuple):
     orders: tuple[tuple[Pass, ...], ...]
 
 
-def chunks_of(table: Mapping[str, Any], virtual: int) -> int:
-    """How many chunks of the model a device holds."""
-    return virtual if table["path"] == LOOP else 2
-
-
 def ways(path: str, size: int, virtual: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """The (stage, chunk) that micro-batches pass, one after another, by the path of a table."""
     if path == LOOP:
@@ -66,91 +65,212 @@ def ways(path: str, size: int, virtual: int) -> tuple[tuple[tuple[int, int], ...
     return near, tuple((stage, 1 - chunk) for stage, chunk in reversed(near))
 
 
-def table(name: str) -> Mapping[str, Any]:
-    """The table of a schedule that ships."""
-    found: Mapping[str, Any] = resources.preset(f"schedules/{name}")
-    return found
-
-
 @lru_cache(16)
 def schedule(name: str, size: int, virtual: int, micro_batches: int) -> Schedule:
     """The order of passes of a schedule that ships, for so many stages, chunks and micro-batches.
 
     Raises:
-        ValueError: the table does not run every pass once, in an order that a device can keep.
+        ValueError: it does not run each pass once, or there are more than anybody looks at.
     """
-    return expanded(table(name), size, virtual, micro_batches)
+    table: Mapping[str, Any] = resources.preset(f"schedules/{name}")
+    return expanded(table, size, virtual, micro_batches)
 
 
 def expanded(table: Mapping[str, Any], size: int, virtual: int, micro_batches: int) -> Schedule:
     """As ``schedule``, of a table."""
     found = ways(table["path"], size, virtual)
+    chunks = 1 + max(chunk for way in found for _, chunk in way)
+    if size * chunks * micro_batches > MOST:
+        raise ValueError(f"{size} stages × {chunks} chunks × {micro_batches} micro-batches")
     orders = []
     for stage in range(size):
         names = {"p": size, "v": virtual, "m": micro_batches, "i": stage}
-        for name, text in table.get("let", {}).items():
+        for name, text in (table.get("let") or {}).items():
+            if name in names or not re.fullmatch("[a-z]+", name) or name in ("min", "max"):
+                raise ValueError(f"let: '{name}' is no new name of lower-case letters")
             names[name] = number(text, names)
-        held = [range(micro_batches)] * chunks_of(table, virtual)
+        held = [range(micro_batches)] * chunks
         if len(found) > 1:  # half of them from either end
             half = micro_batches // 2
             starts = [range(half), range(half, micro_batches)]
             held = [starts[(stage, chunk) not in found[0]] for chunk in (0, 1)]
-        orders.append(tuple(_order(table, names, held)))
+        orders.append(_order(table, names, held))
     return Schedule(table["name"], found, tuple(orders))
 
 
 def _order(
     table: Mapping[str, Any], names: Mapping[str, int], held: Sequence[range]
-) -> Iterator[Pass]:
+) -> tuple[Pass, ...]:
     """The passes of a stage that holds chunks, each for a range of micro-batches."""
     group = number(table.get("group", "p"), names)
+    if group < 1:
+        raise ValueError(f"group is {group}")
     turns = [
         (chunk, each)
         for start in range(0, max(map(len, held)), group)
         for chunk, batches in enumerate(held)
         for each in batches[start : start + group]
     ]
-    back = [
-        (len(held) - 1 - chunk, held[len(held) - 1 - chunk][each - held[chunk].start])
-        for chunk, each in turns
-    ]
-    # Which passes are left, each micro-batch of each chunk once.
-    left = {FORWARD: deque(turns), BACKWARD: deque(back), WEIGHT: deque[tuple[int, int]]()}
-    gone: set[tuple[str, int, int]] = set()
-    places = {
+    last = len(held) - 1
+    back = [(last - chunk, held[last - chunk][each - held[chunk].start]) for chunk, each in turns]
+    #: What is left: in turns, and by chunk; of a micro-batch that one has taken, the other has it
+    #: no more. And the gradients of weights that wait.
+    left = {FORWARD: deque(turns), BACKWARD: deque(back)}
+    of_chunk = {
         (kind, chunk): deque((chunk, each) for each in batches)
-        for kind in (FORWARD, BACKWARD)
+        for kind in left
         for chunk, batches in enumerate(held)
     }
+    taken: set[tuple[str, int, int]] = set()
+    waiting: deque[tuple[int, int]] = deque()
 
     def take(word: str) -> Pass | None:
-        kind, chunk = word[0], int(word[1:]) if word[1:] else None
-        of = BACKWARD if kind == INPUT else kind
-        queue = left[of] if chunk is None else places[of, chunk]
+        kind, chunk = word[0], word[1:]
+        if kind == WEIGHT:
+            return Pass(kind, *waiting.popleft()) if waiting else None
+        of = FORWARD if kind == FORWARD else BACKWARD
+        if chunk and int(chunk) > last:
+            raise ValueError(f"{word}: a device has {len(held)} chunks, counted from 0")
+        queue = of_chunk[of, int(chunk)] if chunk else left[of]
         while queue:
             found = queue.popleft()
-            if (of, *found) not in gone:
-                break
-        else:
-            return None
-        if kind == INPUT:
-            left[WEIGHT].append(found)
-        if kind != WEIGHT:
-            gone.add((of, *found))
-        return Pass(kind, *found)
+            if (of, *found) not in taken:
+                taken.add((of, *found))
+                if kind == INPUT:
+                    waiting.append(found)
+                return Pass(kind, *found)
+        return None
 
+    passes: list[Pass] = []
     for phase in table["phases"]:
-        times = phase.get("times")
-        rounds = number(times, names) if times is not None else 3 * len(turns) + 1
-        for _ in range(rounds):
-            some = False
+        rounds, times = 0, phase.get("times")
+        most = number(times, names) if times is not None else None
+        before = -1
+        while (most is None or rounds < most) and len(passes) > before:
+            rounds, before = rounds + 1, len(passes)
             for words in phase["passes"]:
-                taken = [one for word in words.split("+") if (one := take(word)) is not None]
-                if taken:
-                    some = True
-                    yield taken[0] if len(taken) == 1 else taken[0]._replace(beside=taken[1])
-            if not some:
-                break
+                together = [one for word in words.split("+") if (one := take(word)) is not None]
+                if together:
+                    beside = together[1] if len(together) > 1 else None
+                    passes.append(together[0]._replace(beside=beside))
+    undone = 2 * len(turns) - len(taken)
+    if undone or waiting:
+        some = f"{undone} passes undone" if undone else f"{len(waiting)} gradients of weights"
+        raise ValueError(f"its phases leave {some} on stage {names['i'] + 1}")
+    return tuple(passes)
+
+
+def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
+    """How long a pipeline takes whose passes all take as long as their kind, and whose sends take
+    no time.
+
+    Raises:
+        ValueError: stages wait for each other for ever.
+    """
+    orders = schedule.orders
+    behind = {one: other for way in schedule.ways for one, other in pairwise(way)}
+    before = {other: one for one, other in behind.items()}
+    #: When a (chunk of a stage, forward?, micro-batch) has what it needs.
+    ready: dict[tuple[tuple[int, int], bool, int], Any] = {}
+    at, free = [0] * len(orders), [0] * len(orders)
+
+    def run(stage: int, work: Pass) -> bool:
+        pair = (work,) if work.beside is None else (work, work.beside)
+        start = free[stage]
+        for kind, chunk, batch, _ in pair:
+            here, forward = (stage, chunk), kind == FORWARD
+            if kind != WEIGHT and not (forward and here not in before):
+                if (here, forward, batch) not in ready:
+                    return False
+                start = max(start, ready[here, forward, batch])
+        free[stage] = start + sum(seconds[one.kind] for one in pair)
+        for kind, chunk, batch, _ in pair:
+            here, forward = (stage, chunk), kind == FORWARD
+            if forward and here not in behind:  # to the loss, and back
+                ready[here, False, batch] = free[stage]
+            elif kind != WEIGHT and (there := (behind if forward else before).get(here)):
+                ready[there, forward, batch] = free[stage]
+        return True
+
+    left = sum(map(len, orders))
+    while left:
+        start = left
+        for stage, order in enumerate(orders):
+            while at[stage] < len(order) and run(stage, order[at[stage]]):
+                at[stage], left = at[stage] + 1, left - 1
+        if left == start:
+            stage = next(i for i, order in enumerate(orders) if at[i] < len(order))
+            kind, chunk, batch, _ = orders[stage][at[stage]]
+            raise ValueError(
+                f"stage {stage + 1} waits for ever before its pass {at[stage] + 1}, {kind}{chunk} "
+                f"of micro-batch {batch + 1}"
+            )
+    return max(free)
+
+
+# -- schedules of one's own ----------------------------------------------------------------------
+
+OWN = "own"
+#: A backward pass is twice as long as a forward pass, half of it for the gradients of weights.
+USUAL = {FORWARD: 1, BACKWARD: 2, INPUT: 1, WEIGHT: 1}
+
+
+def adopt(draft: Draft) -> None:
+    """The table of a schedule that is no name: beside the layout, where stages ask for it."""
+    found = draft.get("training.schedule")
+    if isinstance(found, Mapping):
+        draft.data["training"]["schedule"] = OWN
+        draft.default("parallelism.passes", found, "the table of training.schedule")
+
+
+def check(draft: Draft, model: Model) -> None:
+    """Faults of a table that does not run every pass once, or never ends; and its bubble."""
+    table, layout = draft.get("parallelism.passes"), draft.get("parallelism")
+    batches = draft.get("training.gradient_accumulation")
+    if table is None or not batches:
+        return
+    size, virtual = layout["pipeline"], layout["virtual_pipeline"]
+    key = "training.schedule.path"
+    if table["path"] == OPPOSITE:
+        wrong = "micro-batches from both ends need two copies of the model"
+        draft.fault(key, wrong, f"{LOOP} or {THERE_AND_BACK}")
+    elif table["path"] == THERE_AND_BACK and virtual != 2:
+        wrong = f"there and back passes two chunks on each device, not {virtual}"
+        draft.fault(key, wrong, "parallelism.virtual_pipeline: 2")
+    else:
+        try:
+            whole = length(expanded(table, size, virtual, batches), USUAL)
+        except ValueError as error:
+            of = f"for {size} stages, {virtual} chunks a device and {batches} micro-batches"
+            draft.fault("training.schedule.phases", str(error), f"each pass once, {of}")
+        else:
+            each = (USUAL[FORWARD] + USUAL[BACKWARD]) * virtual
+            why = "of its table, where a backward pass takes two forward passes"
+            draft.default("time.bubble", Fraction(whole, each) - batches, why)
+
+
+def alive(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
+    """Of each stage, and of each chunk there, how many micro-batches are alive at its peak."""
+    size, virtual = layout["pipeline"], layout["virtual_pipeline"]
+    try:
+        orders = expanded(layout["passes"], size, virtual, micro_batches).orders
+    except ValueError:  # which a check tells
+        return [[micro_batches] * virtual] * size
+    found = []
+    for order in orders:
+        now, most = [0] * virtual, [0] * virtual
+        for work in order:
+            for one in filter(None, (work, work.beside)):
+                now[one.chunk] += one.kind == FORWARD
+                most = list(now) if sum(now) > sum(most) else most
+                now[one.chunk] -= one.kind in (BACKWARD, WEIGHT)
+        found.append(most)
+    return found
+
+
+def returns(layout: Mapping[str, Any]) -> bool:
+    """Whether a schedule of one's own takes micro-batches down the stages and back."""
+    return bool(layout["passes"]["path"] == THERE_AND_BACK)
 
 
 # -- numbers of a table ------------------------------------------------------------------------
@@ -171,18 +291,18 @@ def number(text: Any, names: Mapping[str, int]) -> int:
     """
     text = str(text)
     if len(text) > LONGEST:
-        raise ValueError(f"more than {LONGEST} characters")
+        raise ValueError(f"a number of more than {LONGEST} characters")
     tokens, at = deque[str](), 0
     while at < len(text.rstrip()):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ValueError(f"{text[at:].strip()[0]!r} is no part of a number")
+            raise ValueError(f"'{text}': {text[at:].strip()[0]!r} is no part of a number")
         tokens.append(found[1])
         at = found.end()
 
     def expect(wanted: str) -> None:
         if not tokens or tokens.popleft() != wanted:
-            raise ValueError(f"a {wanted!r} is missing")
+            raise ValueError(f"'{text}': a {wanted!r} is missing")
 
     def total() -> int:
         value = product()
@@ -195,7 +315,7 @@ def number(text: Any, names: Mapping[str, int]) -> int:
         while tokens and tokens[0] in _PRODUCTS:
             operation, other = tokens.popleft(), factor()
             if other == 0 and operation != "*":
-                raise ValueError("a division by 0")
+                raise ValueError(f"'{text}': a division by 0")
             value = _PRODUCTS[operation](value, other)
         return value
 
@@ -218,10 +338,10 @@ def number(text: Any, names: Mapping[str, int]) -> int:
         if word.isdigit():
             return int(word)
         if word not in names:
-            raise ValueError(f"{word or 'nothing'} is no number and none of {', '.join(names)}")
+            raise ValueError(f"'{text}': '{word}' is no number and none of {', '.join(names)}")
         return names[word]
 
     value = total()
     if tokens:
-        raise ValueError(f"{tokens[0]!r} stands behind a whole number")
+        raise ValueError(f"'{text}': {tokens[0]!r} stands behind a whole number")
     return value

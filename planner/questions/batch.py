@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import Codes, Table
 from planner.engine.evaluate import Absent
 from planner.engine.graph import Content
-from planner.plans import hardware
+from planner.plans import hardware, schedules
 from planner.plans.document import Draft
 from planner.plans.layout import AXES, DEGREES, KEPT, OWN, ROW, RUN
 from planner.questions.batch_graph import (
@@ -79,6 +80,11 @@ class Batch:
         first = (layouts.degrees[self.kind_of.index(place)] for place in range(len(keys)))
         kinds = {degrees.kind: layouts.kind(degrees) for degrees in first}
         self.kinds = tuple(kinds.values())
+        for kind in self.kinds:
+            if kind.plan.settings[SCHEDULE] == schedules.OWN:
+                wrong = "layouts are compared under schedules that ship, not under one's own"
+                place = kind.plan.document.place(("training", "schedule"))
+                raise PlanError(Fault(wrong, place, "a name, or evaluate this plan alone"))
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)

@@ -64,7 +64,7 @@ def planned(document: Document) -> Plan:
 
 
 #: The kinds of documents, in the order in which they are told apart.
-_KINDS = ("study", "plan", "accelerator", "cluster", "model")
+_KINDS = ("study", "schedule", "plan", "accelerator", "cluster", "model")
 
 
 def kind_of(keys: Collection[str]) -> str:

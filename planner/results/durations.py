@@ -126,7 +126,9 @@ class _Reader:
         assert plan.model is not None
         batches, vocab = int(self("layout.micro_batches")), plan.get("model.vocab")
         name, size = settings["training.schedule"], layout["pipeline"]
-        schedule = schedules.schedule(name, size, layout["virtual_pipeline"], batches)
+        sizes = size, layout["virtual_pipeline"], batches
+        own = layout.get("passes")
+        schedule = schedules.expanded(own, *sizes) if own else schedules.schedule(name, *sizes)
         parts = {entry.name: entry for entry in self.result.entries("part")}
         held = pipeline.chunk_parts(plan.model, layout, vocab)
         most = recomputed_at_most(plan, settings["training.recompute"])

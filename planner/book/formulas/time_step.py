@@ -78,6 +78,10 @@ bubble.by(PIPELINE, schedule=("1f1b", "gpipe", "interleaved")).equals(
     (p - 1) / v * (model / p + 2 * v * network.send),
     "p - 1 passes of an average stage, which v chunks for each device shorten v-fold.",
 )
+bubble.by("the table of the schedule (training.schedule)", schedule="own").equals(
+    n_bub * (model / p + 2 * v * network.send),
+    "What a stage waits for others, in forward and backward passes of a stage.",
+)
 #: Gradients of weights, which fill bubbles as far as the rest of the backward pass leaves some.
 _fills = minimum(all_weights, all_backward / 2)
 bubble.by(

@@ -15,6 +15,7 @@ from planner.base.display import plain
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.plan import about
+from planner.plans.schedules import OWN
 from planner.report import facts
 from planner.report.figures import COLOURS
 from planner.report.layout import KEY_FIGURES, by_prefix
@@ -49,6 +50,10 @@ def html(result: Result) -> str:
     Raises:
         PlanError: a rule or a formula of the plan has no JavaScript.
     """
+    if result.plan.settings["training.schedule"] == OWN:
+        place = result.plan.document.place(("training", "schedule"))
+        wrong = "no page with sliders knows a schedule of one's own"
+        raise PlanError(Fault(wrong, place, "a schedule that ships, or a report without sliders"))
     # Every quantity that has no axes; those of another choice may be absent now.
     book = result.evaluation.book.quantities
     listed = {base: result.find(base) for base, quantity in book.items() if not quantity.per}

@@ -23,7 +23,7 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.graph import UNKNOWN
 from planner.engine.lower import Absent
 from planner.engine.run import run, tidy
-from planner.plans import error_bands, hardware, kernels, model, plan, shapes
+from planner.plans import error_bands, hardware, kernels, model, plan, schedules, shapes
 from planner.plans.document import Plan
 from planner.report.facts import unborne
 from planner.report.what_if import controls
@@ -66,6 +66,11 @@ LIBRARY: dict[Any, str] = {
     flop_conventions.axis: "(()=>[])",
     hardware._value: '(fact=>$.at(fact,"value"))',
     BOOK: "BOOK",
+    # No page moves a plan whose schedule is one's own.
+    schedules.adopt: "(()=>null)",
+    schedules.check: "(()=>null)",
+    schedules.alive: "(()=>null)",
+    schedules.returns: "(()=>false)",
 }
 
 
