@@ -100,12 +100,12 @@ LAWS: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"training.bytes.{key}": (+1, HELD) for key in ("weight", "gradient", "master", "state")},
     **{f"time.efficiency.{key}": (-1, SLOWER) for key in (
         "matmul", "matmul_16", "attention", "memory", "link", "network", "all_to_all", "dispatch",
-        "tensor_hidden", "attention_backward",
+        "attention_backward",
     )},
     **{f"time.efficiency.{key}": (+1, SLOWER) for key in (
         "alignment", "alignment_8", "small_tile", "elementwise", "elementwise_backward", "launch",
-        "launches", "end_launches", "ring_launches", "mixer_accesses", "embedding_accesses",
-        "small_dimension", "head_exponent",
+        "contention", "launches", "end_launches", "ring_launches", "mixer_accesses",
+        "embedding_accesses", "small_dimension", "head_exponent",
     )},
 }  # fmt: skip
 #: Floats are sums of many numbers.

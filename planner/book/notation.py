@@ -395,10 +395,10 @@ a_disp = efficiency(
     latex=r"\alpha_{\mathrm{disp}}",
     unit="s",
 )
-hidden_t = efficiency(
-    "hidden_t",
-    "share of traffic that runs beside products, where it is overlapped",
-    "tensor_hidden",
+c_ov = efficiency(
+    "c_ov",
+    "share of its time that traffic beside products still costs",
+    "contention",
     latex=r"\theta",
 )
 d_min = efficiency(
@@ -455,15 +455,8 @@ n_ring = efficiency(
     "kernels that the host launches for a block of keys and values of another rank",
     "ring_launches",
 )
-x_busy = exponent("x_busy", "power that rounds the longer of device and host", "host_exponent")
 e_qr = efficiency(
     "e_qr", "share of the 32-bit peak that QR decompositions reach", "decomposition", letter=r"\eta"
-)
-f_back = efficiency(
-    "f_back",
-    "share of a micro-batch's time that its backward pass takes",
-    "backward_share",
-    latex=r"\phi_B",
 )
 f_disp = efficiency(
     "f_disp",

@@ -27,11 +27,11 @@ _NAMES = {
     "law.": "loss",
     "model.": "shape",
     "network.": "measured",
-    "parallelism.": "context_exchange dispatcher reshard sequence zero",
+    "parallelism.": "context_exchange data_overlap dispatcher reshard send_overlap sequence zero",
     "run.": "finishes interrupted",
-    "time.": "accumulation assumed attention bias buckets casts context data_overlap expert "
-    "expert_tensor experts_beside gathering inputs_again offload pipeline replicas shards "
-    "stragglers_given switched tensor tensor_overlap tiles torus",
+    "time.": "accumulation assumed attention bias buckets casts context expert expert_tensor "
+    "experts_beside gathering inputs_again offload pipeline replicas shards stragglers_given "
+    "switched tensor tensor_overlap tiles torus",
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count attention_precision cuda_graphs early_stop "
     "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel optimizer_matrices "

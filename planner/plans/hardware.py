@@ -43,7 +43,7 @@ MODULES = (CORE, "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 #: Shares that a format may have of its own, else the accelerator, else all accelerators together.
-SHARED = ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dimension",
+SHARED = ("memory", "link", "network", "contention", "all_to_all", "small_dimension",
           "alignment", "alignment_8", "launch")  # fmt: skip
 #: Elementwise kernels take the time of their traffic, which is the implementation's.
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}
@@ -341,7 +341,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
-        "time.data_overlap": kernels["overlap"],
         "time.offload": training["offload"]["activations"] > 0,
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,

@@ -75,7 +75,9 @@ def complete(draft: Draft) -> None:
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20
     kernels = profile["time"]
-    draft.default("parallelism.context_exchange", kernels["context"], under)
+    for key, fact in (("context_exchange", "context"), ("data_overlap", "overlap")):
+        draft.default(f"parallelism.{key}", kernels[fact], under)
+    draft.default("parallelism.send_overlap", kernels["sends"] == "beside", under)
     draft.default("training.expert_kernels", kernels["experts"], under)
     draft.default("training.permute_fusion", kernels["permute"] == "fused", under)
     for key in ("workspaces", "context", "pipeline_communicators", "buckets"):

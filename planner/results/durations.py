@@ -35,6 +35,8 @@ BESIDE = (
 )
 #: How the names end of what travels, among what a layer's time is taken apart into.
 TRAVELS = ("exchange", "offloading activations")
+#: What of the time of a layer is taken as its share of what.
+SHARES = {"busy": ("busy.forward", "busy.backward"), "passes": ("weights", "repeated")}
 #: Pieces in which the gradients of a chunk travel, at most: more change nothing that is seen.
 MOST_BUCKETS = 16
 
@@ -147,7 +149,7 @@ class _Reader:
         ]
         passed = [self._relative("time.ring", stage) for stage in entries]
         owned = [self._relative("time.owned", stage) for stage in entries]
-        overlap, zero = settings["time.data_overlap"], settings["parallelism.zero"]
+        overlap, zero = settings["parallelism.data_overlap"], settings["parallelism.zero"]
         reduce, gather = self("time.data.reduce"), self("time.data.gather")
         update = self("time.optimizer")
         phases = {entry.name: entry for entry in self.result.entries("phase")}
@@ -171,9 +173,9 @@ class _Reader:
             reduces_each=zero == 2,
             gathers_first=overlap == "all" or (zero == 2 and overlap != "none"),
             buckets=min(MOST_BUCKETS, max(1, round(self("time.buckets") / len(chunks[0])))),
-            hidden=float(plan.get("time.efficiency.tensor_hidden") or 0),
             sends=self._stream("time.pipeline"),
             shares=self._stream("time.shards"),
+            hidden=1 - float(plan.get("time.efficiency.contention") or 0),
             updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
             base=[(besides(stage, "backward"), besides(stage, "loss")) for stage in entries],
             update=[besides(stage, "step") for stage in entries],
@@ -209,10 +211,11 @@ class _Reader:
         held_again = 0.0
         for part, count in Counter(holds).items():
             whole = self("time.part", part=part) * count * slow
-            passes = self("time.part.passes", part=part)
-            for name in ("forward", "backward", "weights", "repeated"):
-                seconds = self(f"time.part.{name}", part=part)
-                total[name] += whole * seconds / passes if passes else 0
+            for of, names in SHARES.items():
+                passes = self(f"time.part.{of}", part=part)
+                for name in names:
+                    seconds = self(f"time.part.{name}", part=part)
+                    total[name] += whole * seconds / passes if passes else 0
             for name, seconds in taken_apart(self.evaluation, "time.part", {"part": part}).items():
                 if name.endswith(TRAVELS):
                     exposed[name] += float(seconds) * count * slow
@@ -228,10 +231,10 @@ class _Reader:
             for *_, quantity in BESIDE:
                 travelled[quantity] += count * self(quantity, part=part)
         adding = added * total["trained"]
-        backward = total["backward"] + total["repeated"]
-        share = total["forward"] / (total["forward"] + backward)
+        backward = total["busy.backward"]
+        share = total["busy.forward"] / (total["busy.forward"] + backward)
         return Chunk(
-            forward=total["forward"],
+            forward=total["busy.forward"],
             backward=backward + adding,
             weight=total["weights"] + adding,
             again=total["repeated"],

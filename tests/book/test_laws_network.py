@@ -41,7 +41,7 @@ ROUND: dict[str, Any] = {
         },
     },
     "cluster__network": {"bandwidth": "10 GB/s", "latency": "10 us"},
-    "time": {"efficiency": {"link": 1, "network": 1, "all_to_all": 1, "tensor_hidden": 0}},
+    "time": {"efficiency": {"link": 1, "network": 1, "all_to_all": 1, "contention": 1}},
 }
 
 

@@ -25,6 +25,7 @@ from planner.book.notation import (
     W,
     a_link,
     a_net,
+    c_ov,
     d_min,
     e_16,
     e_a2a,
@@ -36,7 +37,6 @@ from planner.book.notation import (
     e_mm,
     e_net,
     f_clk,
-    hidden_t,
     k_8,
     k_64,
     k_128,
@@ -50,7 +50,6 @@ from planner.book.notation import (
     price,
     q_back,
     t_la,
-    x_busy,
     x_head,
 )
 from planner.engine import instance as case
@@ -347,13 +346,13 @@ def disordered(document: dict[str, Any]) -> list[str]:
 
 #: Symbols of which more is never slower, and of which more is never faster.
 FASTER = (P_listed, P_16, W, B_link, B_net, B_sus, B_host, B_dram, e_mm, e_16, e_att, e_mem)
-FASTER += (e_link, e_net, e_a2a, e_disp, hidden_t, e_back, f_clk, x_busy)
+FASTER += (e_link, e_net, e_a2a, e_disp, e_back, f_clk)
 SLOWER = (a_link, a_net, o_net, d_min, k_64, k_8, k_128, k_ew, n_la, t_la, n_ends, n_ring, n_mix)
-SLOWER += (n_emb, q_back, x_head)
+SLOWER += (n_emb, q_back, x_head, c_ov)
 #: Of their value: little, just below and above, twice, and much; of a share at most all.
 TIMES = (Fraction(1, 10**6), Fraction(1, 2), Fraction(999, 1000), 1, Fraction(1001, 1000), 2, 10**6)
-SHARES = (e_mm, e_16, e_att, e_mem, e_link, e_net, e_a2a, e_disp, hidden_t, x_head)
-AT_LEAST_1 = (k_64, k_8, k_128, x_busy, o_net)
+SHARES = (e_mm, e_16, e_att, e_mem, e_link, e_net, e_a2a, e_disp, c_ov, x_head)
+AT_LEAST_1 = (k_64, k_8, k_128, o_net)
 
 
 def corners(symbol: Symbol, value: Any) -> list[Any]:
@@ -362,8 +361,6 @@ def corners(symbol: Symbol, value: Any) -> list[Any]:
         found = [min(each, 1) for each in found]
     if symbol in AT_LEAST_1:
         found = [max(each, 1) for each in found]
-    if symbol is x_busy:
-        found = [min(each, 16) for each in found]
     return found
 
 

@@ -350,15 +350,21 @@ def _(v: View) -> float:
         if v.on("time.experts_beside"):
             return 0
         return 2 * v.q("network.experts") + 2 * v.q("network.experts.gather")
-    shown = 1 - v.hidden_t if v.on("time.tensor_overlap") else 1
-    return v.q("time.exchanges") * v.q("network.tensor") * shown
+    whole = v.q("time.exchanges") * v.q("network.tensor")
+    if not v.on("time.tensor_overlap"):
+        return whole
+    beside = v.total("product", lambda x: x.q("time.product.forward"))
+    hidden = min(beside, whole / v.t * (v.t - 1))  # one of t pieces has nothing beside it
+    return whole - hidden + v.c_ov * hidden
 
 
 @recounts("time.exchange.again")
 def _(v: View) -> float:
     if not (v.on("time.inputs_again") and v.on("parallelism.sequence")):
         return 0
-    return v.q("time.exchanges") * v.q("network.tensor") * 0.5 * (1 - v.hidden_t)
+    gathered = v.q("time.exchanges") * v.q("network.tensor") * 0.5
+    hidden = min(gathered, v.total("product", lambda x: x.q("time.product.input")))
+    return gathered - hidden + v.c_ov * hidden
 
 
 @recounts("time.part.forward")
@@ -473,24 +479,53 @@ def _(v: View) -> float:
     return (ways * v.k_gat + v.k_red) * passed + (ways + 1) * v.q("network.data_hops")
 
 
+def launched(v: View) -> tuple[float, float]:
+    """Host time of the launches of a layer's forward and of its backward pass."""
+    again = v.on("layers") and v.on("training.recompute") == "full"
+    passes = 4 if again else 3
+    each = v.q("time.part.host") / passes
+    return each, (passes - 1) * each
+
+
+@recounts("time.part.busy.forward")
+def _(v: View) -> float:
+    if v.on("time.experts_beside"):
+        return paired(v) * v.q("time.part.forward")
+    return max(v.q("time.part.forward"), launched(v)[0])
+
+
+@recounts("time.part.busy.backward")
+def _(v: View) -> float:
+    behind = v.q("time.part.backward") + v.q("time.part.repeated")
+    if v.on("time.experts_beside"):
+        return paired(v) * behind
+    return max(behind, launched(v)[1])
+
+
+def paired(v: View) -> float:
+    """How much longer than its passes a layer takes whose exchanges travel beside them."""
+    return max(v.q("time.part.device"), v.q("time.part.host")) / v.q("time.part.passes")
+
+
 @recounts("time.part.busy")
 def _(v: View) -> float:
-    device, host = v.q("time.part.device"), v.q("time.part.host")
-    return (device**v.x_busy + host**v.x_busy) ** (1 / v.x_busy)
+    return v.q("time.part.busy.forward") + v.q("time.part.busy.backward")
 
 
 @recounts("time.part.offload")
 def _(v: View) -> float:
     if not v.on("time.offload"):
         return 0
-    way, busy = v.f_off * v.q("memory.activations.part") / v.B_host, v.q("time.part.busy")
-    return sum(max(0, way - share * busy) for share in (v.f_back, 1 - v.f_back))
+    way = v.f_off * v.q("memory.activations.part") / v.B_host
+    passes = ("time.part.busy.forward", "time.part.busy.backward")
+    return sum(max(0, way - v.q(each)) for each in passes)
 
 
 @recounts("time.part")
 def _(v: View) -> float:
     busy, gathers = v.q("time.part.busy"), v.q("time.part.gathers")
-    return busy + max(gathers * (1 - v.hidden_t), gathers - busy) + v.q("time.part.offload")
+    hidden = min(gathers, busy)
+    return busy + gathers - hidden + v.c_ov * hidden + v.q("time.part.offload")
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -885,19 +920,41 @@ def _(v: View) -> float:
 
 @recounts("time.data")
 def _(v: View) -> float:
-    def shown(traffic: float, beside: float) -> float:
-        return traffic - min(v.hidden_t * traffic, beside)
+    pieces, chunks = max(1, v.q("time.buckets") / v.v), v.v
+
+    def shown(traffic: float, window: float, turns: float = 1) -> float:
+        """As an account of what is sent when: nothing before it is ready, one at a time."""
+        if v.on("training.schedule") != "interleaved":
+            last = traffic / turns / pieces
+            end = max(0, traffic - turns * window * (1 - 1 / pieces) - last) + last
+        else:
+            each, pace = traffic / chunks, window / chunks * min(v.p, v.q("layout.micro_batches"))
+            over = (chunks - 1) * pace
+            free = each + max((chunks - 2) * pace, (chunks - 2) * each)
+            first_ready = over - (window / chunks) * (pieces - 1) / pieces
+            sent = max(free, first_ready) + each
+            end = max(sent - over, each / pieces)
+        return end + v.c_ov * (traffic - end)
 
     reduce, gather = v.q("time.data.reduce"), v.q("time.data.gather")
-    pass_, overlap = v.q("time.micro_batch"), v.on("time.data_overlap")
+    overlap, backward = v.on("parallelism.data_overlap"), v.q("time.backward")
     if overlap == "none":
         return reduce + gather
-    beside = v.f_back * pass_
+    forward = v.q("time.forward")
     if v.on("parallelism.zero") == 2:
-        beside *= v.q("layout.micro_batches")
-    elif overlap == "gradients":
-        return shown(reduce, beside) + gather
-    return shown(reduce, beside) + shown(gather, (1 - v.f_back) * pass_)
+        if v.on("training.schedule") == "interleaved":
+            return of_whole(v, reduce, backward, v.q("layout.micro_batches")) + (
+                of_whole(v, gather, forward, 1)
+            )
+        return shown(reduce, backward, v.q("layout.micro_batches")) + shown(gather, forward)
+    after = shown(gather, forward) if overlap == "all" else gather
+    return shown(reduce, backward) + after
+
+
+def of_whole(v: View, traffic: float, window: float, turns: float) -> float:
+    pieces = max(1, v.q("time.buckets") / v.v)
+    end = max(traffic - turns * window * (1 - 1 / pieces), traffic / (turns * pieces))
+    return end + v.c_ov * (traffic - end)
 
 
 @recounts("time.accumulation")
@@ -929,7 +986,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     return sum(
         part.L_k * part.q("time.part")
-        * (1 - part.q("time.part.forward") / part.q("time.part.passes"))
+        * (1 - part.q("time.part.busy.forward") / part.q("time.part.busy"))
         for part in v.below("part")
     )  # fmt: skip
 
@@ -958,8 +1015,29 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     """Each chunk of the device gets its input from the stage before, and later its gradient from
     the one after."""
-    messages = v.v + v.v
-    return max(x.q("time.stage") for x in v.below("stage")) + messages * v.q("network.pipeline")
+    sent = (v.v + v.v) * v.q("network.pipeline")
+    if v.on("parallelism.send_overlap") and v.on("training.schedule") in (
+        "interleaved", "dualpipe", "dualpipev",
+    ):  # fmt: skip
+        sent *= v.c_ov  # beside another chunk's work
+    return max(x.q("time.stage") for x in v.below("stage")) + sent
+
+
+def slowest(v: View, passes: str) -> float:
+    """A pass on the first of the slowest stages, layer by layer."""
+    stages = v.below("stage")
+    pace = max(stages, key=lambda x: x.q("time.stage"))
+    return sum(held(pace, x, "layers_on_stage") * x.q(passes) for x in v.below("part"))
+
+
+@recounts("time.forward")
+def _(v: View) -> float:
+    return slowest(v, "time.part.busy.forward")
+
+
+@recounts("time.backward")
+def _(v: View) -> float:
+    return slowest(v, "time.part.busy.backward")
 
 
 @recounts("time.elementwise")
@@ -1985,6 +2063,12 @@ PLANS: dict[str, dict[str, Any]] = {
         {**DENSE, "attention": {"heads": 60, "head_dim": 14}},
         {"tensor": 20, "sequence": True, "pipeline": 3, "virtual_pipeline": 2, "zero": 2},
         {"schedule": "interleaved", "recompute": "full"},
+    ),
+    "chunks in turn": plan(
+        {**DENSE, "layers": 12},
+        {"pipeline": 3, "virtual_pipeline": 2, "zero": 1, "data_overlap": "gradients",
+         "send_overlap": True},
+        {"implementation": "pytorch"},
     ),
     "a ring of keys": plan(
         DENSE, {"tensor": 2, "context": 3, "sequence": True, "zero": 1, "tensor_overlap": True},

@@ -133,7 +133,7 @@ def test_inputs_that_were_kept_in_parts_are_gathered_again(
     changes: dict[str, Any], times: int
 ) -> None:
     """Of 2 x 4096 tokens of 4096 values of 2 bytes a rank of 8 lacks 7 eighths."""
-    e = evaluation(parallelism__tensor=8, time__efficiency={"tensor_hidden": 0}, **changes)
+    e = evaluation(parallelism__tensor=8, time__efficiency={"contention": 1}, **changes)
     wire = 2 * 4096 * 4096 * 2 * 7 / 8 / float(e.value("network.link"))
     for block in e.case.axes["block"]:
         again = float(e.value("time.exchange.again", {"block": block}))

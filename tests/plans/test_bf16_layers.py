@@ -30,6 +30,7 @@ def plan(
             "sequence_length": 4096,
             "global_batch": 64,
             "precision": precision,
+            "bytes": {"gradient": 4, "reduce": 4, "gather": 2},
             "implementation": "megatron",
             "bf16_layers": {"first": first, "last": last},
             "narrow_logits": narrow_logits,

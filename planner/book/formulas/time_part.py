@@ -165,6 +165,8 @@ exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
+#: What products of a block can hide of an exchange that is cut into t pieces.
+_beside = minimum(exchanges * tensor * (1 - 1 / t), Sum(product.forward, "product"))
 exchange = seconds_of_block(
     "time.exchange", "t_ex", "exchanges of a block with other devices in one pass"
 )
@@ -172,8 +174,9 @@ exchange.by(CALIBRATED, block=ALONE, tensor_overlap=False).equals(
     exchanges * tensor, "The products wait for the exchange."
 )
 exchange.by(CALIBRATED, block=ALONE, tensor_overlap=True).equals(
-    exchanges * tensor * (1 - hidden_t),
-    "A part runs beside the products (parallelism.tensor_overlap).",
+    exchanges * tensor - (1 - c_ov) * _beside,
+    "In t pieces, each but the last of which travels beside the products of another "
+    "(parallelism.tensor_overlap); what is hidden still costs a share of its time.",
 )
 _exchanged = 2 * (experts_exchange + experts_gather)
 exchange.by(LEPIKHIN, block="moe", experts_beside=False).equals(
@@ -196,9 +199,10 @@ gathered.where(inputs_again=True, sequence=False).equals(
     0, "Without sequence parallelism every rank has them whole."
 )
 gathered.where(inputs_again=True, sequence=True).equals(
-    exchanges * tensor / 2 * (1 - hidden_t),
+    exchanges * tensor / 2
+    - (1 - c_ov) * minimum(exchanges * tensor / 2, Sum(product.gradient_of_input, "product")),
     "Under sequence parallelism each rank keeps its part: an all-gather, half of an exchange, runs "
-    "beside the product of the input's gradient, which hides a share of it.",
+    "beside the product of the input's gradient; what is hidden still costs a share of its time.",
 )
 
 # -- its passes -----------------------------------------------------------------------------------
@@ -480,16 +484,40 @@ device.by(DUALPIPE_EXCHANGE, experts_beside=True).equals(
     "and exchanges, and that share of the shorter. One of m micro-batches has none beside it.",
 )
 
-_most = maximum(device, host)
-_least = minimum(device, host)
-#: The length of two sides at a right angle, were the power 2; with a higher one the corner is
-#: sharper.
+at_work = partial(seconds_of_part, source="PyTorch: kernels are launched ahead of the device")
+busy_forward = at_work(
+    "time.part.busy.forward", "t_busy^F", "device or host at work on the forward pass of a layer"
+)
+busy_backward = at_work(
+    "time.part.busy.backward", "t_busy^B", "device or host at work on the backward pass of a layer"
+)
+_WAITS = "The device waits for the host where its kernels are shorter than their launches."
+_TWICE = f"{_WAITS} A third of the launches are the forward pass's."
+_AGAIN = f"{_WAITS} A quarter of the launches are the forward pass's, which runs once more."
+for _runs, _launched, _why in (
+    ({"layers": False}, 3, _TWICE),
+    ({"layers": True, "recompute": ("none", "selective")}, 3, _TWICE),
+    ({"layers": True, "recompute": "full"}, 4, _AGAIN),
+):
+    busy_forward.where(experts_beside=False, **_runs).equals(
+        maximum(forward, host / _launched), _why
+    )
+    busy_backward.where(experts_beside=False, **_runs).equals(
+        maximum(backward + repeated, host * (_launched - 1) / _launched), _why
+    )
+_pair = maximum(device, host) / passes
+busy_forward.where(experts_beside=True).equals(
+    _pair * forward, "Its share of the pair of a forward and another micro-batch's backward pass."
+)
+busy_backward.where(experts_beside=True).equals(
+    _pair * (backward + repeated), "Its share of the pair with another micro-batch's forward pass."
+)
+
 busy = seconds_of_part(
-    "time.part.busy", "t_busy", "device or host at work on a layer", source=CALIBRATED
+    "time.part.busy", "t_busy", "device or host at work on a layer", source="sum of its passes"
 ).equals(
-    _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy),
-    "The device waits for the host where kernels are short: the longer of the two, rounded "
-    "where they are alike.",
+    busy_forward + busy_backward,
+    "One pass after the other.",
 )
 
 ways = seconds_of_part(
@@ -500,7 +528,7 @@ ways = seconds_of_part(
 ).equals(2 * f_off * kept / B_host, "Out and back, each at the rate of the host's link.")
 
 offload.where(offload=True).equals(
-    maximum(0, ways / 2 - (1 - f_back) * busy) + maximum(0, ways / 2 - f_back * busy),
+    maximum(0, ways / 2 - busy_forward) + maximum(0, ways / 2 - busy_backward),
     "They leave beside the forward pass and return beside the backward pass, whichever of device "
     "and host is at work: what takes longer than the pass shows.",
 )
@@ -508,7 +536,7 @@ offload.where(offload=True).equals(
 part = seconds_of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
 ).equals(
-    busy + gathers - minimum(hidden_t * gathers, busy) + offload,
-    "What device or host are at work on; the gathers, less the share that this hides; and what "
-    "shows of the way to the host.",
+    busy + gathers - (1 - c_ov) * minimum(gathers, busy) + offload,
+    "What device or host are at work on; the gathers of the next layer beside it, which still cost "
+    "a share of their time; and what shows of the way to the host.",
 )

@@ -1,11 +1,20 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
 from planner.book.formulas import network
+from planner.book.formulas import time_product as product
 from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
-from planner.book.formulas.time_part import backward, part, passes, repeated, weights
+from planner.book.formulas.time_part import (
+    busy,
+    busy_backward,
+    busy_forward,
+    part,
+    passes,
+    repeated,
+    weights,
+)
 from planner.book.language import *
 
 PIPELINE = f"{NARAYANAN}, section 2.2"
@@ -14,6 +23,9 @@ EACH = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py (partition_gradients); PyTorch, fully_shard: both "
     "reduce in the backward pass of each micro-batch"
 )
+SENDS = "Megatron Bridge documentation, communication overlap (overlap_p2p_comm, virtual stages)"
+#: Schedules in which a device's layers are one chunk.
+ONE_CHUNK = ("1f1b", "gpipe", "zero-bubble")
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
@@ -41,8 +53,8 @@ all_backward = seconds(
     "backward pass of one micro-batch through the whole model",
     source=PIPELINE,
 ).equals(
-    Sum(L_k * part * (backward + repeated) / passes, "part"),
-    "Of the time of each layer the share of its passes in the backward pass, recomputation too.",
+    Sum(L_k * part * busy_backward / busy, "part"),
+    "Of the time of each layer the share of its backward pass, recomputation too.",
 )
 
 all_weights = seconds(
@@ -55,16 +67,36 @@ all_weights = seconds(
     "Of the time of each layer the share of its passes in the gradients of weights.",
 )
 
+of_passes = partial(seconds, source="sum of its passes")
+forward_window = of_passes(
+    "time.forward", "t_pace,F", "forward pass of a micro-batch on the stage that sets the pace"
+).equals(
+    AtArgmax(total_on_stage(busy_forward), "stage", stage),
+    "Work on the layers that this stage holds.",
+)
+backward_window = of_passes(
+    "time.backward", "t_pace,B", "backward pass of a micro-batch on the stage that sets the pace"
+).equals(
+    AtArgmax(total_on_stage(busy_backward), "stage", stage),
+    "Work on the layers that this stage holds, with what is computed again.",
+)
+
 micro_batch = seconds(
     "time.micro_batch",
     r"t_m",
     "one micro-batch in the steady state of the pipeline",
     short="micro-batches, one after another",
-    source=PIPELINE,
-).equals(
-    Max(stage, "stage") + 2 * v * network.send,
-    "The slowest stage sets the pace; activations and gradients are sent once for each of its v "
-    "chunks.",
+)
+for _alone in ({"send_overlap": False}, {"send_overlap": True, "schedule": ONE_CHUNK}):
+    micro_batch.by(PIPELINE, **_alone).equals(
+        Max(stage, "stage") + 2 * v * network.send,
+        "The slowest stage sets the pace; activations and gradients are sent once for each of its "
+        "v chunks.",
+    )
+micro_batch.by(SENDS, send_overlap=True, schedule=("interleaved", *PAIRED)).equals(
+    Max(stage, "stage") + c_ov * 2 * v * network.send,
+    "The slowest stage sets the pace; while a chunk's activations or gradients travel, another "
+    "chunk is worked on.",
 )
 
 bubble = seconds(
@@ -229,9 +261,27 @@ gather.where(zero=(1, 2)).equals(
 )
 
 
-def _shown(traffic: Operand, beside: Operand) -> Expression:
-    """What overlap leaves of it: it hides a share, as far as there is work beside."""
-    return maximum((1 - hidden_t) * traffic, traffic - beside)
+#: Buckets of one chunk; the last one travels when its passes are over.
+_pieces = maximum(1, buckets / v)
+
+
+def _shown(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+    """What is left of a traffic that runs beside the passes of the last (or first) micro-batches,
+    in buckets as soon as these are ready. What is hidden still costs a share of its time, since
+    collectives take multiprocessors and bandwidth from the products."""
+    last = traffic / (turns * _pieces)
+    left = maximum(traffic - turns * window * (1 - 1 / _pieces), last)
+    return left + c_ov * (traffic - left)
+
+
+def _shown_by_chunk(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+    """As ``_shown``, with v chunks of layers: each travels whole when the last micro-batch has
+    passed it, p micro-batches after the one before; the last one in buckets beside its own pass."""
+    chunk, apart = traffic / v, minimum(p, micro_batches) * window / v
+    late = chunk - apart  # of each chunk before the last one, behind the passes
+    after = maximum(late, (v - 1) * late, -window / v * (1 - 1 / _pieces))
+    left = maximum(after + chunk, chunk / _pieces)
+    return left + c_ov * (traffic - left)
 
 
 data = seconds(
@@ -246,21 +296,21 @@ data.by(ZERO_TRAFFIC, data_overlap="none").equals(
     "Gradients are reduced when the last one is there; weights are gathered before the next step "
     "starts.",
 )
-data.by(OVERLAP, data_overlap="gradients", zero=(0, 1, 3)).equals(
-    _shown(reduce, f_back * micro_batch) + gather,
-    "Gradients are reduced beside the backward pass of the last micro-batch, which hides a share "
-    "of the traffic; weights are gathered before the next step starts.",
-)
-data.by(OVERLAP, data_overlap="all", zero=(0, 1, 3)).equals(
-    _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch),
-    "Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered "
-    "beside the forward pass of the first: both hide a share.",
-)
+for _schedules, _left in (((*ONE_CHUNK, *PAIRED), _shown), ("interleaved", _shown_by_chunk)):
+    data.by(OVERLAP, data_overlap="gradients", zero=(0, 1, 3), schedule=_schedules).equals(
+        _left(reduce, backward_window, 1) + gather,
+        "Gradients are reduced beside the backward pass of the last micro-batch; weights are "
+        "gathered before the next step starts.",
+    )
+    data.by(OVERLAP, data_overlap="all", zero=(0, 1, 3), schedule=_schedules).equals(
+        _left(reduce, backward_window, 1) + _left(gather, forward_window, 1),
+        "Gradients are reduced beside the backward pass of the last micro-batch, and weights "
+        "gathered beside the forward pass of the first.",
+    )
 data.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
-    _shown(reduce, f_back * micro_batch * micro_batches)
-    + _shown(gather, (1 - f_back) * micro_batch),
+    _shown(reduce, backward_window, micro_batches) + _shown(gather, forward_window, 1),
     "Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered "
-    "one ahead beside the forward pass of the first: both hide a share.",
+    "one ahead beside the forward pass of the first.",
 )
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
