@@ -184,8 +184,9 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
             why = f"{_found(share)}, of cluster.accelerator.{key}"
         draft.default(f"time.{key}", rate, why)
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
-    dropped = (draft.get("training.lora") or {"dropout": 0})["dropout"]
-    draft.default("time.lora_dropout", int(dropped > 0), "training.lora.dropout")
+    if draft.get("training.lora") is not None:
+        dropped = int(draft.get("training.lora.dropout") > 0)
+        draft.default("time.lora_dropout", dropped, "training.lora.dropout")
     reads = kernels["cast_reads"].get(draft.get("training.precision"), 1)
     draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")

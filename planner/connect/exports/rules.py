@@ -160,11 +160,11 @@ def modules_on_stages(draft: Draft) -> dict[str, Any]:
 
 def orthogonal(draft: Draft) -> Mapping[str, Any] | None:
     """What Muon does, where it is the optimizer."""
+    if draft.get("training.optimizer") != "muon":
+        return None
     steps, mode, half = (
         draft.get(f"training.muon.{key}") for key in ("iterations", "tensor_mode", "symmetric")
     )
-    if draft.get("training.optimizer") != "muon":
-        return None
     said = {"muon-num-ns-steps": steps, "muon-tp-mode": mode}
     return {**said, "muon-use-syrk": True} if half else said
 
