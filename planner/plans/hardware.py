@@ -42,6 +42,8 @@ CORE = "core_attention"
 MODULES = (CORE, "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
+#: Shares of large products, and the peak that each is of.
+PRODUCTS = {"matmul": "peak", "matmul_16": "peak_16"}
 #: Shares that a format may have of its own, else the accelerator, else all accelerators together.
 SHARED = ("memory", "link", "network", "contention", "all_to_all", "small_dimension",
           "alignment", "alignment_8", "launch")  # fmt: skip
@@ -164,7 +166,10 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact))
 
     for key, (_, fact) in shares(draft).items():
-        fill(key, fact, _value({"value": kernels[key]}) if key == "elementwise" else 1)
+        if key in PRODUCTS:
+            fill(key, *_dated(draft, PRODUCTS[key], fact))
+        else:
+            fill(key, fact, _value({"value": kernels[key]}) if key == "elementwise" else 1)
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
@@ -190,6 +195,35 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     reads = kernels["cast_reads"].get(draft.get("training.precision"), 1)
     draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
+
+
+def _dated(draft: Draft, peak: str, fact: Fact) -> tuple[Fact, Any]:
+    """A share of the peak of large products, and what the software's date does to it: as products
+    alone were measured at that date, relative to the newest (``products`` of the accelerator). A
+    share that is assumed gives way to what was measured."""
+    accelerator, until = draft.get("cluster.accelerator"), draft.get("training.kernels")
+    listed = accelerator.get(peak)
+    if listed is None:
+        return fact, 1
+    wide = ("bf16", "fp16")
+    formats_alike = wide if listed["format"] in wide else (listed["format"].removeprefix("mx"),)
+    rows = [row for row in accelerator.get("products") or () if row["format"] in formats_alike]
+    if not rows:
+        return fact, 1
+    newest = held = rows[0]
+    for row in rows:
+        newest = row if row["date"] >= newest["date"] else newest
+        held = row if row["date"] < held["date"] else held
+    for row in rows:
+        held = row if held["date"] <= row["date"] <= (until or newest["date"]) else held
+    said = f"products measured alone with {held.get('software', 'software')}, {held['date']}"
+    if fact.get("kind") != "assumed":
+        slower = Fraction(held["rate"], newest["rate"])
+        if slower != 1:
+            fact = {**fact, "rows": f"{fact['rows']}; {said}, over the newest"}
+        return fact, slower
+    dense = Fraction(listed["value"], 2 if listed["convention"] == "sparse" else 1)
+    return {"value": held["rate"] / dense, "rows": said, "kind": "measured"}, 1
 
 
 def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact]]:

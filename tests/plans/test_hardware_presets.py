@@ -16,6 +16,7 @@ from jsonschema import Draft7Validator
 from planner.base import resources, units
 from planner.base.errors import PlanError
 from planner.documents import schema, source
+from planner.questions import loading
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {
@@ -341,3 +342,61 @@ def test_schema_refuses(kind: str, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError) as error:
         schema.validate(source.load({"extends": valid, **changes}, kind=kind), kind)
     assert said in str(error.value)
+
+
+# Products as they were measured alone ----------------------------------------------------------
+
+
+def share(name: str, precision: str, date: str | None = None) -> tuple[Fraction, str]:
+    made = loading.load(
+        {
+            "model": "llama3-8b",
+            "cluster": {"accelerator": name, "devices": 8},
+            "training": {"precision": precision, **({"kernels": date} if date else {})},
+        }
+    )
+    key = "time.efficiency.matmul"
+    return Fraction(made.get(key)), made.defaults[key]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "rate", "peak"),
+    [
+        ("mi300x", "bf16", "668.4", "1307.4"),
+        ("mi325x", "bf16", "784.9", "1307.4"),
+        ("mi355x", "bf16", "1565", "2516"),
+        ("gaudi2", "fp8", "826.5", "865"),
+    ],
+)
+def test_measured_products_take_the_place_of_an_assumption(
+    name: str, precision: str, rate: str, peak: str
+) -> None:
+    """Bekman, Machine Learning Engineering, maximum achievable matmul FLOPS."""
+    found, why = share(name, precision)
+    assert float(found) == pytest.approx(float(rate) / float(peak), rel=0.002)
+    assert why.startswith("measured: ")
+    assert share("l40s", "bf16")[1].startswith("assumed: ")  # of which the table has none
+
+
+@pytest.mark.parametrize(
+    ("precision", "date", "slower"),
+    [
+        ("bf16", "2024-12", Fraction("758.6") / Fraction("794.5")),
+        ("fp8", "2024-10", Fraction("1281.7") / Fraction("1402.6")),
+        ("fp8", "2020-01", Fraction("1281.7") / Fraction("1402.6")),  # the oldest that is known
+        ("fp8", "2025-05", Fraction(1)),
+    ],
+)
+def test_older_kernels_are_as_much_slower_as_they_were_measured(
+    precision: str, date: str, slower: Fraction
+) -> None:
+    """H100, PyTorch 2.5.1 with CUDA 12.4 against 2.7.0 with CUDA 12.6: the same table."""
+    newest, _ = share("h100-sxm-80gb", precision)
+    assert share("h100-sxm-80gb", precision, date)[0] == newest * slower
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_no_product_was_measured_above_its_peak(name: str) -> None:
+    data = facts("accelerator", name)
+    for row in data.get("products", ()):
+        assert row["rate"] <= dense(data["peaks"][row["format"]])
