@@ -8,7 +8,7 @@ import math
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from planner.report.chart import steps
@@ -137,6 +137,7 @@ def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
     Args:
         spans: those of one stream in the order of time.
     """
+    spans = [span for span in spans if span.start < axis.start or span.end > axis.end]
     work = [span for span in spans if span.work in LOOKS]
     runs: defaultdict[str, Runs] = defaultdict(list)
     starts, ends = axis([span.start for span in work]), axis([span.end for span in work])
@@ -163,7 +164,8 @@ def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
 def _add(runs: Runs, start: int, end: int) -> None:
     """Another stroke, or more of the last one where what lies between cannot be seen."""
     if runs and start <= runs[-1][1] + SLIT:
-        runs[-1][1] = max(runs[-1][1], end)
+        if end > runs[-1][1]:
+            runs[-1][1] = end
     elif end > start:
         runs.append([start, end])
 
@@ -172,7 +174,13 @@ def joined(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
     """When something is exchanged, for at least so many seconds: start and end, one after
     another."""
     found: list[tuple[float, float]] = []
-    for start, end in sorted((s.start, s.end) for s in spans if s.work not in LOOKS):
+    traffic = [
+        (start, end)
+        for _, _, work, batch, _, start, end in spans
+        # What is sent between two passes stands alone.
+        if work not in LOOKS and (batch is None or end - start >= least)
+    ]
+    for start, end in sorted(traffic):
         if found and start <= found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], end)
         else:
@@ -249,7 +257,7 @@ def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
     their period and length, of which the shortest numbers are written."""
     begin, end = runs[first]
     period, width, number = (0.0, math.inf), (end - begin - 1.0, end - begin + 1.0), 0
-    for number, (start, stop) in enumerate(runs[first + 1 :], 1):
+    for number, (start, stop) in enumerate(islice(runs, first + 1, None), 1):
         low = max(period[0], (start - begin - 1) / number)
         high = min(period[1], (start - begin + 1) / number)
         short, long = max(width[0], stop - start - 1), min(width[1], stop - start + 1)

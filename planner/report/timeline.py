@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 
 from planner.base.errors import PlanError
 from planner.report import lanes
@@ -65,7 +66,7 @@ class Step:
         self.timeline, self.peaks = timeline, peaks or {}
         self.title = f"One step of {shown(timeline.seconds, 's')} over time"
         self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
-        self._spans = [list(found) for _, found in groupby(timeline.spans, lambda s: s.stage)]
+        self._spans = [list(found) for _, found in groupby(timeline.spans, itemgetter(0))]
         #: What the busiest stage does, what the critical path is made of, and how long it takes.
         self.said = [self._stage_said(), self._path_said(), self._length_said(assumed)]
 

@@ -137,10 +137,13 @@ class _Reader:
         #: Seconds for each parameter in which its gradient is added to those before.
         added = self("time.accumulation") / batches / (self("time.parameters") or 1)
         chunks: list[dict[int, Chunk]] = [{} for _ in range(size)]
+        alike: dict[tuple[object, ...], Chunk] = {}  # most chunks hold the same
         for way in schedule.ways:
             for place, (stage, chunk) in enumerate(way):
-                holds = [parts[part] for part in held[place]]
-                chunks[stage][chunk] = self._chunk(holds, most, slow.get(stage, 1), added)
+                holds, pace = [parts[part] for part in held[place]], slow.get(stage, 1)
+                if (*holds, pace) not in alike:
+                    alike[*holds, pace] = self._chunk(holds, most, pace, added)
+                chunks[stage][chunk] = alike[*holds, pace]
         stages = pipeline.stages(plan.model, layout, name, batches, vocab)
         entries = [
             entry
