@@ -219,6 +219,38 @@ def test_whole_blocks_run_again_where_they_are_chosen() -> None:
     assert found.value("compute.recomputed_flops_per_token") == 32 * 2 * 3 * 4096 * 11008
 
 
+ADAPTERS = {"rank": 16, "targets": ["query", "output", "down"], "dropout": 0.1}
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (
+            {"training__lora": {**ADAPTERS, "kernels": "fused"}},
+            {"training__lora": {**ADAPTERS, "kernels": "separate"}},
+        ),
+        (
+            {"training__optimizer": "muon", "training__muon": {"symmetric": True}},
+            {"training__optimizer": "muon", "training__muon": {"symmetric": False}},
+        ),
+        (
+            {"training__optimizer": "muon", "training__optimizer_matrices": "whole"},
+            {"training__optimizer": "muon", "training__optimizer_matrices": "parts"},
+        ),
+        (
+            {"training__optimizer": "soap", "training__soap": {"frequency": 20}},
+            {"training__optimizer": "soap", "training__soap": {"frequency": 10}},
+        ),
+        ({"training__offload": {"layers": 4}}, {"training__offload": {"layers": 32}}),
+    ],
+)
+def test_what_kernels_spare_takes_no_longer(
+    less: dict[str, Any], more: dict[str, Any], tensor: int
+) -> None:
+    assert step(**less, parallelism__tensor=tensor) <= step(**more, parallelism__tensor=tensor)
+
+
 def test_activations_on_their_way_hide_beside_the_host_too() -> None:
     """Where the host launches for longer than the device works, two more tokens add traffic and
     hide none of it."""
@@ -251,12 +283,17 @@ WAYS: tuple[dict[str, Any], ...] = (
         "parallelism": {"tensor": 4, "zero": 2},
         "training": {"attention": "eager", "optimizer": "adafactor"},
     },
+    {"parallelism": {"tensor": 2, "zero": 1}, "training": {"optimizer": "soap"}},
+    {
+        "parallelism": {"zero": 1},
+        "training": {"lora": {"rank": 16, "dropout": 0.1}, "offload": {"activations": 0.5}},
+    },
 )
 
 
 def shipped() -> Iterator[tuple[str, dict[str, Any]]]:
     """A plan for each model: the n-th with the n-th accelerator and way, which meet all others in
-    turn, for 39 and 5 have no common divisor with each other."""
+    turn, for 43 and 7 have no common divisor with each other."""
     for number, (model, accelerator) in enumerate(zip(MODELS, cycle(ACCELERATORS), strict=False)):
         way = WAYS[number % len(WAYS)]
         document = {
