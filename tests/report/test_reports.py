@@ -196,8 +196,8 @@ def test_html_has_a_skeleton_that_can_be_read_aloud(result: Result) -> None:
     # no data, else that of its row where its column has none.
     for rows in page.tables:
         for row in rows:
-            for column, cell in enumerate(row):
-                below = {other[column] for other in rows if column < len(other)}
+            for at, cell in enumerate(row):
+                below = {other[at] for other in rows if at < len(other)}
                 assert cell == "td" or set(row) == {"th"} or below == {"th"}
     assert all(math.get("alttext") for math in page.all("math"))
     assert {"main", "nav", "header"} <= {tag for tag, _ in page.tags}
