@@ -390,7 +390,7 @@ a_row = efficiency(
 )
 a_disp = efficiency(
     "a_disp",
-    "time of one of their exchanges of no size that the host waits for",
+    "time of one exchange of tokens in which the host learns how many rows come",
     "dispatch_latency",
     latex=r"\alpha_{\mathrm{disp}}",
     unit="s",

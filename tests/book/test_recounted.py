@@ -220,7 +220,8 @@ def _(v: View) -> float:
 
 @recounts("network.experts.wait")
 def _(v: View) -> float:
-    return v.a_disp * (v.on("training.cuda_graphs") != "full")
+    fixed = v.on("training.cuda_graphs") == "full" or v.on("block.capped")
+    return 0 if fixed else v.a_disp
 
 
 @recounts("network.experts")
@@ -228,15 +229,16 @@ def _(v: View) -> float:
     where, dispatcher = v.on("time.expert"), v.on("parallelism.dispatcher")
     tokens, row = v.s * v.b / v.c / v.t, v.h * (v.k_disp + v.k_comb) / 2
     link, card, nodes = v.q("network.link"), v.q("network.fabric"), v.e * v.t_e / v.n_node
+    if (where == "none" and dispatcher != "all-gather") or v.e * v.t_e == 1:
+        return 0
+    wait = v.q("network.experts.wait")
     if dispatcher == "all-gather":
         others = v.e * v.t_e - 1
         if v.on("time.gathering") == "node":
-            return others * (tokens * row / link + v.a_link)
+            return others * (tokens * row / link + v.a_link) + wait
         moved = others * tokens * row / min(link, card * v.n_node)
         between = nodes - 1
-        return moved + between * v.a_net + (others - between) * v.a_link if others else 0
-    if where == "none":
-        return 0
+        return moved + between * v.a_net + (others - between) * v.a_link + wait
     tokens *= v.q("network.experts.uneven")
 
     def reached(places: float) -> float:
@@ -249,13 +251,12 @@ def _(v: View) -> float:
         copies, share = reached(v.q("network.reach.devices")), v.e_kl / v.e_link
     inside = tokens * row * copies * (v.e - 1) / v.e / link / share
     inside += tokens * copies * v.a_row if once else 0
-    wait = v.q("network.experts.wait") if once else 0
     if where == "node":
         return inside + wait
-    away = tokens * row * reached(v.q("network.reach.nodes")) * (nodes - 1) / nodes
-    away *= v.q("network.experts.crowded")
-    rate = v.B_net * v.e_disp if once else card * v.e_a2a
-    return max(inside, away / rate) + wait
+    away = tokens * row * (nodes - 1) / nodes * v.q("network.experts.crowded")
+    if not once:
+        return max(inside, away * v.k / card) + wait
+    return max(inside, away * reached(v.q("network.reach.nodes")) / v.B_net / v.e_disp) + wait
 
 
 @recounts("network.experts.crowded")
@@ -324,7 +325,9 @@ def _(v: View) -> float:
     if block == "moe":
         apart = v.on("training.expert_kernels") != "fused"
         activated = v.q("layout.routed") * v.f_e / v.t_e * apart + n * v.f_s / v.t
-        return residual + (3 * activated + v.q("time.permutation")) * v.k_a
+        biased = sum(1 for x in v.below("product", split="experts") if x.on("bias"))
+        added = biased * v.q("layout.routed") * v.h * (v.on("training.expert_kernels") == "loop")
+        return residual + (3 * activated + v.q("time.permutation") + 3 * added) * v.k_a
     assert block in MIXERS
     return residual + v.n_mix * n * (2 * v.h) * v.k_a / v.t
 
@@ -442,7 +445,16 @@ def _(v: View) -> float:
     if kernels != "loop":
         return {"grouped": 3, "fused": 2}[kernels]
     biased = sum(1 for x in v.below("product", split="experts") if x.on("bias"))
-    return 1 + each * (2 + 2 * v.on("time.casts") + biased)
+    return 1 + each * (2 + biased)
+
+
+@recounts("time.product.cast_launches")
+def _(v: View) -> float:
+    """Of two inputs two kernels each, over three passes; only one comes to a fused product."""
+    if not v.on("time.casts") or v.on("wide"):
+        return 0
+    kernels = v.on("training.expert_kernels") if v.on("split") == "experts" else ""
+    return {"fused": 2, "loop": 4 * v.E / v.e if kernels else 0}.get(kernels, 4) / 3
 
 
 @recounts("time.part.host")
@@ -463,11 +475,15 @@ def _(v: View) -> float:
         lambda x: x.q("time.block.dispatch_launches") + x.q("time.block.expert_launches"),
         block="moe",
     )
+    casts = {
+        name: v.total("product", lambda x: x.q("time.product.cast_launches"), **where)
+        for name, where in (("all", {}), ("experts", {"split": "experts"}))
+    }
     if graphs != "none":
-        return 0 if graphs == "full" else 2 + experts
+        return 0 if graphs == "full" else 2 + experts + casts["experts"]
     routers = 8 * sum(1 for _ in v.below("block", block="moe"))
     own = v.n_la + exchanges * (v.t - 1) / 2 + (v.c - 1) * v.n_ring + adapters / (1 + 2)
-    return own + routers + experts
+    return own + routers + experts + casts["all"]
 
 
 @recounts("time.part.gathers")
@@ -2152,6 +2168,11 @@ PLANS: dict[str, dict[str, Any]] = {
         {"expert": 15, "dispatcher": "hybridep", "expert_overlap": True, "zero": 1},
         {"implementation": "megatron", "permute_fusion": False, "expert_imbalance": 1.3,
          "micro_batch": 1},
+    ),
+    "experts as one product": plan(
+        EXPERTS, {"expert": 5, "dispatcher": "hybridep", "zero": 1},
+        {"precision": "fp8", "expert_kernels": "grouped"},
+        cluster={"accelerator": {"extends": "h100-sxm-80gb", "link": LINK}},
     ),
     "experts beside": plan(
         EXPERTS, {"expert": 15, "expert_overlap": True, "zero": 1}, {"recompute": "selective"},

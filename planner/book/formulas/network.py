@@ -323,6 +323,19 @@ uneven.by(CAPACITY, capped=True).equals(
     f_cap, "The slots of an expert travel, filled or not; what is beyond them is dropped before."
 )
 
+HOSTED = "DeepEP, docs/README_Hybrid-EP.md: times from Python less those of kernels and copies"
+waiting = of_experts(
+    "network.experts.wait",
+    r"\alpha_x",
+    "time of one exchange of no size, in which the host learns how many rows come",
+    unit="s",
+)
+for _open in ({"capped": True}, {"capped": False, "cuda_graphs": "full"}):
+    waiting.by(HOSTED, **_open).equals(0, "The host does not look: sizes are fixed.")
+waiting.by(HOSTED, capped=False, cuda_graphs=("none", "partial")).equals(
+    a_disp, "The host looks at how many rows came before it launches what follows."
+)
+
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
 _states = (k_disp + k_comb) / 2 * tokens * h / t
@@ -352,31 +365,18 @@ crowded = estimate(
     "pods, which oversubscription divides; all pairs of nodes talk at once.",
 )
 
+experts.by(LEPIKHIN, expert="node", dispatcher="all-to-all").equals(
+    _copies / (link * e_a2a) + waiting, "Of k copies of each token all but 1/e leave the device."
+)
+ALLTOALL = "NCCL, ncclAllToAll: every rank sends each other rank its rows"
+experts.by(ALLTOALL, expert="nodes", dispatcher="all-to-all").equals(
+    maximum(_copies / (link * e_a2a), _of_rank * k * (1 - 1 / NODES) * crowded / fabric) + waiting,
+    "All but 1/M of k copies of each token leave the node over the network card of their device. "
+    "All pairs of nodes talk at once, so an oversubscribed network slows them.",
+)
+
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * crowded
-experts.by(LEPIKHIN, expert="node", dispatcher="all-to-all").equals(
-    _copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device."
-)
-experts.by(DUALPIPE_EXCHANGE, expert="nodes", dispatcher="all-to-all").equals(
-    maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a)),
-    "Of M nodes from which it chooses a token goes once to each that holds one of its k experts, M "
-    "(1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All "
-    "pairs of nodes talk at once, so an oversubscribed network slows them.",
-)
-
-HOSTED = "DeepEP, docs/README_Hybrid-EP.md: times from Python less those of kernels and copies"
-waiting = of_experts(
-    "network.experts.wait",
-    r"\alpha_x",
-    "time of one exchange of no size, by kernels that send a token once",
-    unit="s",
-    dispatcher=ONCE,
-)
-waiting.by(HOSTED, cuda_graphs=("none", "partial")).equals(
-    a_disp, "The host looks at how many rows came before it launches what follows."
-)
-waiting.by(HOSTED, cuda_graphs="full").equals(0, "The host does not look: sizes are fixed.")
-
 #: To each device once over the link, of whose datasheet these kernels reach a share of their own;
 #: and what each row takes besides its bytes.
 _over_link = _once(reach, e) / (link * e_kl / e_link) + a_row * uneven * tokens / t * places(reach)
@@ -400,12 +400,15 @@ experts.by(GATHERED, dispatcher="all-gather", gathering="none").equals(
     0, "One device has all tokens of its experts."
 )
 experts.by(GATHERED, dispatcher="all-gather", gathering="node").equals(
-    _lacking / link + (_members - 1) * a_link,
+    _lacking / link + (_members - 1) * a_link + waiting,
     "Every token is gathered by all e t_e devices that hold the experts, whichever it chose, and "
     "their outputs are reduced and scattered: a ring passes all but its own tokens to each.",
 )
 experts.by(GATHERED, dispatcher="all-gather", gathering="nodes").equals(
-    _lacking / minimum(link, fabric * n_node) + (NODES - 1) * a_net + (_members - NODES) * a_link,
+    _lacking / minimum(link, fabric * n_node)
+    + (NODES - 1) * a_net
+    + (_members - NODES) * a_link
+    + waiting,
     "As in a node; the ring crosses from node to node over all network cards of a node.",
 )
 

@@ -103,10 +103,16 @@ traffic.where(block="mlp", gated=True).equals(
     _residual + 3 * k_a * tokens * f / t,
     "The residual sum; the gated activation reads 2 f values and writes f.",
 )
-traffic.where(block="moe", expert_kernels=("loop", "grouped")).equals(
-    _residual + k_a * (3 * routed * f_e / t_e + accesses + 3 * tokens * f_s / t),
+_apart = _residual + k_a * (3 * routed * f_e / t_e + accesses + 3 * tokens * f_s / t)
+_APART = (
     "The residual sum; activations of routed rows and of shared experts, as if gated; tokens are "
-    "permuted there and back.",
+    "permuted there and back."
+)
+traffic.where(block="moe", expert_kernels="grouped").equals(_apart, _APART)
+traffic.where(block="moe", expert_kernels="loop").equals(
+    _apart + 3 * k_a * routed * h * Sum(1, "product", bias=True, split="experts"),
+    f"{_APART} Where the two products of an expert have biases, that of the second is weighed and "
+    "added expert by expert, whose rows are then put together (6).",
 )
 traffic.by(FUSED_EXPERTS, block="moe", expert_kernels="fused").equals(
     _residual + k_a * (accesses + 3 * tokens * f_s / t),
@@ -353,20 +359,15 @@ expert_launches = of_experts(
     "kernels that the host launches for the experts of a device",
 )
 GROUPED_LINEAR = (
-    "TransformerEngine, csrc/extensions/gemm.cpp (te_general_grouped_gemm) and cast.cpp; "
-    "Megatron-Core, moe/experts.py (_apply_bias)"
+    "TransformerEngine, csrc/extensions/gemm.cpp (te_general_grouped_gemm); Megatron-Core, "
+    "moe/experts.py (_apply_bias)"
 )
 #: Products with a bias, whose rows are added up expert by expert.
 _biased = Sum(E / e, "product", bias=True, split="experts")
-expert_launches.by(GROUPED_LINEAR, expert_kernels="loop", casts=False).equals(
+expert_launches.by(GROUPED_LINEAR, expert_kernels="loop").equals(
     1 + 2 * E / e + _biased,
     "The activation; for each expert two products in a pass (two forward, four backward), and what "
     "adds biases.",
-)
-expert_launches.by(GROUPED_LINEAR, expert_kernels="loop", casts=True).equals(
-    1 + 4 * E / e + _biased,
-    "The activation; for each expert two products in a pass (two forward, four backward) with a "
-    "cast each, and what adds biases.",
 )
 expert_launches.by("PyTorch, torch._grouped_mm", expert_kernels="grouped").equals(
     3, "Two grouped products and the activation, however many experts there are."
@@ -393,16 +394,19 @@ _of_layer = (
     + Sum(exchanges, "block") * (t - 1) / 2
     + n_ring * (c - 1)
     + Sum(product.adapter_launches, "product") / 3
+    + Sum(product.cast_launches, "product")
 )
 launches.where(cuda_graphs="none").equals(
     _of_layer + _of_experts,
     "Those of the layer, one more for each exchange with tensor-parallel ranks, some for each "
     "further block of keys and values (send, receive, attention, and the sum of its outputs), "
-    "those of adapters, of which forward and backward pass count as three passes, and with experts "
-    "those of router (8), dispatcher and experts.",
+    "those of adapters, of which forward and backward pass count as three passes, those of casts, "
+    "and with experts those of router (8), dispatcher and experts.",
 )
 launches.by(GRAPHS, cuda_graphs="partial").equals(
-    2 + Sum(moving + expert_launches, "block", block="moe"),
+    2
+    + Sum(moving + expert_launches, "block", block="moe")
+    + Sum(product.cast_launches, "product", split="experts"),
     "Two graphs are replayed (attention, and the router or the feed-forward); how many tokens an "
     "expert gets is not known when they are captured, so what follows is launched kernel by "
     "kernel.",

@@ -300,6 +300,25 @@ cast_width.by(FUSED_EXPERTS, split="experts", expert_kernels="fused").equals(
     "is cast on its way.",
 )
 
+cast_launches = of_product(
+    "time.product.cast_launches",
+    r"n_{\mathrm{cast}}",
+    "kernels that the host launches for a product's casts, in each of three passes",
+)
+QUANTIZER = "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input"
+cast_launches.by("definition", casts=False).equals(0, "There are none.")
+cast_launches.by("definition", casts=True, wide=True).equals(0, "This product stays in 16 bit.")
+_TWO = "The input forward and the gradient backward, each by two kernels: its scales, and the cast"
+_NARROW: dict[str, Any] = {"casts": True, "wide": False}
+for _kernel in ({"split": APART}, {"split": "experts", "expert_kernels": "grouped"}):
+    cast_launches.by(QUANTIZER, **_NARROW, **_kernel).equals(rational(4, 3), f"{_TWO}.")
+cast_launches.by(QUANTIZER, **_NARROW, split="experts", expert_kernels="loop").equals(
+    rational(4, 3) * E / e, f"{_TWO}, for each expert."
+)
+cast_launches.by(FUSED_EXPERTS, **_NARROW, split="experts", expert_kernels="fused").equals(
+    rational(2, 3), "What comes to the experts, by two kernels."
+)
+
 casts = product_time(
     "time.product.casts",
     "t_cast",
@@ -314,7 +333,6 @@ casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
 )
 #: Values of a product's input forward and of its output's gradient backward, over the bandwidth.
 _cast = rows * count * cast_width / (W * e_mem)
-QUANTIZER = "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input"
 _CASTS = {"casts": True, "wide": False, "quantised": False, "coefficient": "bytes"}
 casts.by(QUANTIZER, **_CASTS, lora=False).equals(
     2 * (n_cast + k_x) * _cast,
