@@ -190,7 +190,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         draft.default(f"time.{key}", rate, why)
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
     if draft.get("training.lora") is not None:
-        dropped = int(draft.get("training.lora.dropout") > 0)
+        dropped = int((draft.get("training.lora.dropout") or 0) > 0)
         draft.default("time.lora_dropout", dropped, "training.lora.dropout")
     reads = kernels["cast_reads"].get(draft.get("training.precision"), 1)
     draft.default("time.cast_reads", reads, "of the implementation")

@@ -278,9 +278,20 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
                 ],
             },
         },
+        {
+            "base": {**MANY["base"], "parallelism": {"tensor": 2}},
+            "axes": {
+                "training.optimizer": ["soap", "muon"],
+                "run": [
+                    {"name": "layers away", "set": {"training.offload.layers": 3}},
+                    {"name": "adapters", "set": {"training.lora.rank": 8}},
+                ],
+            },
+        },
     ],
     ids=(
         "a name", "no shape", "a layout to be found", "together with the model", "turned round",
+        "bases and adapters",
     ),
 )  # fmt: skip
 def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
