@@ -53,3 +53,4 @@ accuracy:
 	python -m benchmarks.time_totals --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out runs"
 	python -m benchmarks.serving_accuracy $(PAGE)
 	python -m benchmarks.calibrate --runs $(DATA)/runs.jsonl --rounds 0 $(PAGE)
+	python -m benchmarks.laboratories --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl $(PAGE)

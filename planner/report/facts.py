@@ -130,7 +130,8 @@ def key_figures(result: Result) -> list[Data]:
 
 def left_open(result: Result, base: str = "") -> str:
     """What the range beside a prediction is: of one quantity, or of time and memory together."""
-    found = intervals.basis(base or STEP, result.evaluation.case.settings)
+    settings = (result.predicted or result).evaluation.case.settings
+    found = intervals.basis(base or STEP, settings)
     if found is None or not found.own:
         return BETWEEN
     others = "" if base else ", of memory by published ones"

@@ -330,6 +330,29 @@ def test_the_printed_command_gives_the_numbers(
 
 @pytest.mark.slow
 @needs_browser
+def test_runs_of_one_s_own_decide_between_which_values(browser: Browser, tmp_path: Path) -> None:
+    """Where the rates of a cluster were fitted to runs on one node, the page's intervals are those
+    of the plan: theirs on one node, those of published runs on several."""
+    band = "{name: my-cluster.yaml, dense: {node: {low: -0.1, high: 0.125, runs: 6}}}"
+    name, own = "gpt2small_hgx-h100", f"cluster.accelerator.calibration={band}"
+    page = tmp_path / "page.html"
+    plan = loading.load(PRESETS / f"{name}.yaml", ["time.mfu=null", own])
+    page.write_text(as_text(evaluate(plan), "interactive"), "utf-8")
+    browser.open(page)
+    widths = []
+    for devices in (8, 16):
+        move(browser, "cluster.devices", "text", str(devices))
+        assert check(browser, name)
+        step = evaluate(loading.load(PRESETS / f"{name}.yaml", overrides(browser)))[
+            "time.step_seconds"
+        ]
+        widths.append(float(step.interval[1] / step.interval[0]))
+    assert widths[0] == pytest.approx(1.125 / 0.9) and widths[1] > 1.6
+    assert browser.problems == []
+
+
+@pytest.mark.slow
+@needs_browser
 def test_beside_an_assumed_time_stands_what_is_predicted(
     browser: Browser, pages: dict[str, Path]
 ) -> None:

@@ -120,7 +120,7 @@ def calibrate(given: Sequence[Given]) -> Calibration:
         runs.append(made)
         kinds.append(kind_of(made.evaluation))
     fit = fitted(runs, kinds, candidates(runs))
-    found = _bands([run.evaluation.case.settings for run in runs], kinds, fit)
+    found = bands_of([run.evaluation.case.settings for run in runs], kinds, fit)
     return Calibration(tuple(given), fit, tuple(found))
 
 
@@ -165,7 +165,7 @@ def kind_of(evaluation: Evaluation) -> Kind:
     return Kind(within**2, max(whole**2 - within**2, 0.0), freedom)
 
 
-def _bands(
+def bands_of(
     settings: Sequence[Mapping[str, Any]], kinds: Sequence[Kind], fit: Fit
 ) -> Iterator[Band]:
     """What the runs leave open of further ones, by what ran and where: as much as the fits without

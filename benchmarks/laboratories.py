@@ -1,0 +1,118 @@
+"""What a laboratory gains that calibrates on a few of its runs, on published ones.
+
+    python -m benchmarks.laboratories --runs FILE [--runs FILE …] [--own 6] [--draws 4]
+
+Of each source with enough runs some are drawn, rates are fitted to them as ``plan.py calibrate``
+does, and the others are predicted: mean error by shipped rates and by fitted ones, how many of them
+lie in the interval of either, and how wide it is (upper over lower end). ``--markdown FILE``
+rewrites the table between the markers of a page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import NamedTuple
+
+from benchmarks import calibrate, tables
+from planner.connect.calibrate import fit, laboratory
+from planner.plans import error_bands as bands
+
+MARK = "laboratories"
+#: Runs that are left to be predicted, at least and at most.
+LEAST, MOST = 4, 24
+
+
+class Outcome(NamedTuple):
+    """Of one run that was left to be predicted: its error (predicted over measured, less 1), and
+    whether it lies in the interval, by shipped rates and by fitted ones; how wide each is."""
+
+    error: tuple[float, float]
+    inside: tuple[bool, bool]
+    width: tuple[float, float]
+
+
+def outcomes(runs: Sequence[fit.Run], own: int, draws: int) -> list[Outcome]:
+    """Of runs of one laboratory, some of which it calibrates on."""
+    rates, random, found = laboratory.candidates(runs), Random(0), list[Outcome]()
+    for _ in range(draws):
+        drawn = random.sample(runs, min(len(runs), own + MOST))
+        some, others = drawn[:own], drawn[own:]
+        kinds = [laboratory.kind_of(run.evaluation) for run in some]
+        fitted = fit.fitted(some, kinds, rates)
+        settings = [run.evaluation.case.settings for run in some]
+        ours = {(b.workload, b.scale): b for b in laboratory.bands_of(settings, kinds, fitted)}
+        factors = {
+            rate: exp(move) for rate, move in zip(fitted.rates, fitted.moves.tolist(), strict=True)
+        }
+        for run in others:
+            said = run.evaluation.case.settings
+            what = bands.workload(said)
+            shipped = bands.kind(what, said.get("cluster.accelerator.architecture"))
+            published = float(shipped.low), float(shipped.high)
+            band = ours.get((what, said["time.scale"])) or ours.get((what, "nodes"))
+            ends = published, (band.low, band.high) if band else published
+            off = [run.seconds(by) / run.measured - 1 for by in ({}, factors)]
+            inside = [
+                low <= 1 / (1 + error) - 1 <= high
+                for error, (low, high) in zip(off, ends, strict=True)
+            ]
+            width = [(1 + high) / (1 + low) for low, high in ends]
+            found.append(Outcome((off[0], off[1]), (inside[0], inside[1]), (width[0], width[1])))
+    return found
+
+
+def means(runs: Sequence[calibrate.Run], own: int, draws: int) -> dict[str, list[float]]:
+    """Of each source with enough runs how many it has, then error, share inside and width by
+    shipped rates, and by fitted ones."""
+    found: dict[str, list[float]] = {}
+    for source in sorted({run.source for run in runs}):
+        steps = [run.step for run in runs if run.source == source]
+        if len(steps) < own + LEAST:
+            continue
+        each = outcomes(steps, own, draws)
+        found[source] = [len(steps)]
+        for way in (0, 1):
+            found[source] += [
+                fmean(abs(one.error[way]) for one in each),
+                fmean(one.inside[way] for one in each),
+                exp(fmean(log(one.width[way]) for one in each)),
+            ]
+    return found
+
+
+def lines(found: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
+    """A row for each source, and their mean."""
+    head = ("source", "runs", "error", "calibrated", "inside", "calibrated", "width", "calibrated")
+    body = [(source, f"{mean[0]:.0f}", *_cells(mean)) for source, mean in found.items()]
+    several = [fmean(column) for column in zip(*found.values(), strict=True)]
+    return [head, *body, (f"mean over {len(found)} sources", "", *_cells(several))]
+
+
+def _cells(mean: Sequence[float]) -> tuple[str, ...]:
+    _, error, inside, width, own_error, own_inside, own_width = mean
+    shares = (f"{100 * share:.0f} %" for share in (inside, own_inside))
+    errors = (f"{100 * share:.1f} %" for share in (error, own_error))
+    return (*errors, *shares, f"{width:.2f}", f"{own_width:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, action="append", help="(.jsonl)")
+    parser.add_argument("--own", type=int, default=6, help="runs that are calibrated on")
+    parser.add_argument("--draws", type=int, default=4, help="of such runs, from each source")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    options = parser.parse_args()
+    runs = [run for file in options.runs for run in calibrate.published(file)]
+    table = lines(means(runs, options.own, options.draws))
+    print(tables.text(table))
+    if options.markdown:
+        tables.rewrite(options.markdown, {MARK: tables.markdown(table)})
+
+
+if __name__ == "__main__":
+    main()
