@@ -162,19 +162,13 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     kernels = profile.load(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
 
-    def fill(key: str, fact: Fact, times: Any = 1) -> None:
-        draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact))
-
-    for key, (_, fact) in shares(draft).items():
-        if key in PRODUCTS:
-            fill(key, *_dated(draft, PRODUCTS[key], fact))
-        else:
-            fill(key, fact, _value({"value": kernels[key]}) if key == "elementwise" else 1)
+    for key, (_, fact, times, why) in shares(draft).items():
+        draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact) + why)
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
     for key, fact in {**facts["assumed"], **dispatcher}.items():
-        fill(key, fact)
+        draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
     if accelerator.get("link") is not None:
         for key in ("latency", "switch_latency", "switch_share"):
             fact = defaults["link_latency" if key == "latency" else key]
@@ -197,19 +191,19 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 
 
-def _dated(draft: Draft, peak: str, fact: Fact) -> tuple[Fact, Any]:
-    """A share of the peak of large products, and what the software's date does to it: as products
-    alone were measured at that date, relative to the newest (``products`` of the accelerator). A
-    share that is assumed gives way to what was measured."""
-    accelerator, until = draft.get("cluster.accelerator"), draft.get("training.kernels")
+def _dated(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
+    """A share of the peak of large products, what the software's date does to it, and why: as
+    products alone were measured at that date, relative to the newest (``products`` of the
+    accelerator). A share that is assumed gives way to what was measured."""
+    accelerator, until = plan.get("cluster.accelerator"), plan.get("training.kernels")
     listed = accelerator.get(peak)
     if listed is None:
-        return fact, 1
+        return fact, 1, ""
     wide = ("bf16", "fp16")
     formats_alike = wide if listed["format"] in wide else (listed["format"].removeprefix("mx"),)
     rows = [row for row in accelerator.get("products") or () if row["format"] in formats_alike]
     if not rows:
-        return fact, 1
+        return fact, 1, ""
     newest = held = rows[0]
     for row in rows:
         newest = row if row["date"] >= newest["date"] else newest
@@ -217,19 +211,19 @@ def _dated(draft: Draft, peak: str, fact: Fact) -> tuple[Fact, Any]:
     for row in rows:
         held = row if held["date"] <= row["date"] <= (until or newest["date"]) else held
     said = f"products measured alone with {held.get('software', 'software')}, {held['date']}"
+    slower = Fraction(held["rate"], newest["rate"])
     if fact.get("kind") != "assumed":
-        slower = Fraction(held["rate"], newest["rate"])
-        if slower != 1:
-            fact = {**fact, "rows": f"{fact['rows']}; {said}, over the newest"}
-        return fact, slower
+        return fact, slower, f"; {said}, over the newest" if slower != 1 else ""
     dense = Fraction(listed["value"], 2 if listed["convention"] == "sparse" else 1)
-    return {"value": held["rate"] / dense, "rows": said, "kind": "measured"}, 1
+    best = {"value": newest["rate"] / dense, "rows": f"none; {said}", "kind": "measured"}
+    return best, slower, ""
 
 
-def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact]]:
+def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
     """The shares that runs sustain, by their keys of ``time.efficiency``: the name that the
-    ``efficiency`` of an accelerator has for one, and the fact that holds: the accelerator's own by
-    the first of some names, or that of all accelerators."""
+    ``efficiency`` of an accelerator has for one; the fact that holds (the accelerator's own by the
+    first of some names, or that of all accelerators); what a run's software makes of it, as a
+    factor; and the words about that."""
     wanted, accelerator = FORMATS[plan.get("training.precision")], plan.get("cluster.accelerator")
     facts, own = calibration(), measured(accelerator)
     rows: list[tuple[str, Sequence[str], Fact]]
@@ -242,10 +236,16 @@ def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact]]:
     kernel = "attention" if _kernel(plan, own) == "vendor" else "attention_open"
     rows.append(("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel)))
     rows.append(("elementwise", (f"elementwise_{wanted}", "elementwise"), AS_FAST))
+    traffic = profile.load(plan.get("training.implementation"))["time"]["elementwise"]
     found = {}
     for key, names, otherwise in rows:
         name = next((name for name in names if own.get(name)), names[-1])
-        found[key] = (name, own.get(name) or otherwise)
+        fact, times, why = own.get(name) or otherwise, 1, ""
+        if key in PRODUCTS:
+            fact, times, why = _dated(plan, PRODUCTS[key], fact)
+        elif key == "elementwise":
+            times = _value({"value": traffic})
+        found[key] = (name, fact, times, why)
     return found
 
 

@@ -117,7 +117,7 @@ def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None 
     asked = {nodes[place][1][0] for place in evaluation.graph.cone(evaluation.instance(STEP, {}))
              if nodes[place][0] == "input"}  # fmt: skip
     places = []
-    for key, (title, fact) in hardware.shares(plan).items():
+    for key, (title, fact, _, _) in hardware.shares(plan).items():
         path = f"time.efficiency.{key}"
         symbol = _symbols()[path]
         if symbol in asked and path in plan.derived:
