@@ -186,7 +186,10 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     if draft.get("training.lora") is not None:
         dropped = int((draft.get("training.lora.dropout") or 0) > 0)
         draft.default("time.lora_dropout", dropped, "training.lora.dropout")
-    reads = kernels["cast_reads"].get(draft.get("training.precision"), 1)
+    reads, until = 1, draft.get("training.kernels")
+    dated = kernels["cast_reads"].get(draft.get("training.precision"), {})
+    for date, each in dated.items():  # the oldest first, which holds before, too
+        reads = each if reads == 1 or until is None or date <= until else reads
     draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 

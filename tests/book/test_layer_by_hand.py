@@ -336,18 +336,23 @@ def test_inputs_are_cast_to_8_bit_but_for_the_logits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "reads", "bits"),
+    ("precision", "date", "reads", "bits"),
     [
         # MXFP8Quantizer: one kernel reads 2 bytes and writes two copies of 8 bits, each with 8 bits
         # for 32 of them (TransformerEngine, common/cast/mxfp8).
-        ("mxfp8", 1, 2 * Fraction(8 * 33, 32)),
+        ("mxfp8", "2026-08", 1, 2 * Fraction(8 * 33, 32)),
         # NVFP4Quantizer::quantize_impl: nvte_hadamard_transform_amax, the rows' cast, and the cast
         # of the transformed columns read the input; 4 bits twice, each with 8 bits for 16 of them.
-        ("nvfp4", 3, 2 * Fraction(4 * 16 + 8, 16)),
+        ("nvfp4", "2025-12", 3, 2 * Fraction(4 * 16 + 8, 16)),
+        # From pull request 2555 (2026-02) on one kernel casts rows and transformed columns.
+        ("nvfp4", "2026-08", 2, 2 * Fraction(4 * 16 + 8, 16)),
     ],
 )
-def test_casts_to_block_scaled_formats(precision: str, reads: int, bits: Fraction) -> None:
+def test_casts_to_block_scaled_formats(
+    precision: str, date: str, reads: int, bits: Fraction
+) -> None:
     e = evaluation(
+        training__kernels=date,
         training__precision=precision,
         training__implementation="megatron",
         cluster__accelerator="b200-sxm-192gb",
