@@ -133,7 +133,7 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     """A formula between which the mode decides is compared; how many layers are recomputed counts
     in time only with what is computed again of one."""
     times = {"time.part.host", "time.part.repeated", "time.product.casts"}
-    times |= {"time.part.busy.forward", "time.part.busy.backward", "time.part.beside"}
+    times |= {"time.part.busy.forward", "time.part.busy.backward", "time.part.exchanged"}
     assert set(modes.resting((STEP,))) == times
     assert times < set(modes.resting(("time.hfu",)))
     told = {d.id for d in BOOK.formulas() if recomputed_in_flight in d.expression.symbols}
