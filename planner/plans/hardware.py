@@ -328,6 +328,7 @@ def settings(draft: Draft) -> dict[str, Any]:
     core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
         "time.assumed": assumed,
+        "time.offload": training["offload"]["activations"] > 0,
         "time.stragglers_given": cluster.get("stragglers") is not None,
         "run.interrupted": interrupted,
         "run.finishes": finishes,
@@ -379,7 +380,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
-        "time.offload": training["offload"]["activations"] > 0,
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
     }

@@ -1556,7 +1556,12 @@ def _(v: View) -> float:
         alive, again = (held(v, part, f"{kind}in_flight") for kind in ("", "recomputed_"))
         found += again * part.q("memory.activations.part")
         found += (alive - again) * part.q("memory.activations.whole")
-    return found * (1 - v.f_off)
+    if not v.on("time.offload"):
+        return found
+    there = [part.q("memory.activations.part") for part in View(v.evaluation, {}).below(
+        "part", layers=True) if held(v, part, "layers_on_stage")]  # fmt: skip
+    away = found * v.f_off
+    return found - away + min(away, max(there, default=0))
 
 
 @recounts("parameters.device")

@@ -85,11 +85,17 @@ layers = bytes_of_stage(
     "memory.activations.layers",
     r"M_act,\sigma^{L}",
     "activations that the layers of a stage keep, without embedding and head",
-    source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
-).equals(
-    stays * Sum(_kept, "part", layers=True),
+)
+_ALL = Sum(_kept, "part", layers=True)
+_EACH = (
     "Each layer kind as often as the stage holds it, for each micro-batch that is alive there; "
-    "layers that are not recomputed keep everything.",
+    "layers that are not recomputed keep everything."
+)
+_STAGES = f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3"
+layers.by(_STAGES, offload=False).equals(_ALL, _EACH)
+layers.by(f"{_STAGES}; TransformerEngine, cpu_offload.py", offload=True).equals(
+    stays * _ALL + minimum((1 - stays) * _ALL, largest_on_stage(layer, layers=True)),
+    f"{_EACH} Of what goes to the host one layer is still on its way.",
 )
 
 stage = bytes_of_stage(
