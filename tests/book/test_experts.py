@@ -211,3 +211,43 @@ def test_the_first_micro_batch_has_no_other_to_travel_beside(micro_batches: int)
     travel = 4 * of_experts("network.experts", one)
     hidden = travel * (1 - 1 / micro_batches)
     assert apart - beside == pytest.approx(hidden * (1 - 20 / 132))
+
+
+def test_uneven_routing_reaches_products_exchanges_and_memory_alike() -> None:
+    """All wait for the fullest device: half as many rows again in each, but for an all-gather."""
+    captured = {"training.cuda_graphs": "full"}
+    even, uneven = (
+        evaluation({**captured, "training.expert_imbalance": times}) for times in (1, 1.5)
+    )
+
+    def rows(e: Evaluation) -> dict[str, float]:
+        products = {p.name: p for p in e.case.axes["product"]}
+        kept = {t.name: t for t in e.case.axes["tensor"]}
+        return {
+            "product": e.value("time.product.rows", {"product": products["expert_down"]}),
+            "memory": e.value("memory.tensor", {"tensor": kept["permuted tokens"]}),
+        }
+
+    before, after = rows(even), rows(uneven)
+    assert {name: after[name] / before[name] for name in before} == dict.fromkeys(before, 1.5)
+    exchanges = {
+        dispatcher: of_experts(
+            "network.experts",
+            {**captured, "parallelism.dispatcher": dispatcher, "training.expert_imbalance": 1.5},
+        )
+        / of_experts("network.experts", {**captured, "parallelism.dispatcher": dispatcher})
+        for dispatcher in ("all-to-all", "all-gather", "deepep", "hybridep")
+    }
+    assert exchanges == pytest.approx(
+        {"all-to-all": 1.5, "all-gather": 1, "deepep": 1.5, "hybridep": 1.5}
+    )
+
+
+@pytest.mark.parametrize(("devices", "where"), [(64, "node"), (128, "nodes")])
+def test_experts_within_a_rack_of_72_use_its_link(devices: int, where: str) -> None:
+    """NVIDIA, GB200 NVL72: 18 trays of 4 devices are one NVLink domain."""
+    one = {
+        "cluster": {"accelerator": "gb200", "devices": 128, "devices_per_node": 4},
+        "parallelism.expert": devices,
+    }
+    assert evaluation(one).case.settings["time.expert"] == where
