@@ -34,7 +34,7 @@ def view(found: Found) -> Data:
         word="Layouts that fit" if found.best else "No layout fits",
         sentence=ranking.counted(found),
         plainest=ranking.plainest(found),
-        leeway=ranking.leeway(found),
+        leeway=" ".join(filter(None, (ranking.simulation(found), ranking.leeway(found)))),
         closest="" if found.best else ranking.closest(found).strip(),
         title=title,
         best=_table(found, front=False),

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
+from planner import api
 from planner.book import notation
 from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
+from planner.questions.search import ranking
 from planner.results.durations import Chunk, Step, of_plan
 from planner.results.timeline import Timeline, run
 
@@ -291,3 +293,15 @@ def test_no_step(changes: list[str]) -> None:
     )
     with pytest.raises(planner.PlanError, match="no step can be simulated"):
         plan.simulate()
+
+
+def test_the_best_of_a_search_are_simulated() -> None:
+    """Beside the closed form by which they are ranked, as the plan that each of them is."""
+    plan = planner.load(PLAN, set=["cluster.devices=128", "training.global_batch=128"])
+    found = plan.search(top=3)
+    seconds = [layout.simulated for layout in found.best]
+    for layout, run_ in zip(found.best, seconds, strict=True):
+        assert run_ == planner.simulate(api.Plan(layout.of(plan.plan))).seconds
+        assert run_ == pytest.approx(float(layout.values["time.step_seconds"]), rel=0.1)
+    assert [one.get("simulated") for one in ranking.as_data(found)["best"]] == seconds
+    assert "Simulated as events" in ranking.text(found)

@@ -27,18 +27,22 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
+from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, REPLICAS, Space, SpaceRows
+from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
+from planner.results.result import Result
+from planner.results.timeline import simulate
 
 FITS = "memory.headroom"
 SURE = "memory.headroom_p95"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
+BATCHES = "training.gradient_accumulation"
 #: That a layout fits by what is predicted.
 PREDICTED = Limit(FITS, ">=", 0)
 #: Quantities of which a limit is one on memory.
@@ -59,6 +63,8 @@ Progress = Callable[[int, int, float], None]
 POINTS = 300
 #: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
 EXACT = 20
+#: Forward passes of all stages, up to which one of the best is simulated.
+PASSES = 2**15
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,24 @@ class Layout:
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
     #: What is made small, and the evaluation that has its value; none of what is not exact.
     evaluated: tuple[Evaluation, str] | None = field(default=None, compare=False, repr=False)
+    #: The plan that was evaluated.
+    made: Plan | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def parts(self) -> Mapping[str, Any]:
         """What is made small consists of, where the layout is evaluated exactly (``parts.py``)."""
         return {} if self.evaluated is None else taken_apart(*self.evaluated)
+
+    @cached_property
+    def simulated(self) -> float | None:
+        """Seconds of its step, simulated as events; None where it is not evaluated exactly, or has
+        more passes than are worth the while."""
+        if self.evaluated is None or self.made is None:
+            return None
+        layout, batches = self.made.data["parallelism"], self.made.get(BATCHES)
+        if layout["pipeline"] * layout["virtual_pipeline"] * batches > PASSES:
+            return None
+        return simulate(Result(self.made, self.evaluated[0])).seconds
 
     def get(self, key: str) -> Any:
         """A key that the layout sets, or that follows from it; None for any other."""
@@ -98,9 +117,11 @@ class Layout:
     def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
         """The layout with values of some quantities, found as ``how`` says (``_evaluated``), and
         the parts of ``by``."""
-        values, evaluation = _evaluated(self.of(plan), quantities, **how)
+        made = self.of(plan)
+        values, evaluation = _evaluated(made, quantities, **how)
         values = {**values, **self.values, **values}
-        return replace(self, values=values, evaluated=(evaluation, by) if by else None)
+        evaluated = (evaluation, by) if by else None
+        return replace(self, values=values, evaluated=evaluated, made=made)
 
 
 class Point(NamedTuple):
@@ -516,7 +537,8 @@ def _evaluated(
 def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     """The plan's own layout, with time predicted as for the others."""
     try:
-        values, evaluation = _evaluated(variant(plan, {"time.mfu": None}), quantities)
+        made = variant(plan, {"time.mfu": None})
+        values, evaluation = _evaluated(made, quantities)
     except PlanError:
         return None
     open_ones = [key for key in FOLLOWS if not chosen_by(plan, key)]
@@ -525,7 +547,9 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     )
     if plan.document.data["parallelism"].get("cut") is None:
         changes.pop(CUT, None)
-    return Layout(changes, follows, values, {}, evaluated=(evaluation, by))
+    if changes.get(SCHEDULE) == OWN:  # its table stands in the plan
+        follows[SCHEDULE] = changes.pop(SCHEDULE)
+    return Layout(changes, follows, values, {}, evaluated=(evaluation, by), made=made)
 
 
 def explain_absence(walk: Walk, by: str) -> None:

@@ -17,7 +17,7 @@ from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
 from planner.plans.layout import KERNELS, KEYS, ROW, described
 from planner.questions.constraints import Limit, shown
-from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
+from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, only
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
 
@@ -25,6 +25,8 @@ from planner.questions.search.selection import SPARE
 COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
 #: So many values of a choice are told.
 LISTED = 6
+#: So many of the best are simulated.
+SIMULATED = 5
 SAME = "+0.0 %"
 #: A part of what is made small, and how much more of it there is.
 Difference = tuple[str, Any]
@@ -101,13 +103,22 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     said = [column for column in columns(found) if _differs(found, listed, column[1])]
     by, between = BOOK.quantities[found.by], any(layout.interval for layout in listed)
     headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
-    rows = [("", *headings, title, *(["5 to 95 %"] if between else []), "memory")]
+    #: Of the first few and of those with a name of their own, by label.
+    few = labelled if found.by == STEP else []
+    runs = {label: layout.simulated for n, (label, layout) in enumerate(few)
+            if n < SIMULATED or not label.isdigit()}  # fmt: skip
+    shows = any(runs.values())
+    further = [*(["5 to 95 %"] if between else []), *(["simulated"] if shows else []), "memory"]
+    rows = [("", *headings, title, *further)]
     reasons = [""]
     for label, layout in labelled:
         cells = [label, *(_word(layout.get(key)) for _, key in said)]
         cells.append(shown(layout.values[found.by], by.unit))
         if between:
             cells.append(" to ".join(shown(bound, by.unit) for bound in layout.interval or ()))
+        if shows:
+            seconds = runs.get(label)
+            cells.append("" if seconds is None else shown(seconds, by.unit))
         rows.append((*cells, shown(layout.values[MEMORY], "bytes")))
         reasons.append(behind(layout, listed[0], found.by))
     return rows, reasons
@@ -141,6 +152,23 @@ def leeway(found: Found) -> str:
     )
 
 
+def simulation(found: Found) -> str:
+    """How far the closed form of the best few lies from their simulated steps, in a sentence, and
+    whether another one would be first; nothing where none is simulated."""
+    few = found.best[:SIMULATED] if found.by == STEP else ()
+    runs = [(layout.simulated, float(layout.values[STEP])) for layout in few]
+    both = [(run, closed) for run, closed in runs if run]
+    if not both:
+        return ""
+    most = max(abs(closed / run - 1) for run, closed in both)
+    first = min(range(len(both)), key=lambda place: both[place][0])
+    stays = "the first stays first" if not first else f"number {first + 1} would be first"
+    return (
+        f"Simulated as events, {stays} of {len(both)}; the time that layouts are ranked by differs "
+        f"by {percent(most)} at most."
+    )
+
+
 def text(found: Found, front: bool = False) -> str:
     """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
     if not found.best:
@@ -156,8 +184,7 @@ def text(found: Found, front: bool = False) -> str:
         lines += display.columns(choices, right=(1,), indent="  ")
     if found.same:
         lines += ["", same(found)]
-    if said := leeway(found):
-        lines += ["", said]
+    lines += [line for said in (simulation(found), leeway(found)) if said for line in ("", said)]
     return "\n".join(lines) + "\n"
 
 
@@ -288,7 +315,10 @@ def as_data(found: Found) -> dict[str, Any]:
         "narrowed": {key: list(values) for key, values in found.narrowed.items()},
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
-        "best": [_data(layout) for layout in found.best],
+        "best": [
+            _data(layout, found.by == STEP and place < SIMULATED)
+            for place, layout in enumerate(found.best)
+        ],
         "interval": between and [float(bound) for bound in between],
         "front": [_data(layout) for layout in found.front],
         "own": None if found.own is None else _data(found.own),
@@ -308,8 +338,8 @@ def as_data(found: Found) -> dict[str, Any]:
     return data
 
 
-def _data(layout: Layout) -> dict[str, Any]:
-    """A layout, with the interval of what is made small."""
+def _data(layout: Layout, simulated: bool = False) -> dict[str, Any]:
+    """A layout, with the interval of what is made small; its simulated step, where it is asked."""
     data: dict[str, Any] = {
         "set": plain(layout.changes),
         "follows": plain(layout.follows),
@@ -317,6 +347,8 @@ def _data(layout: Layout) -> dict[str, Any]:
     }
     if layout.interval is not None:
         data["interval"] = [float(bound) for bound in layout.interval]
+    if simulated and layout.simulated is not None:
+        data["simulated"] = layout.simulated
     return {**data, "parts": plain(layout.parts)} if layout.parts else data
 
 
