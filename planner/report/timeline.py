@@ -33,6 +33,7 @@ CALLED = {
     "reduce": "reducing gradients",
     "gather": "gathering weights",
     "tied": "tied embeddings",
+    "contention": "work that traffic slows",
 }
 WORK, IDLE = "at work", "idle in the pipeline bubble"
 SPACE = "\u00a0"  # at which no line ends

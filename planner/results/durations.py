@@ -23,6 +23,7 @@ TRAFFIC = {
     "send": "network.pipeline",
     "reduce": "time.data",
     "gather": "time.data",
+    "contention": "time.data",
     "tied": "time.tied",
 }
 #: Traffic of a part beside its passes, whether or not it is waited for: what it is called in
@@ -77,7 +78,7 @@ class Step:
     chunks: list[dict[int, Chunk]]  # of each stage those that it holds, by their number there
     closed: float = 0.0  # what the closed form says of the step
     send: float = 0.0  # to the next stage
-    waits: bool = True  # whether a device waits until what it sends is there
+    waits: float = 1.0  # the share of a send that its device waits, or is slowed by
     reduce: list[float] = field(default_factory=list)  # gradients over data parallelism
     gather: list[float] = field(default_factory=list)  # weights over data parallelism
     optimizer: list[float] = field(default_factory=list)
@@ -86,7 +87,7 @@ class Step:
     reduces_each: bool = False  # after each micro-batch
     gathers_first: bool = False  # weights travel beside the forward pass of the first micro-batch
     buckets: int = 1  # pieces in which the gradients of a chunk travel
-    hidden: float = 1.0  # the share of that traffic that runs beside work, where it may
+    contention: float = 0.0  # the share of its time that such traffic costs the work beside it
     #: The streams of sends, of data parallelism and of the update.
     sends: str = LINK
     shares: str = LINK
@@ -155,6 +156,7 @@ class _Reader:
         overlap, zero = settings["parallelism.data_overlap"], settings["parallelism.zero"]
         reduce, gather = self("time.data.reduce"), self("time.data.gather")
         update = self("time.optimizer")
+        contention = float(plan.get("time.efficiency.contention") or 0)
         phases = {entry.name: entry for entry in self.result.entries("phase")}
 
         def besides(stage: Entry, phase: str) -> float:
@@ -178,7 +180,8 @@ class _Reader:
             buckets=min(MOST_BUCKETS, max(1, round(self("time.buckets") / len(chunks[0])))),
             sends=self._stream("time.pipeline"),
             shares=self._stream("time.shards"),
-            hidden=1 - float(plan.get("time.efficiency.contention") or 0),
+            contention=contention,
+            waits=contention if layout["send_overlap"] and len(chunks[0]) > 1 else 1.0,
             updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
             base=[(besides(stage, "backward"), besides(stage, "loss")) for stage in entries],
             update=[besides(stage, "step") for stage in entries],

@@ -105,6 +105,9 @@ class _Run:
         #: The last traffic of data parallelism of each stage; and that of weights, by chunk.
         self.through = [-1] * size
         self.gathered: dict[tuple[int, int], int] = {}
+        #: What of that may still be on its way, and for how long there was work beside.
+        self.traffic: list[list[Span]] = [[] for _ in range(size)]
+        self.beside = [0.0] * size
         self.kept = [0.0] * size  # bytes of activations
         self.memory = [[(0.0, of.base[stage][True])] for stage in range(size)]
         #: Passes that are still to add to the gradients of a chunk.
@@ -189,7 +192,7 @@ class _Run:
                 weights = self.gathered.get((stage, chunk), -1) if kind == FORWARD else -1
                 if weights >= 0:  # those of its first layers, before it begins
                     span = self.spans[weights]
-                    begin = span.end - self.of.hidden * (span.end - span.start)
+                    begin = span.start + (span.end - span.start) / self.of.buckets
                     if begin > start:
                         start, after = begin, weights
         if start > self.free[stage]:
@@ -201,9 +204,18 @@ class _Run:
         self.free[stage], self.last[stage] = start, after
         for one, number in zip(pair, ready, strict=True):
             sent = self._pass_on(stage, one, start, number)
-            if self.of.waits:
-                self._wait(stage, sent)
+            if sent != number and self.of.waits:
+                self._busy_sending(stage, sent)
         return True
+
+    def _busy_sending(self, stage: int, number: int) -> None:
+        """Let a stage wait for what it sends, or work slower beside it."""
+        span, share = self.spans[number], self.of.waits
+        until = span.start + share * (span.end - span.start)
+        if until > self.free[stage]:
+            self.exposed[stage][self.of.names["send"]] += until - self.free[stage]
+            self.free[stage] = until
+            self.last[stage] = number if share == 1 else self.last[stage]
 
     def _waited(self, stage: int, seconds: float, on: Span) -> None:
         """Note for what a stage waited: traffic as long as it took, and else for other stages."""
@@ -226,9 +238,12 @@ class _Run:
                 self._reduce(stage, number, start + (piece + 1) * seconds / pieces, pieces, after)
         now = start + seconds
         weights = self.gathered.pop((stage, number), -1) if forward else -1
-        if weights >= 0 and self.spans[weights].end > now:  # those of its last layers
-            self.exposed[stage][of.names["gather"]] += self.spans[weights].end - now
-            now, after = self.spans[weights].end, weights
+        if weights >= 0:  # those of its last layers, before it works on these
+            late = self.spans[weights].end + seconds / of.buckets
+            if late > now:
+                self.exposed[stage][of.names["gather"]] += late - now
+                now, after = late, weights
+        self._slow(stage, start, now)
         for stream, works, each in chunk.travels[not forward] if kind != WEIGHT else ():
             for work, begin in zip(works, (start, now - each), strict=False):
                 span = (stage, stream, work, batch, number, begin, begin + each)
@@ -242,6 +257,13 @@ class _Run:
             after = self._add(after, stage, COMPUTE, "recompute", batch, number, start, middle)
             start = middle
         return now, self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
+
+    def _slow(self, stage: int, start: float, end: float) -> None:
+        """Note for how long a pass runs beside traffic of data parallelism."""
+        on_its_way = [span for span in self.traffic[stage] if span.end > start]
+        self.traffic[stage] = on_its_way
+        for span in on_its_way:
+            self.beside[stage] += max(0.0, min(end, span.end) - max(start, span.start))
 
     def _pass_on(self, stage: int, one: Pass, end: float, number: int) -> int:
         """Send what a pass made to the stage that needs it; returns the span of that."""
@@ -282,12 +304,13 @@ class _Run:
         end = ready + seconds
         stream = self.of.shares
         self.through[stage] = self._add(after, stage, stream, work, None, chunk, ready, end)
+        self.traffic[stage].append(self.spans[-1])
         return self.through[stage]
 
     def _reduce(self, stage: int, chunk: int, ready: float, pieces: int, after: int) -> None:
-        """Reduce a piece of the gradients of a chunk: what runs beside other work of it."""
+        """Reduce a piece of the gradients of a chunk."""
         of = self.of
-        seconds = of.hidden * of.reduce[stage] * of.parted[stage][chunk] / pieces
+        seconds = of.reduce[stage] * of.parted[stage][chunk] / pieces
         seconds /= of.batches if of.reduces_each else 1
         if seconds:
             self._travel(after, stage, "reduce", chunk, ready, seconds)
@@ -307,10 +330,14 @@ class _Run:
         """What follows on the passes; returns when the step is over, and its last span."""
         of, size = self.of, len(self.free)
         for stage, seconds in enumerate(of.reduce):
-            rest = seconds * (1 - of.hidden if of.reduces_beside else 1)
-            if rest:
-                self._travel(self.last[stage], stage, "reduce", None, self.free[stage], rest)
+            if seconds and not of.reduces_beside:
+                self._travel(self.last[stage], stage, "reduce", None, self.free[stage], seconds)
             self._wait(stage, self.through[stage])
+            if slowed := of.contention * self.beside[stage]:
+                # Where it is on the way of others it counts once, at the end.
+                start, after = self.free[stage], self.last[stage]
+                span = (stage, of.shares, "contention", None, None, start, start + slowed)
+                self._wait(stage, self._add(after, *span))
         if of.tied:
             ready, after = self._latest((0, size - 1))
             for stage in (0, size - 1):

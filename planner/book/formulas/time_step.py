@@ -99,6 +99,12 @@ micro_batch.by(SENDS, send_overlap=True, schedule=("interleaved", *PAIRED)).equa
     "chunk is worked on.",
 )
 
+micro_batch.by(SENDS, send_overlap=True, schedule="own").equals(
+    Max(stage, "stage") + (1 - (1 - c_ov) * minimum(1, v - 1)) * 2 * v * network.send,
+    "The slowest stage sets the pace; activations and gradients travel while another chunk is "
+    "worked on, where a device holds several.",
+)
+
 bubble = seconds(
     "time.bubble",
     "t_bub",
@@ -279,7 +285,9 @@ def _shown_by_chunk(traffic: Operand, window: Operand, turns: product.Factor) ->
     passed it, p micro-batches after the one before; the last one in buckets beside its own pass."""
     chunk, apart = traffic / v, minimum(p, micro_batches) * window / v
     late = chunk - apart  # of each chunk before the last one, behind the passes
-    after = maximum(late, (v - 1) * late, -window / v * (1 - 1 / _pieces))
+    own = window / v * (1 - 1 / _pieces)
+    before = minimum(1, v - 1)  # whether there are any
+    after = before * maximum(late + own, (v - 1) * late + own, 0) - own
     left = maximum(after + chunk, chunk / _pieces)
     return left + c_ov * (traffic - left)
 
@@ -296,7 +304,10 @@ data.by(ZERO_TRAFFIC, data_overlap="none").equals(
     "Gradients are reduced when the last one is there; weights are gathered before the next step "
     "starts.",
 )
-for _schedules, _left in (((*ONE_CHUNK, *PAIRED), _shown), ("interleaved", _shown_by_chunk)):
+for _schedules, _left in (
+    ((*ONE_CHUNK, *PAIRED), _shown),
+    (("interleaved", "own"), _shown_by_chunk),
+):
     data.by(OVERLAP, data_overlap="gradients", zero=(0, 1, 3), schedule=_schedules).equals(
         _left(reduce, backward_window, 1) + gather,
         "Gradients are reduced beside the backward pass of the last micro-batch; weights are "
