@@ -231,11 +231,13 @@ def test_faults_name_their_file(folder: Path, capsys: pytest.CaptureFixture[str]
     log without times, plans and logs that do not pair, devices that are calibrated already."""
     plan, log = str(folder / "0.yaml"), str(folder / "0.csv")
     (folder / "none.csv").write_text("step,memory_reserved_gib\n1,40\n2,40\n", "utf-8")
+    (folder / "far.csv").write_text("step,step_time_s\n1,1e-300\n2,1e-300\n", "utf-8")
     other = str(folder / "0.csv")
     cases = [
         ([plan, "--log", log, "--set", "training.global_batch=512"], "256 sequences", "--set"),
         ([str(folder / "1.yaml"), "--log", other], "8 devices, the plan has 32", "1.yaml:1:"),
         ([plan, "--log", str(folder / "none.csv")], "no time of a step", "none.csv"),
+        ([plan, "--log", str(folder / "far.csv")], "where its plan predicts", "far.csv"),
         ([plan, str(folder / "1.yaml"), "--log", log], "2 plans, 1 logs", "2 plans"),
         ([plan, "--log", log, "-o", log], "ending", "0.csv"),
         ([plan, "--log", log, "-o", plan], "input", "0.yaml"),

@@ -40,6 +40,8 @@ PRIOR = 2
 #: Ends of an interval: 5 % of what is drawn lie above it, as many below.
 SHARE = 0.05
 NORMAL = NormalDist().inv_cdf(1 - SHARE)
+#: Rounds in which the scatter of the runs is found, at most, and the change of it that is none.
+ROUNDS, SAME = 8, 0.03
 #: Gauss-Newton steps at most, and the move of a logarithm that is none.
 STEPS, SETTLED = 8, 1e-4
 
@@ -221,14 +223,17 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
     apart = float(between.mean() / max(shares.mean(), 1e-9))
     prior = np.array([rate.variance for rate in rates]) + apart
     within = np.array([kind.within for kind in kinds])
-    noise = 1.0
-    while True:
+    noise = last = 1.0
+    for _ in range(ROUNDS):
         found = _fit(runs, rates, prior, within * noise, before)
         off = np.log([run.measured for run in runs]) - np.log(found.without)
-        surprise = (PRIOR + float((off**2 / found.open).sum())) / (PRIOR + len(runs))
-        if surprise < 1.05 or noise > 100:
-            return replace(found, noise=noise)
-        noise *= surprise
+        # Which part of each miss is scatter of the run itself, expected (an EM step).
+        part = within * noise / found.open
+        scatter = ((part * off) ** 2 / within + noise * (1 - part)).sum()
+        last, noise = noise, max(1.0, float(PRIOR + scatter) / (PRIOR + len(runs)))
+        if abs(noise - last) < SAME * noise:
+            break
+    return replace(found, noise=last)
 
 
 def derived(

@@ -36,6 +36,8 @@ from planner.plans.plan import variant
 
 #: Where the devices of a run are, in words.
 SCALES = {"node": "on one node", "nodes": "on several nodes"}
+#: A step that takes so many times what is predicted, or as little of it, is that of another plan.
+FAR = 10
 #: Runs below which their say is little, whatever they say.
 FEW = 3
 
@@ -120,6 +122,9 @@ def calibrate(given: Sequence[Given]) -> Calibration:
         runs.append(made)
         kinds.append(kind_of(made.evaluation))
     fit = fitted(runs, kinds, candidates(runs))
+    if not fit.rates:
+        place = given[0].plan.document.place(("time", "efficiency"))
+        raise PlanError(Fault("no rate is left to fit", place, "a plan that leaves some out"))
     found = bands_of([run.evaluation.case.settings for run in runs], kinds, fit)
     return Calibration(tuple(given), fit, tuple(found))
 
@@ -142,11 +147,17 @@ def _faults(given: Sequence[Given]) -> Iterator[Fault]:
 
 def _predicted(run: Given, like: Evaluation | None) -> Run:
     try:
-        return run_of(run.plan, float(run.seconds), run.name, like)
+        made = run_of(run.plan, float(run.seconds), run.name, like)
     except Absent as absent:
         place = run.plan.document.node.place
         wrong = f"{STEP} cannot be predicted: {absent.reason}"
         raise PlanError(Fault(wrong, Place(place.file), "a plan whose model has a shape")) from None
+    seconds = made.seconds({})
+    if not 1 / FAR <= made.measured / seconds <= FAR:
+        took, planned = (format_value(Fraction(each), "s") for each in (run.seconds, seconds))
+        wrong = f"a step took {took}, where its plan predicts {planned}"
+        raise PlanError(Fault(wrong, Place(run.log), "the log of the plan's run, in the unit said"))
+    return made
 
 
 def candidates(runs: Sequence[Run]) -> list[Rate]:
@@ -232,7 +243,7 @@ def notes(found: Calibration) -> Iterator[str]:
             f"{_runs(count)} cannot tell a run's own scatter from what a laboratory's rates are: "
             "intervals stay wide; other layouts say more than more runs of the same"
         )
-    if fit.noise > 1:
+    if fit.noise > 1 and count > 1:
         off = np.abs(np.log(fit.without / found.measured))
         yield (
             f"these runs scatter {math.sqrt(fit.noise):.1f} times as much as those of other "
