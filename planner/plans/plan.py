@@ -181,18 +181,17 @@ def _choices(draft: Draft) -> None:
 def _offloaded(draft: Draft) -> None:
     """The share of the activations on the host: stated, or that of the layers which keep theirs
     there."""
-    share, key = draft.get("training.offload.activations"), "training.offload.layers"
+    share, key = "training.offload.activations", "training.offload.layers"
     away, layers = draft.get(key), draft.get("model.layers")
     if away is None:
-        draft.default("training.offload.activations", 0, "none without training.offload")
-    elif share is not None:
-        draft.fault(key, "the share of the activations is given as well", "one of the two")
+        draft.default(share, 0, "none without training.offload")
     elif layers is None or away > layers:
         wrong = f"{away} layers of a model that has {layers or 'no layers yet'}"
         draft.fault(key, wrong, f"at most {layers}" if layers else "a model of known shape")
     else:
-        why = "training.offload.layers of model.layers"
-        draft.default("training.offload.activations", Fraction(away, layers), why)
+        of_layers = Fraction(away, layers)
+        if draft.default(share, of_layers, "training.offload.layers of model.layers") != of_layers:
+            draft.fault(key, f"{share} is another share than {away} of {layers}", "one of the two")
 
 
 def _positions(draft: Draft) -> None:

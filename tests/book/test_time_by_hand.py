@@ -15,6 +15,7 @@ from planner.book.expressions import number
 from planner.book.formulas import time_product
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
+from planner.plans.plan import variant
 from planner.questions import loading
 
 #: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
@@ -308,6 +309,12 @@ def test_twenty_of_eighty_layers_leave_sixty_and_one_on_its_way() -> None:
     # Over NVLink-C2C a quarter of the activations takes less time than the passes that hide it.
     step = "time.step_seconds"
     assert part[step].value == whole[step].value
+
+
+def test_another_layout_keeps_as_many_layers_on_the_host() -> None:
+    plan = loading.load(on_the_host("gb300", layers=20))
+    other = variant(plan, {"parallelism.zero": 2})
+    assert other.get("training.offload.activations") == Fraction(20, 80)
 
 
 @pytest.mark.parametrize(
