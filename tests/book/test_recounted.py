@@ -77,30 +77,37 @@ def _(v: View) -> float:
     return min(v.B_sus, v.B_net) if v.on("network.measured") else v.e_net * v.B_net
 
 
-def links(v: View, stride: float, size: float) -> float:
-    """Of a torus those over which each member of a group sends: both of a ring, one of a line."""
+def along(axis: str, stride: float, size: float, v: View) -> int:
+    """Links along an axis of a torus over which members of a group send: both of a ring, one of a
+    line, by where each of them lies."""
+    sides = [int(side) for side in (v.n_X, v.n_Y, v.n_Z)]
+    this = "xyz".index(axis)
+    places = range(0, int(stride * size), int(stride))
+    count = len({place // math.prod(sides[:this]) % sides[this] for place in places})
+    return 0 if count == 1 else 2 if count == sides[this] else 1
+
+
+for _axis in "xyz":
+    recounts(f"network.links.tensor.{_axis}")(lambda v, axis=_axis: along(axis, 1, v.t, v))
+    recounts(f"network.links.data.{_axis}")(
+        lambda v, axis=_axis: along(axis, v.t, v.q("network.shards"), v)
+    )
+
+
+def links(v: View, group: str) -> float:
     if not v.on("time.torus"):
         return 1
-    sides = [int(side) for side in (v.n_X, v.n_Y, v.n_Z)]
-    at = [
-        tuple(int(place) // math.prod(sides[:i]) % sides[i] for i in range(3))
-        for place in range(0, int(stride * size), max(1, int(stride)))
-    ]
-    found = 0
-    for i, side in enumerate(sides):
-        along = len({place[i] for place in at})
-        found += 0 if along == 1 else 2 if along == side else 1
-    return max(1, found) / (2 * v.n_ax)
+    return max(1, sum(v.q(f"network.links.{group}.{axis}") for axis in "xyz")) / (2 * v.n_ax)
 
 
 @recounts("network.links.tensor")
 def _(v: View) -> float:
-    return links(v, 1, v.t)
+    return links(v, "tensor")
 
 
 @recounts("network.links.data")
 def _(v: View) -> float:
-    return links(v, v.t, v.q("network.shards"))
+    return links(v, "data")
 
 
 @recounts("network.links.next")

@@ -32,27 +32,36 @@ link.by("datasheet; it prints one direction", link_convention="per-direction").e
 TORUS = "Austin et al. 2025, How to Scale Your Model, TPUs and sharded matrices (torus)"
 
 
-def _links(stride: Operand | int, size: Operand) -> Expression:
-    """Over how many of a device's links a group exchanges, whose members lie a stride apart: two
-    along each axis that it fills, which is a ring; of one that it fills in part, a line, one, as
-    its ends wait for all that passes the middle."""
-    found: list[Expression] = []
-    for before, side in ((1, n_X), (n_X, n_Y), (n_X * n_Y, n_Z)):
+def _links(group: str, letter: str, stride: Operand | int, size: Operand) -> Expression:
+    """Over how many of a device's links a group exchanges, whose members lie a stride apart: along
+    the axes of a torus."""
+    found: list[Quantity] = []
+    for axis, before, side in (("x", 1, n_X), ("y", n_X, n_Y), ("z", n_X * n_Y, n_Z)):
         covered = maximum(1, minimum(stride * size, before * side) / maximum(stride, before))
-        found.append(minimum(1, covered - 1) * (1 + maximum(0, covered - side + 1)))
-    return maximum(1, sum(found[1:], found[0]))
+        along = estimate(
+            f"network.links.{group}.{axis}",
+            rf"n_{{\lambda {letter} {axis}}}",
+            f"links along the {axis} axis that {group}-parallel rings use",
+            source=TORUS,
+        )
+        found.append(
+            along.where(torus=True).equals(
+                minimum(1, covered - 1) * (1 + maximum(0, covered - side + 1)),
+                "None where the group does not extend along the axis; both where it fills it, a "
+                "ring; one where it fills a part of it, a line, whose ends wait for all that "
+                "passes the middle.",
+            )
+        )
+    return maximum(1, sum(found[1:], 1 * found[0]))
 
 
 ALL = "any two devices are joined by all links"
-_RINGS = (
-    "Two along each axis that the group fills, a ring, and one along each that it fills in part, a "
-    "line, whose ends wait for all that passes the middle; of two along each axis."
-)
+_RINGS = "Those along all axes, one at least, of two along each axis."
 links_tensor = estimate(
     "network.links.tensor", r"\lambda_t", "share of the links that tensor-parallel rings use"
 )
 links_tensor.by(ALL, torus=False).equals(1, "All of them.")
-links_tensor.by(TORUS, torus=True).equals(_links(1, t) / (2 * n_ax), _RINGS)
+links_tensor.by(TORUS, torus=True).equals(_links("tensor", "t", 1, t) / (2 * n_ax), _RINGS)
 links_data = estimate(
     "network.links.data", r"\lambda_d", "share of the links that data-parallel rings use"
 )
@@ -149,7 +158,7 @@ shards = Quantity(
     "Data- and context-parallel ranks hold the same weights; r replicas each hold all shards.",
 )
 
-links_data.by(TORUS, torus=True).equals(_links(t, shards) / (2 * n_ax), _RINGS)
+links_data.by(TORUS, torus=True).equals(_links("data", "d", t, shards) / (2 * n_ax), _RINGS)
 
 group = rate(
     "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
