@@ -201,29 +201,9 @@ def bands_of(
 
 def text(found: Calibration) -> str:
     """Tables for a terminal: the runs, the rates, and what is left open."""
-    fit, count = found.fit, len(found.given)
     of = found.given[0].plan.get("cluster.accelerator.name") or "one kind of accelerator"
-    runs = [("run", "measured", "shipped rates", "", "fitted", "", "left out", "")]
-    for place, run in enumerate(found.given):
-        cells = [run.name, format_value(run.seconds, "s")]
-        for seconds in (fit.before[place], fit.after[place], fit.without[place]):
-            cells += [format_value(Fraction(float(seconds)), "s")]
-            cells += [_percent(float(seconds) / float(run.seconds) - 1)]
-        runs.append(tuple(cells))  # type: ignore[arg-type]
-    errors = (found.error(each) for each in (fit.before, fit.after, fit.without))
-    mean = ["mean error", ""]
-    for error in errors:
-        mean += ["", f"{100 * error:.1f} %"]
-    runs.append(tuple(mean))  # type: ignore[arg-type]
-    rates = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
-    for place, rate in enumerate(fit.rates):
-        low, high = (_shown(rate, fit.value(place, by)) for by in (-NORMAL, NORMAL))
-        own = _shown(rate, fit.value(place))
-        said = f"{100 * fit.said(place):.0f} %"
-        row = (rate.name, _shown(rate, rate.value), own, f"{low} to {high}", said, meaning(rate))
-        rates.append(row)
-    lines = [f"{_runs(count)} on {of}", "", *columns(runs, right=range(1, 8))]
-    lines += ["", *columns(rates, right=(1, 2, 4)), ""]
+    lines = [f"{_runs(len(found.given))} on {of}", "", *_table_of_runs(found), ""]
+    lines += [*_table_of_rates(found.fit), ""]
     for band in found.bands:
         own = f"{_percent(band.low)} to {_percent(band.high)}"
         others = " to ".join(map(_percent, band.published))
@@ -233,6 +213,33 @@ def text(found: Calibration) -> str:
         )
     lines += [f"- {note}" for note in notes(found)]
     return "".join(one_line(line) + "\n" for line in lines)
+
+
+def _table_of_runs(found: Calibration) -> list[str]:
+    """Each run's step as measured and as predicted in three ways, and how far off these are."""
+    ways = found.fit.before, found.fit.after, found.fit.without
+    rows: list[Sequence[str]] = [
+        ("run", "measured", "shipped rates", "", "fitted", "", "left out", "")
+    ]
+    for run, *predicted in zip(found.given, *ways, strict=True):
+        cells = [run.name, format_value(run.seconds, "s")]
+        for seconds in map(float, predicted):
+            cells += [format_value(Fraction(seconds), "s")]
+            cells += [_percent(seconds / float(run.seconds) - 1)]
+        rows.append(cells)
+    errors = (("", f"{100 * found.error(each):.1f} %") for each in ways)
+    rows.append(["mean error", "", *(cell for pair in errors for cell in pair)])
+    return columns(rows, right=range(1, 8))
+
+
+def _table_of_rates(fit: Fit) -> list[str]:
+    rows = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
+    for place, rate in enumerate(fit.rates):
+        low, own, high = (_shown(rate, fit.value(place, by)) for by in (-NORMAL, 0, NORMAL))
+        said = f"{100 * fit.said(place):.0f} %"
+        row = (rate.name, _shown(rate, rate.value), own, f"{low} to {high}", said, meaning(rate))
+        rows.append(row)
+    return columns(rows, right=(1, 2, 4))
 
 
 def notes(found: Calibration) -> Iterator[str]:

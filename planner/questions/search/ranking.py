@@ -147,7 +147,7 @@ def leeway(found: Found) -> str:
     unit = BOOK.quantities[found.by].unit
     low, high = (shown(bound, unit) for bound in between)
     return (
-        f"These are predictions: for the first, published runs leave {low} to {high} open (5th to "
+        f"These are predictions: for the first, measured runs leave {low} to {high} open (5th to "
         "95th percentile). All share most of that error, so their order is surer than their times."
     )
 

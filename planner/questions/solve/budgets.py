@@ -145,7 +145,7 @@ def _notes(
         else:
             ends = [shown(seconds / share, "s") for share in (high, low)]
         yield (
-            f"the rate is predicted: published runs leave {ends[0]} to {ends[1]} open (5th to 95th "
+            f"the rate is predicted: measured runs leave {ends[0]} to {ends[1]} open (5th to 95th "
             "percentile)"
         )
 
