@@ -74,7 +74,7 @@ class Step:
     """What a step is made of, by stage: seconds, and bytes."""
 
     schedule: Schedule
-    batches: int  # micro-batches
+    turns: float  # micro-batches that pass a chunk
     chunks: list[dict[int, Chunk]]  # of each stage those that it holds, by their number there
     closed: float = 0.0  # what the closed form says of the step
     send: float = 0.0  # to the next stage
@@ -136,7 +136,8 @@ class _Reader:
         held = pipeline.chunk_parts(plan.model, layout, vocab)
         most = recomputed_at_most(plan, settings["training.recompute"])
         #: Seconds for each parameter in which its gradient is added to those before.
-        added = self("time.accumulation") / batches / (self("time.parameters") or 1)
+        turns = self("layout.passes")
+        added = self("time.accumulation") / turns / (self("time.parameters") or 1)
         chunks: list[dict[int, Chunk]] = [{} for _ in range(size)]
         alike: dict[tuple[object, ...], Chunk] = {}  # most chunks hold the same
         for way in schedule.ways:
@@ -166,7 +167,7 @@ class _Reader:
 
         return Step(
             schedule,
-            batches,
+            turns,
             chunks,
             closed=self("time.step_seconds"),
             send=self("network.pipeline"),

@@ -311,7 +311,7 @@ class _Run:
         """Reduce a piece of the gradients of a chunk."""
         of = self.of
         seconds = of.reduce[stage] * of.parted[stage][chunk] / pieces
-        seconds /= of.batches if of.reduces_each else 1
+        seconds /= of.turns if of.reduces_each else 1
         if seconds:
             self._travel(after, stage, "reduce", chunk, ready, seconds)
 

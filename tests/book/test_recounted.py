@@ -924,7 +924,7 @@ def held(stage: View, part: View, symbol: str) -> float:
 
 @recounts("time.data.reduce")
 def _(v: View) -> float:
-    stage, m = v.on("parallelism.zero"), v.q("layout.micro_batches")
+    stage, m = v.on("parallelism.zero"), passing(v)
     once = v.k_red * v.q("time.ring") + v.q("time.buckets") * v.q("network.data_hops")
     if stage == 0:
         return 2 * v.k_red * v.q("time.ring") + v.q("time.buckets") * v.q("network.reduce_hops")
@@ -947,7 +947,7 @@ def _(v: View) -> float:
 
     def shown(traffic: float, window: float, turns: float = 1) -> float:
         """As an account of what is sent when: nothing before it is ready, one at a time."""
-        if v.on("training.schedule") != "interleaved":
+        if v.on("training.schedule") not in ("interleaved", "own"):
             last = traffic / turns / pieces
             end = max(0, traffic - turns * window * (1 - 1 / pieces) - last) + last
         else:
@@ -966,10 +966,8 @@ def _(v: View) -> float:
     forward = v.q("time.forward")
     if v.on("parallelism.zero") == 2:
         if v.on("training.schedule") == "interleaved":
-            return of_whole(v, reduce, backward, v.q("layout.micro_batches")) + (
-                of_whole(v, gather, forward, 1)
-            )
-        return shown(reduce, backward, v.q("layout.micro_batches")) + shown(gather, forward)
+            return of_whole(v, reduce, backward, passing(v)) + (of_whole(v, gather, forward, 1))
+        return shown(reduce, backward, passing(v)) + shown(gather, forward)
     after = shown(gather, forward) if overlap == "all" else gather
     return shown(reduce, backward) + after
 
@@ -980,6 +978,13 @@ def of_whole(v: View, traffic: float, window: float, turns: float) -> float:
     return end + v.c_ov * (traffic - end)
 
 
+@recounts("layout.passes")
+def passing(v: View) -> float:
+    """Of DualPipe's two directions each has layers of its own on every device."""
+    ways = 2 if v.on("training.schedule") == "dualpipe" else 1
+    return v.q("layout.micro_batches") / ways
+
+
 @recounts("time.accumulation")
 def _(v: View) -> float:
     if v.on("time.accumulation") == "fused":
@@ -987,7 +992,7 @@ def _(v: View) -> float:
     sharded = v.on("parallelism.zero") >= 2
     parameters = v.q("time.owned") if sharded else v.q("time.parameters")
     each = v.k_c + v.k_g + v.k_g
-    return v.q("layout.micro_batches") * each * parameters / (v.W * v.e_mem)
+    return passing(v) * each * parameters / (v.W * v.e_mem)
 
 
 @recounts("time.step_seconds")
@@ -1040,7 +1045,7 @@ def _(v: View) -> float:
     the one after."""
     sent = (v.v + v.v) * v.q("network.pipeline")
     if v.on("parallelism.send_overlap") and v.on("training.schedule") in (
-        "interleaved", "dualpipe", "dualpipev",
+        "interleaved", "dualpipe", "dualpipev", "own",
     ):  # fmt: skip
         sent *= v.c_ov  # beside another chunk's work
     return max(x.q("time.stage") for x in v.below("stage")) + sent
@@ -2278,6 +2283,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "gathered keys": plan(
         {**DENSE, "attention": {"heads": 30, "head_dim": 140, "window": 1300}, "causal": False},
         {"context": 5, "context_exchange": "gather", "zero": 1}, {"sequence_length": 12_800},
+    ),
+    "an order of its own": plan(
+        DENSE, {"pipeline": 2, "virtual_pipeline": 3, "zero": 1},
+        {"schedule": {"extends": "interleaved"}},
     ),
     "slots": plan(
         {**EXPERTS, "moe": {**EXPERTS["moe"], "capacity_factor": 1.3}},

@@ -16,6 +16,17 @@ micro_batches = Quantity(
     "A data-parallel rank works through its share of the global batch, b sequences at a time.",
 )
 
+passes = Quantity(
+    "layout.passes",
+    "m_c",
+    "micro-batches that pass a layer of a device in one optimizer step",
+    source=GROUPS,
+)
+passes.where(schedule=(*IN_TURN, "dualpipev")).equals(micro_batches, "All of them.")
+passes.by(DUALPIPE, schedule="dualpipe").equals(
+    micro_batches / 2, "Half of them pass the layers of one direction."
+)
+
 shards = Quantity(
     "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )

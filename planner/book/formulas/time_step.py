@@ -3,6 +3,7 @@
 from planner.book.formulas import network
 from planner.book.formulas import time_product as product
 from planner.book.formulas.layout import micro_batches
+from planner.book.formulas.layout import passes as turns
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
@@ -187,12 +188,12 @@ accumulation.where(accumulation="fused").equals(
     0, "The product of the weight gradient adds to what is there."
 )
 accumulation.where(accumulation="separate", zero=(0, 1)).equals(
-    (k_c + 2 * k_g) * micro_batches * resident / (W * e_mem),
+    (k_c + 2 * k_g) * turns * resident / (W * e_mem),
     "After each micro-batch a gradient is read in the compute format, and the sum read and "
     "written.",
 )
 accumulation.where(accumulation="separate", zero=(2, 3)).equals(
-    (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem),
+    (k_c + 2 * k_g) * turns * owned / (W * e_mem),
     "As without sharding, for the part that the device keeps.",
 )
 
@@ -230,16 +231,16 @@ reduce.by(ZERO_TRAFFIC, zero=1, replicas="none").equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
 )
 reduce.by(EACH, zero=2, replicas="none").equals(
-    micro_batches * _scattered,
+    turns * _scattered,
     "A device keeps its share of the sum only, so that gradients are reduced and scattered after "
-    "each of m micro-batches.",
+    "each micro-batch.",
 )
 reduce.by(ZERO_TRAFFIC, zero=1, replicas=DIVIDED).equals(
     _scattered + _between_replicas,
     "As without replicas, inside each; then the shards' gradients over the r replicas.",
 )
 reduce.by(EACH, zero=2, replicas=DIVIDED).equals(
-    micro_batches * _scattered + _between_replicas,
+    turns * _scattered + _between_replicas,
     "As without replicas, inside each; after the last micro-batch the shards' gradients over the r "
     "replicas.",
 )
@@ -271,26 +272,62 @@ gather.where(zero=(1, 2)).equals(
 _pieces = maximum(1, buckets / v)
 
 
-def _shown(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
-    """What is left of a traffic that runs beside the passes of the last (or first) micro-batches,
-    in buckets as soon as these are ready. What is hidden still costs a share of its time, since
-    collectives take multiprocessors and bandwidth from the products."""
+def _left(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+    """What is left of a traffic when the passes of the last (or first) micro-batches are over,
+    beside which it runs in buckets as soon as these are ready."""
     last = traffic / (turns * _pieces)
-    left = maximum(traffic - turns * window * (1 - 1 / _pieces), last)
-    return left + c_ov * (traffic - left)
+    return maximum(traffic - turns * window * (1 - 1 / _pieces), last)
 
 
-def _shown_by_chunk(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
-    """As ``_shown``, with v chunks of layers: each travels whole when the last micro-batch has
+def _left_by_chunk(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+    """As ``_left``, with v chunks of layers: each travels whole when the last micro-batch has
     passed it, p micro-batches after the one before; the last one in buckets beside its own pass."""
     chunk, apart = traffic / v, minimum(p, micro_batches) * window / v
     late = chunk - apart  # of each chunk before the last one, behind the passes
     own = window / v * (1 - 1 / _pieces)
     before = minimum(1, v - 1)  # whether there are any
     after = before * maximum(late + own, (v - 1) * late + own, 0) - own
-    left = maximum(after + chunk, chunk / _pieces)
-    return left + c_ov * (traffic - left)
+    return maximum(after + chunk, chunk / _pieces)
 
+
+unhidden = partial(seconds, source=OVERLAP)
+reduce_left = unhidden(
+    "time.data.reduce.left", "t_red'", "reducing gradients, what is left when the passes are over"
+)
+gather_left = unhidden(
+    "time.data.gather.left", "t_gat'", "gathering weights, what is left when passes wait for them"
+)
+reduce_left.by(ZERO_TRAFFIC, data_overlap="none").equals(
+    reduce, "All of it: gradients are reduced when the last one is there."
+)
+gather_left.by(ZERO_TRAFFIC, data_overlap="none").equals(
+    gather, "All of it: weights are gathered before the next step starts."
+)
+gather_left.by(ZERO_TRAFFIC, data_overlap="gradients", zero=(0, 1, 3)).equals(
+    gather, "All of it: weights are gathered before the next step starts."
+)
+for _schedules, _rest in (
+    ((*ONE_CHUNK, *PAIRED), _left),
+    (("interleaved", "own"), _left_by_chunk),
+):
+    reduce_left.where(
+        data_overlap=("gradients", "all"), zero=(0, 1, 3), schedule=_schedules
+    ).equals(
+        _rest(reduce, backward_window, 1),
+        "Gradients are reduced beside the backward pass of the last micro-batch.",
+    )
+    gather_left.where(data_overlap="all", zero=(0, 1, 3), schedule=_schedules).equals(
+        _rest(gather, forward_window, 1),
+        "Weights are gathered beside the forward pass of the first micro-batch.",
+    )
+reduce_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
+    _left(reduce, backward_window, turns),
+    "Gradients are reduced beside the backward passes of all micro-batches.",
+)
+gather_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
+    _left(gather, forward_window, 1),
+    "Layers are gathered one ahead beside the forward pass of the first micro-batch.",
+)
 
 data = seconds(
     "time.data",
@@ -298,30 +335,11 @@ data = seconds(
     "traffic of data parallelism that nothing hides",
     short="data parallelism",
     attribution="data-parallel exchange",
-)
-data.by(ZERO_TRAFFIC, data_overlap="none").equals(
-    reduce + gather,
-    "Gradients are reduced when the last one is there; weights are gathered before the next step "
-    "starts.",
-)
-for _schedules, _left in (
-    ((*ONE_CHUNK, *PAIRED), _shown),
-    (("interleaved", "own"), _shown_by_chunk),
-):
-    data.by(OVERLAP, data_overlap="gradients", zero=(0, 1, 3), schedule=_schedules).equals(
-        _left(reduce, backward_window, 1) + gather,
-        "Gradients are reduced beside the backward pass of the last micro-batch; weights are "
-        "gathered before the next step starts.",
-    )
-    data.by(OVERLAP, data_overlap="all", zero=(0, 1, 3), schedule=_schedules).equals(
-        _left(reduce, backward_window, 1) + _left(gather, forward_window, 1),
-        "Gradients are reduced beside the backward pass of the last micro-batch, and weights "
-        "gathered beside the forward pass of the first.",
-    )
-data.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
-    _shown(reduce, backward_window, micro_batches) + _shown(gather, forward_window, 1),
-    "Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered "
-    "one ahead beside the forward pass of the first.",
+    source=OVERLAP,
+).equals(
+    reduce_left + gather_left + c_ov * (reduce - reduce_left + gather - gather_left),
+    "What is left when the passes are over; and what is hidden still costs a share of its time, "
+    "since collectives take multiprocessors and bandwidth from the products.",
 )
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
