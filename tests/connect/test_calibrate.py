@@ -130,6 +130,20 @@ def test_a_single_run_is_drawn_to_what_ships(runs: list[Run], rates: list[Rate])
     assert more.said(matmul) > 0.75
 
 
+def test_runs_of_one_plan_count_as_one(runs: list[Run], rates: list[Rate]) -> None:
+    """Four logs of one layout say what one of their mean says; two layouts say more."""
+    misses = (0.04, 0.08, 0.12, 0.16)
+    several = [replace(runs[1], measured=runs[1].seconds({}) * math.exp(by)) for by in misses]
+    mean = replace(runs[1], measured=runs[1].seconds({}) * math.exp(fmean(misses)))
+    one, four = fitted([mean], rates), fitted(several, rates)
+    assert four.layouts == 1 and four.rates == one.rates
+    assert four.moves == pytest.approx(one.moves, rel=0.05)
+    assert four.without == pytest.approx(four.before)
+    assert four.said(0) == pytest.approx(one.said(0), rel=0.05)
+    two = fitted([mean, replace(runs[4], measured=runs[4].seconds({}) * math.exp(0.1))], rates)
+    assert max(map(two.said, range(len(two.rates)))) > max(map(one.said, range(len(one.rates))))
+
+
 def test_intervals_hold_as_often_as_they_say(runs: list[Run], rates: list[Rate]) -> None:
     """Laboratories whose rates lie around the shipped ones as the prior says, and whose runs
     scatter as those of others do: nine of ten rates lie in their interval, and nine of ten further
@@ -223,7 +237,7 @@ def test_json_has_what_the_tables_have(folder: Path, capsys: pytest.CaptureFixtu
     assert found["mean_error"]["shipped"] == pytest.approx(1 - 1 / 1.2, rel=1e-3)
     assert {band["scale"] for band in found["further_runs"]} == {"node", "nodes"}
     assert all(0 <= rate["said_by_runs"] < 1 for rate in found["rates"])
-    assert any("one" in note or "2 runs of yours" in note for note in found["notes"])
+    assert any("few layouts" in note for note in found["notes"])
 
 
 def test_faults_name_their_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,7 +180,8 @@ class Fit:
 
     Arrays: ``moves`` and ``prior`` (rates,), ``covariance`` (rates, rates); ``before``, ``after``,
     ``without`` (runs,) in seconds: predicted by shipped rates, by fitted ones, and by a fit without
-    the run; ``open`` (runs,) the variance of the logarithm of each measured time around the last.
+    the runs of that plan; ``open`` (runs,) the variance of the logarithm of each measured time
+    around the last.
     """
 
     rates: tuple[Rate, ...]
@@ -192,6 +193,7 @@ class Fit:
     without: Array
     open: Array
     noise: float  # variance within this laboratory over that within others, at least 1
+    layouts: int  # how many different plans the runs have
 
     def said(self, place: int) -> float:
         """Which share of what is known of a rate the runs said."""
@@ -206,6 +208,9 @@ class Fit:
 
 def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) -> Fit:
     """Fits the rates on which the times of runs hang most.
+
+    What lies between two runs of a laboratory is mostly how far each layout is from the formulas,
+    which several runs of one plan share: together they count as one run.
 
     Args:
         kinds: that of each run.
@@ -223,14 +228,15 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
     apart = float(between.mean() / max(shares.mean(), 1e-9))
     prior = np.array([rate.variance for rate in rates]) + apart
     within = np.array([kind.within for kind in kinds])
-    noise = last = 1.0
+    once = 1 / (before[:, None] == before).sum(axis=1)  # over the runs of each one's plan
+    noise, last = 1.0, 1.0
     for _ in range(ROUNDS):
         found = _fit(runs, rates, prior, within * noise, before)
         off = np.log([run.measured for run in runs]) - np.log(found.without)
         # Which part of each miss is scatter of the run itself, expected (an EM step).
         part = within * noise / found.open
-        scatter = ((part * off) ** 2 / within + noise * (1 - part)).sum()
-        last, noise = noise, max(1.0, float(PRIOR + scatter) / (PRIOR + len(runs)))
+        scatter = (once * ((part * off) ** 2 / within + noise * (1 - part))).sum()
+        last, noise = noise, max(1.0, float(PRIOR + scatter) / (PRIOR + found.layouts))
         if abs(noise - last) < SAME * noise:
             break
     return replace(found, noise=last)
@@ -253,7 +259,8 @@ def _fit(
         low = np.log([rate.least / rate.value for rate in rates])
     high = np.log([rate.most / rate.value for rate in rates])
     moves: Any = np.zeros(len(rates))
-    weight = 1 / noise
+    alike = before[:, None] == before  # runs of one plan
+    weight = 1 / noise / alike.sum(axis=1)
     for _ in range(STEPS):
         seconds, jacobian = derived(runs, rates, _factors(rates, moves))
         at_none, last = np.log(seconds) - measured - jacobian @ moves, moves
@@ -262,7 +269,7 @@ def _fit(
             break
     without, open_ = [], []
     for place, run in enumerate(runs):
-        rest = np.arange(len(runs)) != place
+        rest = ~alike[place]
         others = jacobian[rest], at_none[rest], weight[rest]
         there = least_squares(*others, 1 / prior, low, high)
         without.append(run.seconds(_factors(rates, there)))
@@ -270,9 +277,9 @@ def _fit(
         open_.append(noise[place] + own @ _covariance(others[0], others[2], prior) @ own)
     covariance = _covariance(jacobian, weight, prior)
     after = np.array([run.seconds(_factors(rates, moves)) for run in runs])
-    return Fit(
-        rates, moves, prior, covariance, before, after, np.array(without), np.array(open_), 1.0
-    )
+    layouts = len(np.unique(before))
+    left_out = np.array(without), np.array(open_)
+    return Fit(rates, moves, prior, covariance, before, after, *left_out, 1.0, layouts)
 
 
 def _factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:

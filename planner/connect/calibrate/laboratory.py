@@ -38,7 +38,7 @@ from planner.plans.plan import variant
 SCALES = {"node": "on one node", "nodes": "on several nodes"}
 #: A step that takes so many times what is predicted, or as little of it, is that of another plan.
 FAR = 10
-#: Runs below which their say is little, whatever they say.
+#: Layouts below which runs say little, whatever they say.
 FEW = 3
 
 
@@ -189,7 +189,7 @@ def bands_of(
         shipped = bands.kind(what, said.get("cluster.accelerator.architecture"))
         published = float(shipped.low), float(shipped.high)
         size = math.sqrt(float(fit.open[places].mean()))
-        reach = student(1 - SHARE, kind.freedom + len(kinds)) * size
+        reach = student(1 - SHARE, kind.freedom + fit.layouts) * size
         low, high = math.expm1(-reach), math.expm1(reach)
         if fit.noise == 1:  # nothing that these runs do is a surprise after the published ones
             low, high = max(low, published[0]), min(high, published[1])
@@ -245,10 +245,10 @@ def _table_of_rates(fit: Fit) -> list[str]:
 def notes(found: Calibration) -> Iterator[str]:
     """What a reader should know of the fit."""
     count, fit = len(found.given), found.fit
-    if count < FEW:
+    if fit.layouts < FEW:
         yield (
-            f"{_runs(count)} cannot tell a run's own scatter from what a laboratory's rates are: "
-            "intervals stay wide; other layouts say more than more runs of the same"
+            "few layouts cannot tell how far each is from the formulas from what a laboratory's "
+            "rates are: intervals stay wide; runs of one plan count as one, other plans say more"
         )
     if fit.noise > 1 and count > 1:
         off = np.abs(np.log(fit.without / found.measured))
