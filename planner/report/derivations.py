@@ -19,6 +19,7 @@ from planner.typeset import TEXT, Box, parse
 
 SHORT = 50  # printed characters up to which formula and numbers share a line
 MANY = 6  # values of one input that are written out
+LONG = 300  # printed characters of numbers beyond which only the first row of a table has them
 LINE = 76  # printed characters after which a long sum goes on in the next line
 
 
@@ -97,6 +98,9 @@ class Derivations:
             row, entry = said[node], " · ".join(map(place, quantity.entries))
             rows.setdefault(row.alike, row).entries.append(Data(id=quantity.id, text=entry))
             self.headings[quantity.id] = identifier
+        top, *others = rows.values()
+        for row in others:
+            row.again = row.long and not row.same and row.symbolic == top.symbolic
         alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
         return Data(
             kind="table",
@@ -158,6 +162,8 @@ def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
         numeric=numeric,
         plain=numbers if numeric.flat else "",
         same=numbers == text,
+        long=len(numbers) > LONG,
+        again=False,
         alike=(formula, numbers, text) if quantity.value else (formula, text),
     )
 

@@ -185,6 +185,17 @@ def test_every_link_of_html_has_its_target_once(result: Result) -> None:
     assert set(result.quantities) <= set(ids)
 
 
+def test_long_lines_of_numbers_stand_once(result: Result) -> None:
+    """Of a formula that says the same of many entries, and says much, the numbers of one entry are
+    enough to follow it; each row has its value."""
+    from planner.report.derivations import Derivations
+
+    for item in Derivations(result).items:
+        for number, row in enumerate(item.rows if item.kind == "table" else ()):
+            assert row.value
+            assert not row.again or (number and row.symbolic == item.rows[0].symbolic)
+
+
 def test_html_has_a_skeleton_that_can_be_read_aloud(result: Result) -> None:
     page = Page(to_html(result))
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
