@@ -24,8 +24,8 @@ LEGEND = {
     "again": "recomputation",
     "weights": "gradients of weights",
     "update": "optimizer",
-    "exchange": "exchange that work waits for",
-    "beside": "exchange beside work",
+    "exchange": "exchange between passes",
+    "beside": "exchange during passes, hidden or not",
 }
 CALLED = {
     "recompute": "recomputation",
@@ -34,9 +34,15 @@ CALLED = {
     "gather": "gathering weights",
     "tied": "tied embeddings",
     "contention": "work that traffic slows",
+    "dispatch": "dispatching tokens",
+    "combine": "combining tokens",
+    "offload": "copies to the host",
+    "fetch": "copies from the host",
 }
 WORK, IDLE = "at work", "idle in the pipeline bubble"
 SPACE = "\u00a0"  # at which no line ends
+ALIKE = 0.002  # of a step, by which stages differ that share a row
+SHARED = f"Stages that differ by less than {100 * ALIKE:g} % of the step share a row."
 ASSUMED = " Its utilisation is assumed (time.mfu); this is the step that is predicted without."
 
 
@@ -116,20 +122,30 @@ class Step:
 
     @cached_property
     def table(self) -> Data:
-        """Work, exchange and idle time by stage; equal neighbours share a row."""
-        parts = [self._parts(stage) for stage in range(self.timeline.stages)]
-        kinds = [name for part in parts for name in part if name not in (WORK, IDLE)]
+        """Work, exchange and idle time by stage; neighbours that are alike share a row."""
+        of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
+        for stage in range(of.stages):
+            parts = self._parts(stage)
+            names = rows[-1][1].keys() | parts.keys() if rows else ()
+            apart = (abs(rows[-1][1].get(name, 0) - parts.get(name, 0)) for name in names)
+            if rows and max(apart) < ALIKE * of.seconds:
+                rows[-1][0].append(stage + 1)
+            else:
+                rows.append(([stage + 1], parts))
+        kinds = [name for _, parts in rows for name in parts if name not in (WORK, IDLE)]
         names = [WORK, *dict.fromkeys(kinds), IDLE]
-        unit, texts = column([part.get(name, 0.0) for part in parts for name in names], "s")
-        rows = [texts[i : i + len(names)] for i in range(0, len(texts), len(names))]
-        found = []
-        for row, several in groupby(range(len(rows)), rows.__getitem__):
-            first, *others = several
-            said = f"{first + 1} to {others[-1] + 1}" if others else str(first + 1)
-            found.append([said, *row])
-        head = ["Stage", *(name.removesuffix(" exchange").partition(" in ")[0] for name in names)]
-        title = f"The step of each stage, {unit}: work, exchange that it waits for, idle time"
-        return Data(title=title, head=head, rows=found, note="")
+        unit, texts = column([parts.get(name, 0.0) for _, parts in rows for name in names], "s")
+        said = [f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s, _ in rows]
+        size = len(names)
+        return Data(
+            title=f"The step of each stage, {unit}: work, exchange that it waits for, idle time",
+            head=[
+                "Stage",
+                *(name.removesuffix(" exchange").partition(" in ")[0] for name in names),
+            ],
+            rows=[[name, *texts[i * size : (i + 1) * size]] for i, name in enumerate(said)],
+            note=SHARED if len(rows) < of.stages else "",
+        )
 
     # -- figures ------------------------------------------------------------------------------
 
