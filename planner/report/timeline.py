@@ -126,8 +126,8 @@ class Step:
         of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
         for stage in range(of.stages):
             parts = self._parts(stage)
-            names = rows[-1][1].keys() | parts.keys() if rows else ()
-            apart = (abs(rows[-1][1].get(name, 0) - parts.get(name, 0)) for name in names)
+            last = rows[-1][1] if rows else {}
+            apart = (abs(last.get(n, 0) - parts.get(n, 0)) for n in last.keys() | parts.keys())
             if rows and max(apart) < ALIKE * of.seconds:
                 rows[-1][0].append(stage + 1)
             else:
