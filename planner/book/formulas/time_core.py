@@ -3,7 +3,7 @@
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
-from planner.book.formulas.time_product import Factor, kernel, loaded, shallow, waves
+from planner.book.formulas.time_product import kernel, loaded, shallow, waves
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)"
@@ -93,20 +93,12 @@ half.by("no multiprocessors are known", tiles=False).equals(
 )
 
 
-def product_16(
-    shape: tuple[Any, Any, Any], count: Factor, tiled: bool, element: Operand = k_x
-) -> Expression:
-    """One product, or several in one kernel, at the 16-bit rate, with what tiles and waves waste
-    where it is known how the device cuts products."""
-    high, wide, deep = shape
-    widths = (high, loaded(wide), loaded(deep))
-    waste = waves(widths, count, half) if tiled else 1
-    return kernel(widths, shape, count, waste, e_16 * peak_16, half, element)
-
-
 def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
-    """One batched product of an unfused core."""
-    return product_16((m, n, k), b * a / t, tiled)
+    """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
+    where it is known how the device cuts products."""
+    heads, widths = b * a / t, (m, loaded(n), loaded(k))
+    waste = waves(widths, heads, half) if tiled else 1
+    return kernel(widths, (m, n, k), heads, waste, e_16 * peak_16, half)
 
 
 scores = of_scores(

@@ -2,9 +2,20 @@
 and SOAP, what its sharding sends, or the way to the host's memory and back."""
 
 from planner.book.formulas.layout import shards as owners
-from planner.book.formulas.memory_states import ALIKE, SOAP, each, inputs, outputs, trained
+from planner.book.formulas.memory_states import (
+    ALIKE,
+    SOAP,
+    basis_columns,
+    basis_rows,
+    each,
+    inputs,
+    outputs,
+    trained,
+)
 from planner.book.formulas.network import fabric, hops, link, passed
-from planner.book.formulas.time_core import product_16
+from planner.book.formulas.time_core import half
+from planner.book.formulas.time_peak import peak_16
+from planner.book.formulas.time_product import TILES, kernel, waves
 from planner.book.language import *
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
@@ -219,40 +230,66 @@ for _place, (_pace, _hops) in _RINGS.items():
         "what others hold of it.",
     )
 
-#: A side's length where SOAP keeps a basis of it, else 0.
-_based = [maximum(0, 2 - ceil(side / s_basis)) * side for side in (_rows, _columns)]
-matrix = seconds(
+of_matrix = partial(seconds, per="component")
+matrix = of_matrix(
     "time.orthogonal.matrix",
     r"t_{\perp,c}",
     "the optimizer's products for the update of one matrix",
     source=JORDAN,
-    per="component",
 )
 
-for _tiled in (True, False):
-    for _symmetric, _part in ((False, 1), (True, rational(1, 2))):
-        _long = size / square
-        _squares = product_16((square, square, _long), 1, _tiled, k_c) + product_16(
-            (square, square, square), 1, _tiled, k_c
-        )
-        matrix.where(
-            optimizer="muon",
-            hidden_matrix=True,
-            tiles=_tiled,
-            symmetric=_symmetric,
-            coefficient="FLOP",
-        ).equals(
-            n_ns * (_part * _squares + product_16((square, _long, square), 1, _tiled, k_c)) + ways,
-            "The three products of each iteration at the rate of 16-bit ones, with what tiles, "
-            "waves and shallow depths waste, of symmetric ones half where kernels work out no "
-            "more; and what tensor ranks exchange for them.",
-        )
+
+def _product(name: str, symbol: str, title: str, shape: tuple[Operand, Operand, Operand]) -> Any:
+    """One of the three products of an iteration: what tiles and waves waste of it, and its time."""
+    waste = estimate(
+        f"time.orthogonal.{name}_waste",
+        f"q_{{{symbol}}}",
+        f"tiles and waves of {title}",
+        source=TILES,
+        per="component",
+        optimizer="muon",
+        hidden_matrix=True,
+    )
+    waste.where(tiles=True).equals(
+        waves(shape, 1, half), "As of other products: whole tiles in whole waves, the best way."
+    )
+    waste.where(tiles=False).equals(
+        1, "How the device cuts products is not known: nothing is wasted."
+    )
+    return of_matrix(
+        f"time.orthogonal.{name}",
+        f"t_{{{symbol}}}",
+        title,
+        source=ROOFLINE,
+        coefficient="FLOP",
+        optimizer="muon",
+        hidden_matrix=True,
+    ).equals(
+        kernel(shape, shape, 1, waste, e_16 * peak_16, half, k_c),
+        "2 FLOP for each of rows, columns and depth, that with what shallow products lack, at the "
+        "rate of 16-bit products; or the traffic of three matrices.",
+    )
+
+
+_long = size / square
+gram = _product("gram", "XX", "a matrix times itself, X X^T", (square, square, _long))
+squared = _product("squared", "AA", "the square of that, A A", (square, square, square))
+applied_to = _product("applied", "BX", "their sum times the matrix", (square, _long, square))
+_ITERATION = "The three products of each iteration, and what tensor ranks exchange for them"
+matrix.where(optimizer="muon", hidden_matrix=True, symmetric=False).equals(
+    n_ns * (gram + squared + applied_to) + ways, f"{_ITERATION}."
+)
+matrix.where(optimizer="muon", hidden_matrix=True, symmetric=True).equals(
+    n_ns * ((gram + squared) / 2 + applied_to) + ways,
+    f"{_ITERATION}; of the first two, which are symmetric, half is worked out.",
+)
 matrix.where(optimizer="muon", hidden_matrix=False).equals(
     0, "AdamW updates embeddings, head and vectors."
 )
+_cubes = basis_rows**3 + basis_columns**3
 matrix.by(f"{SOAP} (soap.py)", optimizer="soap", matrix=True, coefficient="FLOP").equals(
-    (10 * _rows * _columns * sum(_based) + 6 * sum(x**3 for x in _based) / n_basis) / (e_16 * P_32)
-    + rational(8, 3) * sum(x**3 for x in _based) / (n_basis * e_qr * P_32),
+    (10 * _rows * _columns * (basis_rows + basis_columns) + 6 * _cubes / n_basis) / (e_16 * P_32)
+    + rational(8, 3) * _cubes / (n_basis * e_qr * P_32),
     "For each side with a basis: gradient and update go through it once, the momentum back and "
     "forth, and the gradient is multiplied with itself (2 m m n each, in fp32); every so many "
     "steps the basis is renewed, by three products of 2 m m m and a QR decomposition (8/3 m m m).",
