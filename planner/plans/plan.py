@@ -384,6 +384,10 @@ def near_key(key: str) -> str | None:
     return by_last.get(key) or nearest(key, pool) or by_last.get(nearest(key, by_last) or "")
 
 
+#: What a plan may name instead of holding it, by its key: the kind of its document.
+NAMED = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
+
+
 def checked(key: str, value: Any) -> Any:
     """A value in the unit of its key, held against what the schema says about the key.
 
@@ -392,8 +396,11 @@ def checked(key: str, value: Any) -> Any:
     """
     if value is None:
         return about(key).get("default")
+    if isinstance(value, str) and key in NAMED:
+        value = {"extends": value}
     if isinstance(value, Mapping):
-        return schema.validate(source.load(value, kind=key), key).data
+        kind = NAMED.get(key, key)
+        return schema.validate(source.load(value, kind=kind), kind).data
     if not accepts(about(key), value):
         raise PlanError(Fault(f"{key}: {value} is not allowed", None))
     return value

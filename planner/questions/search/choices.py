@@ -74,4 +74,5 @@ def _value(key: str, text: str) -> Any:
             raise PlanError(Fault(f"{key}: {error}", None, error.allowed, error.hint)) from None
     if "boolean" in kinds:
         raise PlanError(Fault(f"{key}: {text!r}", None, "true or false"))
+    checked(key, text)
     return text
