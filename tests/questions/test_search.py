@@ -402,7 +402,8 @@ def test_each_layout_says_where_it_loses() -> None:
 def test_sequence_parallelism_is_shown() -> None:
     """True is no 1."""
     plan = small("llama2-7b")
-    found = searching.search(plan, top=1, fixed={"parallelism.tensor": 8})
+    held = {"parallelism.tensor": 8, "parallelism.sequence": True}
+    found = searching.search(plan, top=1, fixed=held)
     assert found.best[0].changes["parallelism.sequence"] is True
     head, *rows = ranking.table(found)[0]
     assert rows[0][head.index("sequence")] == "yes"
