@@ -14,6 +14,7 @@ stage from 0 on, and names that ``let`` gives; with + - * // % min max and brack
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ LOOP, OPPOSITE, THERE_AND_BACK = "loop", "opposite", "there and back"
 #: What a pass does. A full backward pass is both of the other two.
 FORWARD, BACKWARD, INPUT, WEIGHT = "F", "B", "I", "W"
 LONGEST = 100  # characters of a number in a table
-MOST = 2**20  # forward passes that are run
+MOST = 2**16  # forward passes that are run
 
 
 class Pass(NamedTuple):
@@ -65,7 +66,6 @@ def ways(path: str, size: int, virtual: int) -> tuple[tuple[tuple[int, int], ...
     return near, tuple((stage, 1 - chunk) for stage, chunk in reversed(near))
 
 
-@lru_cache(16)
 def schedule(name: str, size: int, virtual: int, micro_batches: int) -> Schedule:
     """The order of passes of a schedule that ships, for so many stages, chunks and micro-batches.
 
@@ -78,10 +78,17 @@ def schedule(name: str, size: int, virtual: int, micro_batches: int) -> Schedule
 
 def expanded(table: Mapping[str, Any], size: int, virtual: int, micro_batches: int) -> Schedule:
     """As ``schedule``, of a table."""
+    return _expanded(json.dumps(table, default=str), size, virtual, micro_batches)
+
+
+@lru_cache(16)
+def _expanded(text: str, size: int, virtual: int, micro_batches: int) -> Schedule:
+    table = json.loads(text)
     found = ways(table["path"], size, virtual)
     chunks = 1 + max(chunk for way in found for _, chunk in way)
     if size * chunks * micro_batches > MOST:
-        raise ValueError(f"{size} stages × {chunks} chunks × {micro_batches} micro-batches")
+        count = f"{size} stages × {chunks} chunks × {micro_batches} micro-batches"
+        raise ValueError(f"{count} are more than {MOST} forward passes")
     orders = []
     for stage in range(size):
         names = {"p": size, "v": virtual, "m": micro_batches, "i": stage}
