@@ -108,7 +108,11 @@ class Page(HTMLParser):
         "thead": {"tbody", "tfoot"},
         "tbody": {"tbody", "tfoot"},
         "li": {"li"},
-        "p": {"article", "div", "figure", "h2", "h3", "h4", "ol", "p", "pre", "section", "ul"},
+        "caption": {"thead"},
+        "p": {
+            *("article", "details", "div", "figure", "footer", "h2", "h3", "h4", "ol", "p", "pre"),
+            *("section", "ul"),
+        },
     }
 
     def __init__(self, page: str) -> None:
@@ -142,6 +146,14 @@ class Page(HTMLParser):
             self.stack and self.stack[-1] in self.IMPLIED and self.stack[-1] != tag
         ):
             self.stack.pop()
+        if self.stack[-1:] == ["p"] and tag in (
+            "details",
+            "figcaption",
+            "footer",
+            "header",
+            "section",
+        ):
+            self.stack.pop()  # whose end is that of the element around it
         assert self.stack and self.stack[-1] == tag, f"</{tag}> closes {self.stack[-3:]}"
         self.stack.pop()
 
