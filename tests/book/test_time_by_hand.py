@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions import loading
+from tests.conftest import ROOT
 
 #: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
 PLAN: dict[str, Any] = {
@@ -309,6 +311,20 @@ def test_twenty_of_eighty_layers_leave_sixty_and_one_on_its_way() -> None:
     # Over NVLink-C2C a quarter of the activations takes less time than the passes that hide it.
     step = "time.step_seconds"
     assert part[step].value == whole[step].value
+
+
+@pytest.mark.parametrize(("layers", "fits"), [(10, False), (20, True)])
+def test_a_published_script_keeps_as_many_layers_on_the_host_as_it_must(
+    layers: int, fits: bool
+) -> None:
+    """Megatron-Bridge v0.4.1: Llama 3 70B on 64 GB300, fully sharded, two sequences of 8,192 a
+    device, with 20 of 80 layers on the host."""
+    rows = (ROOT / "tests/data/runs.jsonl").read_text("utf-8").splitlines()
+    row = next(row for row in map(json.loads, rows) if row["id"] == "bridge-gb300-l3-70b-0001a")
+    assert row["plan"]["training"]["offload"] == {"layers": 20}
+    row["plan"]["training"]["offload"] = {"layers": layers}
+    found = planner.load(row["plan"]).evaluate()
+    assert (found["memory.process"].value <= found["memory.capacity"].value) is fits
 
 
 def test_another_layout_keeps_as_many_layers_on_the_host() -> None:
