@@ -78,7 +78,12 @@ def schedule(name: str, size: int, virtual: int, micro_batches: int) -> Schedule
 
 def expanded(table: Mapping[str, Any], size: int, virtual: int, micro_batches: int) -> Schedule:
     """As ``schedule``, of a table."""
-    return _expanded(json.dumps(table, default=str), size, virtual, micro_batches)
+    return _expanded(_text(table), size, virtual, micro_batches)
+
+
+def _text(table: Mapping[str, Any]) -> str:
+    """A table as what is kept of it is found by."""
+    return json.dumps(table, default=str)
 
 
 @lru_cache(16)
@@ -246,7 +251,7 @@ def check(draft: Draft, model: Model) -> None:
         draft.fault(key, wrong, "parallelism.virtual_pipeline: 2")
     else:
         try:
-            whole = length(expanded(table, size, virtual, batches), USUAL)
+            whole = _length(_text(table), size, virtual, batches)
         except ValueError as error:
             of = f"for {size} stages, {virtual} chunks a device and {batches} micro-batches"
             draft.fault("training.schedule.phases", str(error), f"each pass once, {of}")
@@ -256,14 +261,24 @@ def check(draft: Draft, model: Model) -> None:
             draft.default("time.bubble", Fraction(whole, each) - batches, why)
 
 
+@lru_cache(16)
+def _length(text: str, size: int, virtual: int, micro_batches: int) -> int:
+    found: int = length(_expanded(text, size, virtual, micro_batches), USUAL)
+    return found
+
+
 def alive(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
     """Of each stage, and of each chunk there, how many micro-batches are alive at its peak."""
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     try:
-        orders = expanded(layout["passes"], size, virtual, micro_batches).orders
+        return _alive(_text(layout["passes"]), size, virtual, micro_batches)
     except ValueError:  # which a check tells
         return [[micro_batches] * virtual] * size
-    found = []
+
+
+@lru_cache(16)
+def _alive(text: str, size: int, virtual: int, micro_batches: int) -> list[list[int]]:
+    orders, found = _expanded(text, size, virtual, micro_batches).orders, []
     for order in orders:
         now, most = [0] * virtual, [0] * virtual
         for work in order:
