@@ -367,8 +367,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.expert": span(layout["expert"], experts),
         "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
         "time.gathering": span(experts, experts),
-        "time.experts_beside": layout["expert"] > 1
-        and (layout["expert_overlap"] or training["schedule"] in ("dualpipe", "dualpipev")),
+        "time.experts_beside": layout["expert"] > 1 and layout["expert_overlap"],
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),

@@ -354,10 +354,15 @@ def _(v: View) -> float:
     return (come + rows) + (rows + come) if fused else 2 * rows + 3 * rows + come
 
 
+def beside_work(v: View) -> bool:
+    """Whether tokens travel to experts beside the work on another micro-batch."""
+    return bool(v.on("time.experts_beside")) or v.on("training.schedule").startswith("dualpipe")
+
+
 @recounts("time.exchange")
 def _(v: View) -> float:
     if v.on("block") == "moe":
-        if v.on("time.experts_beside"):
+        if beside_work(v):
             return 0
         return 2 * v.q("network.experts") + 2 * v.q("network.experts.gather")
     whole = v.q("time.exchanges") * v.q("network.tensor")
@@ -421,7 +426,7 @@ def _(v: View) -> float:
 
 @recounts("time.part.beside")
 def _(v: View) -> float:
-    if not v.on("time.experts_beside"):
+    if not beside_work(v):
         return 0
     mode = v.on("training.recompute")
     again = mode == "full" or (mode == "selective" and v.on("time.again.moe"))
@@ -439,7 +444,7 @@ def _(v: View) -> float:
 @recounts("time.part.device")
 def _(v: View) -> float:
     work = v.q("time.part.passes")
-    if not v.on("time.experts_beside"):
+    if not beside_work(v):
         return work
     m, travel = v.q("layout.micro_batches"), v.q("time.part.beside")
     beside = travel * (m - 1) / m
@@ -512,7 +517,7 @@ def launched(v: View) -> tuple[float, float]:
 
 @recounts("time.part.busy.forward")
 def _(v: View) -> float:
-    if v.on("time.experts_beside"):
+    if beside_work(v):
         return paired(v) * v.q("time.part.forward")
     return max(v.q("time.part.forward"), launched(v)[0])
 
@@ -520,7 +525,7 @@ def _(v: View) -> float:
 @recounts("time.part.busy.backward")
 def _(v: View) -> float:
     behind = v.q("time.part.backward") + v.q("time.part.repeated")
-    if v.on("time.experts_beside"):
+    if beside_work(v):
         return paired(v) * behind
     return max(behind, launched(v)[1])
 

@@ -185,12 +185,19 @@ exchange.by(CALIBRATED, block=ALONE, tensor_overlap=True).equals(
     "(parallelism.tensor_overlap); what is hidden still costs a share of its time.",
 )
 _exchanged = 2 * (experts_exchange + experts_gather)
-exchange.by(LEPIKHIN, block="moe", experts_beside=False).equals(
+#: Whether tokens travel before and after the work on them, or beside that on another micro-batch.
+APART: dict[str, Any] = {"experts_beside": False, "schedule": IN_TURN}
+BESIDE_WORK: tuple[dict[str, Any], ...] = (
+    {"experts_beside": True, "schedule": IN_TURN},
+    {"schedule": PAIRED},
+)
+exchange.by(LEPIKHIN, block="moe", **APART).equals(
     _exchanged, "Tokens go to their experts, and to all devices that share one, and come back."
 )
-exchange.by(BESIDE, block="moe", experts_beside=True).equals(
-    0, "Tokens travel beside the work on another micro-batch (time.part.beside)."
-)
+for _beside_work in BESIDE_WORK:
+    exchange.by(BESIDE, block="moe", **_beside_work).equals(
+        0, "Tokens travel beside the work on another micro-batch (time.part.beside)."
+    )
 
 gathered = seconds_of_block(
     "time.exchange.again",
@@ -263,8 +270,9 @@ for _other in ({"recompute": "full"}, {"recompute": "selective", "again_moe": Tr
 beside = seconds_of_part(
     "time.part.beside", r"t_X", "exchanges of tokens that run beside another micro-batch"
 )
-beside.by("definition", experts_beside=False).equals(0, "Products wait for them.")
-beside.by(BESIDE, experts_beside=True).equals(exchanged, "All of them.")
+beside.by("definition", **APART).equals(0, "Products wait for them.")
+for _beside_work in BESIDE_WORK:
+    beside.by(BESIDE, **_beside_work).equals(exchanged, "All of them.")
 
 # -- what is computed again --------------------------------------------------------------------
 
@@ -478,15 +486,17 @@ passes = seconds_of_part(
 device = seconds_of_part(
     "time.part.device", r"t_D", "device time of a layer: its passes, and exchanges beside them"
 )
-device.by("sum of its passes", experts_beside=False).equals(passes, "Nothing runs beside them.")
+device.by("sum of its passes", **APART).equals(passes, "Nothing runs beside them.")
 #: Of m micro-batches one has none beside it.
 _paired = beside * (1 - 1 / micro_batches)
-device.by(DUALPIPE_EXCHANGE, experts_beside=True).equals(
-    maximum(passes, _paired) + f_disp * minimum(passes, _paired) + beside / micro_batches,
-    "A forward pass runs beside the backward pass of another micro-batch, the exchanges of one "
-    "beside the products of the other, from which they take multiprocessors: the longer of work "
-    "and exchanges, and that share of the shorter. One of m micro-batches has none beside it.",
-)
+for _beside_work in BESIDE_WORK:
+    device.by(DUALPIPE_EXCHANGE, **_beside_work).equals(
+        maximum(passes, _paired) + f_disp * minimum(passes, _paired) + beside / micro_batches,
+        "A forward pass runs beside the backward pass of another micro-batch, the exchanges of "
+        "one beside the products of the other, from which they take multiprocessors: the longer "
+        "of work and exchanges, and that share of the shorter. One of m micro-batches has none "
+        "beside it.",
+    )
 
 at_work = partial(seconds_of_part, source="PyTorch: kernels are launched ahead of the device")
 busy_forward = at_work(
@@ -503,19 +513,20 @@ for _runs, _launched, _why in (
     ({"layers": True, "recompute": ("none", "selective")}, 3, _TWICE),
     ({"layers": True, "recompute": "full"}, 4, _AGAIN),
 ):
-    busy_forward.where(experts_beside=False, **_runs).equals(
-        maximum(forward, host / _launched), _why
-    )
-    busy_backward.where(experts_beside=False, **_runs).equals(
+    busy_forward.where(**APART, **_runs).equals(maximum(forward, host / _launched), _why)
+    busy_backward.where(**APART, **_runs).equals(
         maximum(backward + repeated, host * (_launched - 1) / _launched), _why
     )
 _pair = maximum(device, host) / passes
-busy_forward.where(experts_beside=True).equals(
-    _pair * forward, "Its share of the pair of a forward and another micro-batch's backward pass."
-)
-busy_backward.where(experts_beside=True).equals(
-    _pair * (backward + repeated), "Its share of the pair with another micro-batch's forward pass."
-)
+for _beside_work in BESIDE_WORK:
+    busy_forward.where(**_beside_work).equals(
+        _pair * forward,
+        "Its share of the pair of a forward and another micro-batch's backward pass.",
+    )
+    busy_backward.where(**_beside_work).equals(
+        _pair * (backward + repeated),
+        "Its share of the pair with another micro-batch's forward pass.",
+    )
 
 busy = seconds_of_part(
     "time.part.busy", "t_busy", "device or host at work on a layer", source="sum of its passes"
