@@ -242,7 +242,9 @@ def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
     traffic = profile.load(plan.get("training.implementation"))["time"]["elementwise"]
     found = {}
     for key, names, otherwise in rows:
-        name = next((name for name in names if own.get(name)), names[-1])
+        # One of its own holds for all formats, unless others have shares that it would replace.
+        apart = key in PRODUCTS and (len(names) > 2 or accelerator.get("products") is not None)
+        name = next((name for name in names if own.get(name)), names[0 if apart else -1])
         fact, times, why = own.get(name) or otherwise, 1, ""
         if key in PRODUCTS:
             fact, times, why = _dated(plan, PRODUCTS[key], fact)

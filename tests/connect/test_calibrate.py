@@ -227,6 +227,31 @@ def test_a_log_becomes_a_cluster_that_later_plans_extend(
     assert ours.value == theirs.value and ours.interval == theirs.interval
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "precision"),
+    [("mi300x", "fp8"), ("mi300x", "bf16"), ("tpu-v5p", "bf16"), ("gb300", "fp8")],
+)
+def test_what_is_written_predicts_what_was_fitted(
+    accelerator: str, precision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether a share is calibrated, measured alone or assumed, shared by formats or one's own:
+    the plan on the cluster that was written takes as long as the fit says, to its four digits."""
+    data = document("llama3-8b", 32, 2, 1, 1)
+    data["cluster"] = {"accelerator": accelerator, "devices": 32}
+    data["training"] = {**data["training"], "precision": precision}  # type: ignore[dict-item]
+    plan, log, out = (tmp_path / name for name in ("plan.yaml", "log.csv", "mine.yaml"))
+    plan.write_text(json.dumps(data), "utf-8")
+    step = planner.load(data).evaluate()["time.step_seconds"]
+    log.write_text(f"seconds\n{float(step.number) * 1.2}\n", "utf-8")
+    assert (
+        main(["calibrate", str(plan), "--log", str(log), "-o", str(out), "--format", "json"]) == 0
+    )
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    again = planner.load({**data, "cluster": str(out)}).evaluate()["time.step_seconds"]
+    assert run["fitted"] == pytest.approx(float(again.number), rel=5e-4)
+    assert run["fitted"] > 1.05 * run["shipped"]
+
+
 def test_json_has_what_the_tables_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words(folder, 0, 3), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

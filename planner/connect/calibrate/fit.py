@@ -73,6 +73,7 @@ class Rate(NamedTuple):
     def variance(self) -> float:
         """Of its logarithm, by its interval."""
         low, high = self.interval
+        low = low or self.value**2 / high  # as far below as above
         return (math.log(high / low) / 2 / NORMAL) ** 2
 
 
@@ -122,7 +123,7 @@ def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None 
     for key, (title, fact, _, _) in hardware.shares(plan).items():
         path = f"time.efficiency.{key}"
         symbol = _symbols()[path]
-        if symbol in asked and path in plan.derived:
+        if symbol in asked and path in plan.derived and evaluation.case.bindings[symbol]:
             places.append((_rate(title, path, fact), symbol))
     return Run(name or plan.name, evaluation, places, measured)
 

@@ -32,6 +32,7 @@ from planner.documents import schema
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans import error_bands as bands
 from planner.plans.document import Plan
+from planner.plans.hardware import FORMATS
 from planner.plans.plan import variant
 
 #: Where the devices of a run are, in words.
@@ -272,8 +273,11 @@ def _shown(rate: Rate, value: float) -> str:
 
 def meaning(rate: Rate) -> str:
     """What a rate is, of which the schema says more."""
-    said = schema.describe("accelerator", f"efficiency.{rate.name}") or {}
-    return str(said.get("description", "")).partition(":")[0].rstrip(".")
+    base, _, last = rate.name.rpartition("_")
+    form = last if last in FORMATS.values() else ""
+    said = schema.describe("accelerator", f"efficiency.{base if form else rate.name}") or {}
+    text = str(said.get("description", "")).partition(":")[0].rstrip(".")
+    return f"{text}, {form}" if form else text
 
 
 def data(found: Calibration) -> str:
