@@ -3,12 +3,13 @@ as figures where they are asked for."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from planner.base.errors import PlanError
 from planner.report import lanes
@@ -16,7 +17,7 @@ from planner.report.lanes import LOOKS, ORDER
 from planner.report.numbers import Data, column, shares, shown, signed
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
 from planner.results.result import Result
-from planner.results.timeline import Timeline, simulate
+from planner.results.timeline import Span, Timeline, simulate
 
 MOST = 16  # lanes that are seen at once
 #: What each look is called, and work on the critical path that is not its own word.
@@ -93,12 +94,7 @@ class Step:
         spent, where = defaultdict[str, float](float), defaultdict[int, float](float)
         for span in of.critical:
             if span.start > reached:  # a part of what the stage computes meanwhile, or nothing
-                beside = (
-                    s.work
-                    for s in self._spans[span.stage]
-                    if s.work in LOOKS and s.start < span.start <= s.end
-                )
-                spent[next(beside, "waiting")] += span.start - reached
+                spent[self._beside(span)] += span.start - reached
             spent[span.work] += span.end - max(span.start, reached)
             where[span.stage] += span.end - reached
             reached = span.end
@@ -106,6 +102,18 @@ class Step:
         stage, most = max(where.items(), key=lambda item: item[1])
         on = f", {shown(most, 's')} of it on stage {stage + 1}" if of.stages > 1 else ""
         return f"The critical path{on}: {_listed(parts)}."
+
+    @cached_property
+    def _work(self) -> list[list[Span]]:
+        """Of each stage what it works at, in the order of time."""
+        return [[span for span in spans if span.work in LOOKS] for spans in self._spans]
+
+    def _beside(self, span: Span) -> str:
+        """What a stage works at when something else begins there."""
+        work = self._work[span.stage]
+        before = bisect_left(work, span.start, key=attrgetter("start")) - 1
+        runs = before >= 0 and work[before].end >= span.start
+        return work[before].work if runs else "waiting"
 
     def _length_said(self, assumed: bool) -> str:
         of = self.timeline
