@@ -62,7 +62,9 @@ class Chunk(NamedTuple):
         """Seconds of a pass."""
         if kind == FORWARD:
             return self.forward
-        return {INPUT: self.backward - self.weight, WEIGHT: self.weight}.get(kind, self.backward)
+        if kind == INPUT:
+            return self.backward - self.weight
+        return self.weight if kind == WEIGHT else self.backward
 
     def shown(self, kind: str) -> Mapping[str, float]:
         """Seconds of a pass in which it waits for traffic; gradients of weights need none."""
