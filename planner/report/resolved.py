@@ -15,6 +15,8 @@ from planner.results.inputs import LEFT_OUT, origin
 PRICES = ("cluster", "accelerator", "prices")
 OF_PRICES = (("cluster", "price"), ("cluster", "reserved_price"))
 
+SCHEDULE = ("training", "schedule")
+
 
 def resolved(plan: Plan) -> str:
     """A document that loads to the same plan; after each value, who decided it."""
@@ -36,6 +38,8 @@ def _mapping(
             value = [{**row, "price": f"{flow(row['price'])} USD/h"} for row in ours]
         elif key in LEFT_OUT or (here in OF_PRICES and not given):
             continue
+        elif here == SCHEDULE:  # one's own is its table
+            value = plan.get("parallelism.passes") or value
         # Some values only the engine puts into the tree: no document may say them.
         if value in (None, {}, []) or (not given and schema.describe("plan", here) is None):
             continue

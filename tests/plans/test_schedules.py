@@ -9,6 +9,7 @@ import pytest
 
 import planner
 from planner.plans.schedules import number
+from planner.report.resolved import resolved
 
 
 def document(schedule: Any, virtual: int = 1, stages: int = 4) -> dict[str, Any]:
@@ -76,6 +77,11 @@ def test_a_file_beside_the_plan(tmp_path: Path) -> None:
     # The first stage keeps 2 (p - 1) + 1 = 7 micro-batches, not p = 4.
     assert kept[0] > 1.5 * kept[1]
     assert eager.simulate().schedule == "eager"
+    # What is resolved says the table itself, and loads to the same plan.
+    (tmp_path / "mine.yaml").rename(tmp_path / "gone.yaml")
+    plan.write_text(resolved(eager.plan))
+    again = planner.load(plan).evaluate()
+    assert again["memory.total"].value == eager.evaluate()["memory.total"].value
 
 
 def faults(table: dict[str, Any], virtual: int = 1) -> str:
