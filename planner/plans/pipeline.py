@@ -8,7 +8,8 @@ from the schedule's order of forward and backward passes (planner/plans/schedule
 1f1b         stage i of p keeps p - i, at most m (Narayanan et al. 2021, section 2.2)
 interleaved  2(p - i - 1) + (v - 1)p + 1 chunk passes (Narayanan et al. 2021; Megatron-LM's
              schedule), which makes 1 + (p - 1)/(pv) of a whole model on the first stage
-             (Korthikanti et al. 2022, section 4.2.3)
+             (Korthikanti et al. 2022, section 4.2.3); one pass more where experts' rows travel
+             beside another micro-batch (Megatron Core, get_pp_rank_microbatches)
 gpipe        all m (Huang et al. 2019)
 zero-bubble  p on every stage: ZB-H1 keeps the activations of a weight gradient that it puts off
              (Qi et al. 2023, arXiv 2401.10241, table 1)
@@ -48,7 +49,8 @@ def stages(
             held = [index, size - 1 - index]
         if schedule == "dualpipev" or (own and schedules.returns(layout)):
             held = [index, 2 * size - 1 - index]
-        alive = own[index] if own else _alive(index, size, virtual, micro_batches, schedule)
+        ahead = 1 if layout["expert_overlap"] else 0
+        alive = own[index] if own else _alive(index, size, virtual, micro_batches, schedule, ahead)
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
@@ -184,7 +186,9 @@ def _weights(block: Block) -> int:
     return 0
 
 
-def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: str) -> list[int]:
+def _alive(
+    index: int, size: int, virtual: int, micro_batches: int, schedule: str, ahead: int
+) -> list[int]:
     """Micro-batches whose activations are alive at the peak, for each chunk of the stage."""
     if schedule == "gpipe":
         return [micro_batches] * virtual
@@ -196,7 +200,8 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
         return [2 * size - index, index + 1]
     if virtual == 1:
         return [min(micro_batches, size - index)]
-    passes = min(micro_batches * virtual, 2 * (size - index - 1) + (virtual - 1) * size + 1)
+    passes = 2 * (size - index - 1) + (virtual - 1) * size + 1 + ahead
+    passes = min(micro_batches * virtual, passes)
     # Each chunk passes `size` micro-batches, then the next one.
     rounds, rest = divmod(passes, size * virtual)
     return [rounds * size + min(max(rest - size * chunk, 0), size) for chunk in range(virtual)]

@@ -9,7 +9,8 @@ A pass that is not left is passed over.
 turns every ``group`` micro-batches (as many as stages, by default), in backward passes from the
 last chunk on; ``W`` belongs to the ``I`` that waits longest; ``F0+B1`` run beside each other.
 Numbers are whole, written in ``p`` stages, ``v`` chunks a device, ``m`` micro-batches, ``i`` the
-stage from 0 on, and names that ``let`` gives; with + - * // % min max and brackets.
+stage from 0 on, ``o`` 1 where experts' rows travel beside another micro-batch's work, else 0, and
+names that ``let`` gives; with + - * // % min max and brackets.
 """
 
 from __future__ import annotations
@@ -66,19 +67,24 @@ def ways(path: str, size: int, virtual: int) -> tuple[tuple[tuple[int, int], ...
     return near, tuple((stage, 1 - chunk) for stage, chunk in reversed(near))
 
 
-def schedule(name: str, size: int, virtual: int, micro_batches: int) -> Schedule:
-    """The order of passes of a schedule that ships, for so many stages, chunks and micro-batches.
+def schedule(
+    name: str, size: int, virtual: int, micro_batches: int, ahead: bool = False
+) -> Schedule:
+    """The order of passes of a schedule that ships, for so many stages, chunks and micro-batches;
+    ``ahead`` has a forward pass of another micro-batch beside each backward pass.
 
     Raises:
         ValueError: it does not run each pass once, or there are more than anybody looks at.
     """
     table: Mapping[str, Any] = resources.preset(f"schedules/{name}")
-    return expanded(table, size, virtual, micro_batches)
+    return expanded(table, size, virtual, micro_batches, ahead)
 
 
-def expanded(table: Mapping[str, Any], size: int, virtual: int, micro_batches: int) -> Schedule:
+def expanded(
+    table: Mapping[str, Any], size: int, virtual: int, micro_batches: int, ahead: bool = False
+) -> Schedule:
     """As ``schedule``, of a table."""
-    return _expanded(_text(table), size, virtual, micro_batches)
+    return _expanded(_text(table), size, virtual, micro_batches, ahead)
 
 
 def _text(table: Mapping[str, Any]) -> str:
@@ -87,7 +93,7 @@ def _text(table: Mapping[str, Any]) -> str:
 
 
 @lru_cache(16)
-def _expanded(text: str, size: int, virtual: int, micro_batches: int) -> Schedule:
+def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> Schedule:
     table = json.loads(text)
     found = ways(table["path"], size, virtual)
     chunks = 1 + max(chunk for way in found for _, chunk in way)
@@ -96,7 +102,7 @@ def _expanded(text: str, size: int, virtual: int, micro_batches: int) -> Schedul
         raise ValueError(f"{count} are more than {MOST} forward passes")
     orders = []
     for stage in range(size):
-        names = {"p": size, "v": virtual, "m": micro_batches, "i": stage}
+        names = {"p": size, "v": virtual, "m": micro_batches, "i": stage, "o": int(ahead)}
         for name, text in (table.get("let") or {}).items():
             if name in names or not re.fullmatch("[a-z]+", name) or name in ("min", "max"):
                 raise ValueError(f"let: '{name}' is no new name of lower-case letters")
@@ -251,7 +257,7 @@ def check(draft: Draft, model: Model) -> None:
         draft.fault(key, wrong, "parallelism.virtual_pipeline: 2")
     else:
         try:
-            whole = _length(_text(table), size, virtual, batches)
+            whole = _length(_text(table), size, virtual, batches, layout["expert_overlap"])
         except ValueError as error:
             of = f"for {size} stages, {virtual} chunks a device and {batches} micro-batches"
             draft.fault("training.schedule.phases", str(error), f"each pass once, {of}")
@@ -262,8 +268,8 @@ def check(draft: Draft, model: Model) -> None:
 
 
 @lru_cache(16)
-def _length(text: str, size: int, virtual: int, micro_batches: int) -> int:
-    found: int = length(_expanded(text, size, virtual, micro_batches), USUAL)
+def _length(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> int:
+    found: int = length(_expanded(text, size, virtual, micro_batches, ahead), USUAL)
     return found
 
 
@@ -271,14 +277,15 @@ def alive(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
     """Of each stage, and of each chunk there, how many micro-batches are alive at its peak."""
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     try:
-        return _alive(_text(layout["passes"]), size, virtual, micro_batches)
+        ahead = layout["expert_overlap"]
+        return _alive(_text(layout["passes"]), size, virtual, micro_batches, ahead)
     except ValueError:  # which a check tells
         return [[micro_batches] * virtual] * size
 
 
 @lru_cache(16)
-def _alive(text: str, size: int, virtual: int, micro_batches: int) -> list[list[int]]:
-    orders, found = _expanded(text, size, virtual, micro_batches).orders, []
+def _alive(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> list[list[int]]:
+    orders, found = _expanded(text, size, virtual, micro_batches, ahead).orders, []
     for order in orders:
         now, most = [0] * virtual, [0] * virtual
         for work in order:

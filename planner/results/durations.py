@@ -131,7 +131,7 @@ class _Reader:
         assert plan.model is not None
         batches, vocab = int(self("layout.micro_batches")), plan.get("model.vocab")
         name, size = settings["training.schedule"], layout["pipeline"]
-        sizes = size, layout["virtual_pipeline"], batches
+        sizes = size, layout["virtual_pipeline"], batches, layout["expert_overlap"]
         own = layout.get("passes")
         schedule = schedules.expanded(own, *sizes) if own else schedules.schedule(name, *sizes)
         parts = {entry.name: entry for entry in self.result.entries("part")}

@@ -128,9 +128,10 @@ def test_order_of_megatron() -> None:
         *(("interleaved", 2), ("interleaved", 3), ("dualpipev", 2)),
     ],
 )
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (4, 12), (8, 24)])
 def test_what_a_plan_keeps_is_what_its_schedule_keeps(
-    name: str, virtual: int, stages: int, batches: int
+    name: str, virtual: int, stages: int, batches: int, ahead: bool
 ) -> None:
     """A plan's memory counts the micro-batches that are alive without running the schedule."""
     document = {
@@ -147,8 +148,8 @@ def test_what_a_plan_keeps_is_what_its_schedule_keeps(
     }
     plan = planner.load(document).plan
     assert plan.model is not None
-    order = schedule(name, stages, virtual, batches)
-    layout, vocab = plan.data["parallelism"], plan.get("model.vocab")
+    order = schedule(name, stages, virtual, batches, ahead)
+    layout, vocab = plan.data["parallelism"] | {"expert_overlap": ahead}, plan.get("model.vocab")
     held = pipeline.chunk_parts(plan.model, layout, vocab)
     chunk = {place: held[number] for way in order.ways for number, place in enumerate(way)}
     counted = {
@@ -166,6 +167,13 @@ def test_what_a_plan_keeps_is_what_its_schedule_keeps(
                 kept -= parts if one.kind in "BW" else Counter()
         if counted[stage].index == stage:  # of stages that hold the same the first keeps most
             assert most == counted[stage].alive
+
+
+def test_order_of_megatron_with_experts_overlapped() -> None:
+    """Megatron-Core, get_pp_rank_microbatches: one forward pass more before the first backward."""
+    for stage, order in enumerate(schedule("interleaved", 4, 2, 8, True).orders):
+        warm_up = next(number for number, one in enumerate(order) if one.kind == "B") - 1
+        assert warm_up == 2 * (4 - stage - 1) + (2 - 1) * 4 + 1
 
 
 def test_a_step_of_a_plan() -> None:
