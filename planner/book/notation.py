@@ -305,8 +305,8 @@ P_16 = symbol(
 )
 P_32 = symbol(
     "P_32",
-    "peak rate of 32-bit products",
-    "cluster.accelerator.peak_32.value",
+    "dense peak rate of 32-bit products",
+    "cluster.accelerator.peaks.fp32.value",
     latex=r"R_{32}",
     unit="FLOP/s",
 )

@@ -80,9 +80,6 @@ def complete(draft: Draft) -> None:
         if found is not None:
             why = f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}"
             draft.default(f"cluster.accelerator.{key}", {"format": name, **found}, why)
-    if accelerator["peaks"].get("fp32") is not None:
-        wide = {"value": accelerator["peaks"]["fp32"]["value"]}
-        draft.default("cluster.accelerator.peak_32", wide, "peaks.fp32")
     if accelerator.get("network") is not None:
         why = "that of the accelerator's usual systems"
         draft.default("cluster.network", dict(accelerator["network"]), why)

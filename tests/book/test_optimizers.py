@@ -222,6 +222,14 @@ def test_soap_keeps_two_squares_of_each_side() -> None:
     assert grown == 4 * 32 * 3 * 2 * 11008**2
 
 
+def test_soap_asks_for_the_rate_of_32_bit_products() -> None:
+    changes = {"training__optimizer": "soap", "cluster__accelerator": "tpu-v5e"}
+    link = {"bandwidth": "100 Gb/s"}  # none of its datasheets prints that rate
+    found = planner.load(document(**changes, cluster__network=link)).evaluate()
+    assert "cluster.accelerator.peaks.fp32" in str(found["time.step_seconds"].absent)
+    assert found["memory.optimizer"].value is not None
+
+
 def test_soap_costs_some_percent_as_in_its_paper() -> None:
     """Vyas et al. 2024: 40 % fewer steps than AdamW were 35 % less time, so that a step took 8 %
     more; models of 360m with batches of 2 million tokens of 1,024, bases renewed in 10 steps. What
