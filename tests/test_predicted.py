@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks import measured, predicted
+
+DATA = Path(__file__).parent / "data"
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
 PLAN = {
     "model": {"extends": "llama3-8b"},
@@ -48,3 +52,13 @@ def test_a_plan_that_changed_after_its_prediction_is_refused(tmp_path: Path) -> 
         predicted.score(rows(tmp_path, value=1.0, id="b"), made)
     (again,) = predicted.score(rows(tmp_path, value=1.0, notes=["a note"], publication="p"), made)
     assert "error" in again  # what a prediction does not rest on may be mended
+
+
+def test_the_page_names_the_hash_of_what_was_predicted() -> None:
+    """The predictions are those that were committed before their values were read, and the plans
+    are those that were predicted."""
+    page, file = PAGE.read_text("utf-8"), DATA / "predicted_2026-11.jsonl"
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in page
+    known = list(measured.read(DATA / "runs_2026-11.jsonl"))
+    made = {one["id"]: one["plan"] for one in predicted.read(file)}
+    assert made == {row.id: predicted.digest(row) for row in known}
