@@ -169,8 +169,8 @@ def _order(
             for words in phase["passes"]:
                 together = [one for word in words.split("+") if (one := take(word)) is not None]
                 if together:
-                    beside = together[1] if len(together) > 1 else None
-                    passes.append(together[0]._replace(beside=beside))
+                    first, *others = together
+                    passes.append(first._replace(beside=others[0]) if others else first)
     undone = 2 * len(turns) - len(taken)
     if undone or waiting:
         some = f"{undone} passes undone" if undone else f"{len(waiting)} gradients of weights"

@@ -154,8 +154,11 @@ class _Reader:
             for entry, stage in zip(self.result.entries("stage"), stages, strict=True)
             for _ in range(stage.index, stage.last + 1)
         ]
-        passed = [self._relative("time.ring", stage) for stage in entries]
-        owned = [self._relative("time.owned", stage) for stage in entries]
+        passed, owned = (
+            [found[stage] for stage in entries]
+            for name in ("time.ring", "time.owned")
+            for found in [{stage: self._relative(name, stage) for stage in set(entries)}]
+        )
         overlap, zero = settings["parallelism.data_overlap"], settings["parallelism.zero"]
         reduce, gather = self("time.data.reduce"), self("time.data.gather")
         update = self("time.optimizer")
