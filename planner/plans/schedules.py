@@ -37,6 +37,10 @@ LONGEST = 100  # characters of a number in a table
 MOST = 2**16  # forward passes that are run
 
 
+#: A stage, and a chunk that its device holds.
+Place = tuple[int, int]
+
+
 class Pass(NamedTuple):
     """One pass of a stage over a chunk that the device holds, and the pass beside it, if any."""
 
@@ -51,11 +55,16 @@ class Schedule(NamedTuple):
 
     name: str
     #: The (stage, chunk) that a micro-batch passes, one after another; two ways from either end.
-    ways: tuple[tuple[tuple[int, int], ...], ...]
+    ways: tuple[tuple[Place, ...], ...]
     orders: tuple[tuple[Pass, ...], ...]
 
+    def neighbours(self) -> tuple[dict[Place, Place], dict[Place, Place]]:
+        """What comes behind a (stage, chunk) on the way of a micro-batch, and what before."""
+        behind = {one: other for way in self.ways for one, other in pairwise(way)}
+        return behind, {other: one for one, other in behind.items()}
 
-def ways(path: str, size: int, virtual: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+
+def ways(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
     """The (stage, chunk) that micro-batches pass, one after another, by the path of a table."""
     if path == LOOP:
         return (tuple((stage, turn) for turn in range(virtual) for stage in range(size)),)
@@ -185,12 +194,10 @@ def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: stages wait for each other for ever.
     """
-    orders = schedule.orders
-    behind = {one: other for way in schedule.ways for one, other in pairwise(way)}
-    before = {other: one for one, other in behind.items()}
+    behind, before = schedule.neighbours()
     #: When a (chunk of a stage, forward?, micro-batch) has what it needs.
-    ready: dict[tuple[tuple[int, int], bool, int], Any] = {}
-    at, free = [0] * len(orders), [0] * len(orders)
+    ready: dict[tuple[Place, bool, int], Any] = {}
+    free = [0] * len(schedule.orders)
 
     def run(stage: int, work: Pass) -> bool:
         pair = (work,) if work.beside is None else (work, work.beside)
@@ -210,20 +217,34 @@ def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
                 ready[there, forward, batch] = free[stage]
         return True
 
-    left = sum(map(len, orders))
+    walk(schedule, run)
+    return max(free)
+
+
+def walk(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
+    """Run the passes of all stages, each in its order, as soon as what they need is there: ``run``
+    says whether it is.
+
+    Raises:
+        ValueError: stages wait for each other for ever.
+    """
+    orders = schedule.orders
+    at, left = [0] * len(orders), sum(map(len, orders))
     while left:
-        start = left
+        before = left
         for stage, order in enumerate(orders):
-            while at[stage] < len(order) and run(stage, order[at[stage]]):
-                at[stage], left = at[stage] + 1, left - 1
-        if left == start:
+            place, end = at[stage], len(order)
+            while place < end and run(stage, order[place]):
+                place += 1
+            left -= place - at[stage]
+            at[stage] = place
+        if left == before:
             stage = next(i for i, order in enumerate(orders) if at[i] < len(order))
             kind, chunk, batch, _ = orders[stage][at[stage]]
             raise ValueError(
                 f"stage {stage + 1} waits for ever before its pass {at[stage] + 1}, {kind}{chunk} "
                 f"of micro-batch {batch + 1}"
             )
-    return max(free)
 
 
 # -- schedules of one's own ----------------------------------------------------------------------

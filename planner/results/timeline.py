@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import chain, pairwise
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
-from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass
+from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, walk
 from planner.results.durations import COMPUTE, Chunk, Step, of_plan
 from planner.results.result import Result
 
@@ -119,18 +119,14 @@ class _Run:
             for one in (work, work.beside)
             if one is not None and one.kind in (BACKWARD, WEIGHT)
         )
-        #: What comes before and behind a chunk on the way of a micro-batch.
-        self.before: dict[tuple[int, int], tuple[int, int]] = {}
-        self.behind: dict[tuple[int, int], tuple[int, int]] = {}
-        for way in of.schedule.ways:
-            for one, other in pairwise(way):
-                self.behind[one], self.before[other] = other, one
+        #: What comes behind and before a chunk on the way of a micro-batch.
+        self.behind, self.before = of.schedule.neighbours()
 
     def timeline(self) -> Timeline:
         """Run the step."""
         if self.of.gathers_first:
             self._gather()
-        self._passes()
+        walk(self.of.schedule, self._run)
         self._count()
         seconds, last = self._ends()
         size = len(self.of.chunks)
@@ -163,21 +159,6 @@ class _Run:
         return len(self.spans) - 1
 
     # -- passes -------------------------------------------------------------------------------
-
-    def _passes(self) -> None:
-        """Run the passes of all stages, each in its order, as what they need arrives."""
-        orders = self.of.schedule.orders
-        at = [0] * len(orders)
-        left = sum(map(len, orders))
-        while left:
-            before = left
-            for stage, order in enumerate(orders):
-                place, end = at[stage], len(order)
-                while place < end and self._run(stage, order[place]):
-                    place += 1
-                left -= place - at[stage]
-                at[stage] = place
-            assert left < before, "stages that wait for each other were told before"
 
     def _count(self) -> None:
         """Note how long each stage works in its passes, and waits for traffic within them."""
