@@ -1,12 +1,13 @@
 """Fits the constants of predicted time to published runs, and says how firm they are.
 
-``python -m benchmarks.calibrate --runs FILE`` writes down what the book computes for the plan
-of each run as a graph, takes the sensitivity of each predicted time to each constant, and
-fits the constants to the mean absolute errors of the sources, each counted the more the better its
-rows agree. It prints each constant with its interval (rows drawn again within each source) and, for
-every source, the error with it and the error of a fit that never saw it; ``--markdown FILE``
-rewrites that table between the markers of a page. It changes no constant: the values are entered
-by hand, as facts, in presets/efficiency, presets/accelerators and presets/implementations.
+``python -m benchmarks.calibrate --runs FILE`` takes the derivative of each run's predicted time by
+each constant, and fits the constants to the mean absolute errors of the sources, each counted the
+more the better its rows agree. It prints each constant with its interval (rows drawn again within
+each source) and, for every source, the error with it and the error of a fit that never saw it;
+``--markdown FILE`` rewrites that table between the markers of a page. The traffic of unfused
+kernels stands as a factor of what the implementations' profiles say. It changes no constant: the
+values are entered by hand, as facts, in presets/efficiency, presets/accelerators and
+presets/implementations.
 """
 
 from __future__ import annotations
