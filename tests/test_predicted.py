@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import measured, predicted
+from benchmarks import measured, predicted, tables
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
@@ -62,3 +62,13 @@ def test_the_page_names_the_hash_of_what_was_predicted() -> None:
     known = list(measured.read(DATA / "runs_2026-11.jsonl"))
     made = {one["id"]: one["plan"] for one in predicted.read(file)}
     assert made == {row.id: predicted.digest(row) for row in known}
+
+
+def test_the_page_shows_the_score_of_what_was_predicted() -> None:
+    """Every run that was predicted is on the page, with the value that was read afterwards."""
+    known = list(measured.read(DATA / "runs_2026-11.jsonl"))
+    records = predicted.score(known, predicted.read(DATA / "predicted_2026-11.jsonl"))
+    assert all("error" in record for record in records)
+    page = PAGE.read_text("utf-8")
+    for name, text in predicted.pages(known, records).items():
+        assert tables.rewritten(page, text, name) == page
