@@ -195,6 +195,8 @@ class Step:
         for look in ORDER:
             if any(lane.runs.get(look) for lane in self._lanes):
                 each, words = spent[look] / len(batches), LEGEND.get(look, look)
+                if look == "exchange" and self.timeline.stages == 1:
+                    words = look  # in a lane of its own, beside passes or between them
                 text = f"{words}, {shown(each, 's')} a micro-batch" if each else words
                 rows.append(Data(look=look, words=text))
         idle, critical = (
@@ -219,7 +221,7 @@ class Step:
         stages = sorted({0, tops.index(max(tops)), of.stages - 1})
         found = lanes.panels(of, self._axis, stages)
         differ = [
-            f"{shown(self.peaks[stage], 'bytes')} on stage {stage + 1}"
+            shown(self.peaks[stage], "bytes") + (f" on stage {stage + 1}" if of.stages > 1 else "")
             for stage in stages
             if stage in self.peaks
             and shown(self.peaks[stage], "bytes") != shown(tops[stage], "bytes")

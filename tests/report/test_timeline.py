@@ -184,6 +184,7 @@ def test_one_stage_has_a_lane_for_each_stream() -> None:
     figure = Drawn(timeline).figures[0]
     assert [name.text for name in figure.names] == ["compute", "link"]
     assert {look for look, _, _ in figure.strokes} == {"forward", "backward", "exchange", "update"}
+    assert "exchange" in [row.words for row in Drawn(timeline).legend]
 
 
 # -- memory --------------------------------------------------------------------------------------
