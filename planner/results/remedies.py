@@ -135,8 +135,10 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     # What the document gives and would follow otherwise contradicts a change: it follows again.
     again = {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
     if training["mode"] == "train":
+        told = "training.distributed_optimizer"
+        agrees = {told: True} if plan.document.get(told) is not None else {}
         for stage in range(layout["zero"] + 1, 4):
-            yield stage, {"parallelism.zero": stage, "training.distributed_optimizer": None}
+            yield stage, {"parallelism.zero": stage, **agrees}
     if layout["tensor"] > 1 and not layout["sequence"]:
         yield 1, {"parallelism.sequence": True}
     if training["loss"] == "full":

@@ -12,7 +12,7 @@ import pytest
 import planner
 from planner.base import resources
 from planner.base.errors import PlanError
-from planner.book.notation import e_mem
+from planner.book.notation import e_mem, e_mm
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
@@ -181,14 +181,8 @@ def test_one_device_exchanges_nothing() -> None:
 def test_an_accelerator_without_calibration_is_predicted_with_the_defaults() -> None:
     e = evaluation(cluster__accelerator="mi300x")
     assert e.value("time.step_seconds") > 0
-    result = planner.load({**PLAN, "cluster": {"accelerator": "mi300x", "devices": 64}}).evaluate()
-    known = planner.load(PLAN).evaluate()
-
-    def width(r: Any) -> float:
-        low, high = r["time.step_seconds"].interval
-        return float(high / low)
-
-    assert width(result) > width(known)
+    # Bekman's table of products measured alone: 668.4 of the datasheet's 1,307.4 TFLOP/s.
+    assert float(e.case.bindings[e_mm]) == pytest.approx(668.4 / 1307.4, rel=1e-3)
 
 
 def test_only_predictions_carry_an_interval() -> None:
@@ -590,7 +584,7 @@ def test_fused_attention_sustains_no_more_than_its_share_of_the_peak(name: str) 
         parallelism={"tensor": 1},
     )
     rate = max(float(e.value("time.core.rate", {"block": b})) for b in attention(e))
-    assert rate <= 0.39 * float(e.value("time.peak_16")) * 1.001
+    assert rate <= fitted("attention_open") * float(e.value("time.peak_16")) * 1.001
 
 
 def test_instructions_of_one_vendor_bound_no_other() -> None:
@@ -602,7 +596,7 @@ def test_instructions_of_one_vendor_bound_no_other() -> None:
         parallelism={"tensor": 1},
     )
     rate = max(float(e.value("time.core.rate", {"block": b})) for b in attention(e))
-    assert rate == pytest.approx(0.39 * 2516e12)
+    assert rate == pytest.approx(fitted("attention_open") * 2516e12)
 
 
 def test_sharded_gradients_travel_layer_by_layer() -> None:

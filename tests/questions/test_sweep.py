@@ -1016,7 +1016,7 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
         assert f">{title}</h2>" in page
     assert "Memory by layout" in page and "://" not in page
     best = next(b for b in found.best if b["question"] == "shortest run")
-    assert f"{best['value']:.3g} days" in page  # three digits, as anywhere
+    assert f"{best['value']:#.3g} days" in page  # three digits, as anywhere
     found.write(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == page
 

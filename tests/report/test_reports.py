@@ -607,20 +607,20 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
     section = to_markdown(result).split("\n## Time\n")[1].split("\n## ")[0]
     heads = re.findall(r"^\| (.*?) \| m?s \| share", section, re.M)
-    assert len(heads) == 4 and heads[3].endswith("stage 8 of 8")  # which holds the head
+    assert len(heads) == 4 and heads[3].endswith("stage 4 of 4")  # which holds the head
     step = result["time.step_seconds"]
     assert step.terms[0].id == "time.micro_batch"
     assert sum(term.value for term in step.terms) == pytest.approx(float(step.number))
 
 
 def test_each_form_says_first_how_the_work_is_divided() -> None:
-    """The degrees that are said make all devices: 2 x 8 x 2 x 32 = 1,024."""
+    """The degrees that are said make all devices: 4 x 4 x 64 = 1,024."""
     result = planner.load(LLAMA).evaluate()
     for page in (render.text(result, colour=False), to_markdown(result), to_html(result)):
         said = re.search(r"Layout: ([^.]*?kernels megatron)", page, re.DOTALL)
         assert said is not None and said.start() < page.index("Parameters")
         sizes = dict(re.findall(r"(tensor|pipeline|context|data) (\d+)", said[1]))
-        assert math.prod(map(int, sizes.values())) == 1024 and len(sizes) == 4
+        assert math.prod(map(int, sizes.values())) == 1024 and len(sizes) == 3
 
 
 def test_how_far_a_plan_goes_is_said_with_what_is_left_at_worst() -> None:

@@ -50,9 +50,9 @@ def test_it_is_the_step(trace: Any) -> None:
     result, timeline = plan.evaluate(), plan.simulate()
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert max(e["ts"] + e["dur"] for e in slices) == pytest.approx(10**6 * timeline.seconds)
-    passes = (
-        result["layout.micro_batches"].number * 8 * plan.plan.get("parallelism.virtual_pipeline")
-    )
+    passes = result["layout.micro_batches"].number
+    for key in ("pipeline", "virtual_pipeline"):
+        passes *= plan.plan.get(f"parallelism.{key}")
     for work in ("forward", "backward"):
         assert sum(event["cat"] == work for event in slices) == passes
 
