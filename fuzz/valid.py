@@ -29,6 +29,8 @@ def numeric() -> dict[str, Any]:
     """What the schema says of each number of a plan, by dotted key."""
     found = {}
     for path, said in seeds.keys("plan"):
+        if path[:2] == ("training", "schedule") or "calibration" in path:
+            continue  # a table of one's own, and what a program writes
         kinds = said.get("type", ()) if isinstance(said, dict) else ()
         if {"number", "integer"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
             key = ".".join(path)
@@ -280,7 +282,11 @@ NEEDS: dict[str, Document] = {
     "training.bytes.cache": {"training.mode": "inference"},
     "training.expert_imbalance": {"model.moe": EXPERTS},
     "training.bytes.dispatch": {"model.moe": EXPERTS},
-    "training.lora.": {"training.lora": {"targets": ["query", "value"]}},
+    "cluster.accelerator.peaks.mxfp4.": {
+        "training.precision": "mxfp4",
+        "cluster.accelerator.peaks.mxfp4": {"value": "1 PFLOP/s", "convention": "dense"},
+    },
+    "training.lora.": {"training.lora": {"rank": 8, "targets": ["query", "value"]}},
     "parallelism.expert": {"model.moe": EXPERTS},
     "cluster.storage.": {"cluster.storage": {"bandwidth": "50 GB/s"}},
     "cluster.failures.": {

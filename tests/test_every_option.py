@@ -199,7 +199,14 @@ def test_modes_schedules_and_stages_of_sharding_go_together(
 
 
 #: What nothing else hides, quicker work hiding less, and what is left of a capacity.
-LEFT = ("time.data", "time.core.context", "time.part.offload", "memory.headroom")
+LEFT = (
+    "time.data",
+    "time.data.reduce.left",
+    "time.data.gather.left",
+    "time.core.context",
+    "time.part.offload",
+    "memory.headroom",
+)
 FORMATS = "training.bytes."
 #: Choices that together with ``LAYOUTS`` ask nearly every formula of a time.
 ASKED: dict[str, dict[str, Any]] = {

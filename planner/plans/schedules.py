@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.base import resources
+from planner.base.files import parse_json
 from planner.plans.document import Draft, Model
 
 #: How a micro-batch passes the chunks of a pipeline: chunk after chunk, round after round over the
@@ -103,7 +104,7 @@ def _text(table: Mapping[str, Any]) -> str:
 
 @lru_cache(16)
 def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> Schedule:
-    table = json.loads(text)
+    table = parse_json(text)
     found = ways(table["path"], size, virtual)
     chunks = 1 + max(chunk for way in found for _, chunk in way)
     if size * chunks * micro_batches > MOST:

@@ -17,6 +17,8 @@ from planner.engine.run import slopes
 
 #: What is left of a quantity, as a share, is due to rounding below this.
 ROUNDING = 1e-9
+#: What floats that cancel leave behind, as a share.
+NOTHING = 1e-13
 
 
 def taken_apart(
@@ -40,7 +42,7 @@ def taken_apart(
     for node, slope in sorted(slopes(evaluation.graph.nodes, values, result, ends=ends).items()):
         if node in ends:
             found[ends[node]] += slope * values[node]
-    found = {part: value for part, value in found.items() if value}
+    found = {part: value for part, value in found.items() if abs(value) > NOTHING * abs(whole)}
     named = sum(found.values())
     if not 0 < named <= whole * (1 + ROUNDING):
         found = _summands(evaluation, quantity, point)

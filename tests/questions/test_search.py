@@ -423,7 +423,12 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
             {
                 "name": "any",
                 "model": model,
-                "cluster": {"accelerator": accelerator, "devices": 16, "devices_per_node": 8},
+                "cluster": {
+                    "accelerator": accelerator,
+                    "devices": 16,
+                    "devices_per_node": 8,
+                    "link_domain": 8,
+                },
                 "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
                 "parallelism": {"zero": 0},
             }

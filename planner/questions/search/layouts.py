@@ -125,11 +125,12 @@ class Space:
         self.start = {**self.base, **layout.UNDIVIDED}
         self.zero, self.recompute = (self.options.get(key, ROW[key].values) for key in layout.AXES)
         # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
-        # on how many devices there are, not on which.
+        # on how many devices there are and how many a link joins, not on which.
         document = plan.document.data
         self._known: dict[Any, Any] = _known(
             self.options, self.full, plan.model, document["parallelism"], document["training"],
             plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
+            plan.get("cluster.link_domain"),
         )  # fmt: skip
         #: Every combination of degrees that makes a valid plan.
         self.degrees: tuple[Degrees, ...] = self._once(("degrees",), self._valid_degrees)
