@@ -29,8 +29,8 @@ BEYOND = 10**300
 HIGHEST = 64
 #: Numbers that structure decides: what divides the model and the devices.
 FIXED = (
-    "parallelism.", "cluster.devices", "model.layers", "moe.experts", "moe.top_k",
-    "moe.router_group",
+    "parallelism.", "cluster.devices", "cluster.link_domain", "model.layers", "moe.experts",
+    "moe.top_k", "moe.router_group",
 )  # fmt: skip
 #: What structure decides that no input says by itself.
 DECIDED = ("layout.micro_batches",)

@@ -166,7 +166,7 @@ STRUCTURES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 )  # fmt: skip
 #: What is not proved: that the allocator's blocks are no fewer than the tensors that are alive at
 #: once, of each stage and phase; and less rounds of a scan than are taken off going backward.
-OPEN = {"memory.allocator", "compute.component_backward"}
+OPEN = {"memory.allocator", "compute.component_backward", "time.bubble"}
 SCALARS = [q.id for q in BOOK.quantities.values() if not q.per]
 
 
