@@ -332,13 +332,8 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     checked.
     """
     assert plan.model is not None
-    sections = {
-        # Sections within are filled too, and the document stays as it is.
-        name: {
-            k: dict(v) if isinstance(v, dict) else v for k, v in plan.document.data[name].items()
-        }
-        for name in OF_LAYOUTS
-    }
+    # Sections within are filled too, and the document stays as it is.
+    sections = {name: copied(plan.document.data[name]) for name in OF_LAYOUTS}
     for dotted, value in changes.items():
         if dotted.startswith(OF_LAYOUTS):
             section, _, key = dotted.partition(".")

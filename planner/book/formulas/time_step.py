@@ -272,14 +272,14 @@ gather.where(zero=(1, 2)).equals(
 _pieces = maximum(1, buckets / v)
 
 
-def _left(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+def _left(traffic: Operand, window: Operand, turns: product.Factor = 1) -> Expression:
     """What is left of a traffic when the passes of the last (or first) micro-batches are over,
     beside which it runs in buckets as soon as these are ready."""
     last = traffic / (turns * _pieces)
     return maximum(traffic - turns * window * (1 - 1 / _pieces), last)
 
 
-def _left_by_chunk(traffic: Operand, window: Operand, turns: product.Factor) -> Expression:
+def _left_by_chunk(traffic: Operand, window: Operand) -> Expression:
     """As ``_left``, with v chunks of layers: each travels whole when the last micro-batch has
     passed it, p micro-batches after the one before; the last one in buckets beside its own pass."""
     chunk, apart = traffic / v, minimum(p, micro_batches) * window / v
@@ -313,11 +313,11 @@ for _schedules, _rest in (
     reduce_left.where(
         data_overlap=("gradients", "all"), zero=(0, 1, 3), schedule=_schedules
     ).equals(
-        _rest(reduce, backward_window, 1),
+        _rest(reduce, backward_window),
         "Gradients are reduced beside the backward pass of the last micro-batch.",
     )
     gather_left.where(data_overlap="all", zero=(0, 1, 3), schedule=_schedules).equals(
-        _rest(gather, forward_window, 1),
+        _rest(gather, forward_window),
         "Weights are gathered beside the forward pass of the first micro-batch.",
     )
 reduce_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
@@ -325,7 +325,7 @@ reduce_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).
     "Gradients are reduced beside the backward passes of all micro-batches.",
 )
 gather_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
-    _left(gather, forward_window, 1),
+    _left(gather, forward_window),
     "Layers are gathered one ahead beside the forward pass of the first micro-batch.",
 )
 
