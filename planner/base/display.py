@@ -13,7 +13,7 @@ from typing import Any
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
 
-THIN = "\u202f"  # narrow no-break space
+GROUP = ","  # between groups of three digits
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
 
 
@@ -91,7 +91,7 @@ def cell(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Text that cannot leave its line, whatever a document holds."""
-    return "".join(c if c.isprintable() or c == THIN else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def rounded(value: Exact, digits: int) -> Decimal:
@@ -100,7 +100,7 @@ def rounded(value: Exact, digits: int) -> Decimal:
     return context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
 
 
-def _fixed(value: Exact, decimals: int, separator: str = THIN) -> str:
+def _fixed(value: Exact, decimals: int, separator: str = GROUP) -> str:
     """`value` with so many decimals, half to even, digits grouped from five on."""
     scaled = round(abs(Fraction(value)) * 10**decimals)
     whole, part = divmod(scaled, 10**decimals)
@@ -122,8 +122,8 @@ def scientific(value: Exact, digits: int = 3) -> str:
     return f"{rounded(value, digits):.{digits - 1}e}".replace("e+", "e")
 
 
-def exact_text(value: Exact, separator: str = THIN) -> str:
-    """An exact number in full: `3 556 769 792`, `0.25`, `1/3`."""
+def exact_text(value: Exact, separator: str = GROUP) -> str:
+    """An exact number in full: `3,556,769,792`, `0.25`, `1/3`."""
     if type(value) is int and value.bit_length() <= _LONGEST:
         return f"{value:,}".replace(",", separator)
     value = Fraction(value)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from planner.base.display import THIN, digits
+from planner.base.display import GROUP, digits
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
@@ -141,11 +141,12 @@ class _Latex(Style):
     commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
     def text(self, words: Any) -> str:
-        escaped = words.replace("%", r"\%").replace("_", r"\_").replace(THIN, r"\,")
+        escaped = words.replace("%", r"\%").replace("_", r"\_")
+        escaped = re.sub(r"(?<=\d),(?=\d{3})", "{,}", escaped)
         return self.commands.get(words) or escaped.replace("−", "-").replace(" ", r"\ ")
 
     def number(self, text: str, power: int | None) -> str:
-        text = text.replace(THIN, r"\,")
+        text = text.replace(GROUP, "{,}")
         return text if power is None else rf"{text} \times 10^{{{power}}}"
 
     def _words(self, box: Box) -> str:

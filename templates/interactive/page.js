@@ -1,10 +1,10 @@
 // The page: reads the controls, computes the changed plan, writes numbers and bars.
 (() => {
-  const THIN = "\u202f", find = id => document.getElementById(id);
+  const GROUP = ",", find = id => document.getElementById(id);
   const controls = PAGE.controls, form = find("what-if-controls");
 
   // Numbers for people, rounded as the report rounds them.
-  const grouped = whole => whole.replace(/\B(?=(\d{3})+$)/g, THIN);
+  const grouped = whole => whole.replace(/\B(?=(\d{3})+$)/g, GROUP);
   const fixed = (value, decimals) => {
     // Halves go to the even digit, as in the report.
     const scaled = Math.abs(value) * 10 ** decimals, below = Math.floor(scaled);

@@ -46,8 +46,8 @@ def numbers_end_below_their_headings(rows: list[str]) -> None:
 
 
 def words(text: str) -> str:
-    """Without the thin spaces of numbers."""
-    return text.replace("\u202f", "")
+    """Without the marks between the digits of numbers."""
+    return re.sub(r"(?<=\d),(?=\d)", "", text)
 
 
 def asked(*until: str, **options: Any) -> Any:

@@ -4,6 +4,7 @@ plan of its own: the answer and its neighbours, what binds, the words, what erro
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
@@ -102,7 +103,7 @@ def scanned(
 
 
 def plainly(text: str) -> str:
-    return text.replace("\u202f", "")
+    return re.sub(r"(?<=\d),(?=\d)", "", text)
 
 
 def told(value: Any, quantity: str) -> str:

@@ -141,7 +141,7 @@ def test_layouts_that_fit_are_counted_with_what_they_have_to_spare(
         size=12_000, fitting=3, narrowed={}, launcher=None, limits=(), margin=margin, tight=False
     )
     counted = ranking.counted(one)  # type: ignore[arg-type]
-    assert counted.startswith("12\u202f000 layouts, 3 fit into memory")
+    assert counted.startswith("12,000 layouts, 3 fit into memory")
     assert said in counted and ("(" in counted) is bool(said)
 
 

@@ -49,7 +49,7 @@ def test_an_entry_is_named_in_brackets(llama: Result) -> None:
     assert query.id == "parameters.component[layer.attention.query]"
     assert (query.formula, query.substituted) == (
         "h · a · d_h",
-        "8\u202f192 × 64 × 128",
+        "8,192 × 64 × 128",
     )
     with pytest.raises(KeyError, match="query"):
         llama["parameters.component[layer.attention.qery]"]

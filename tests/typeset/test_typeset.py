@@ -75,8 +75,8 @@ def test_every_formula_is_well_formed_in_every_style(quantities: list[Quantity])
 
 def arithmetic(text: str) -> float:
     """What a printed line of numbers is worth, computed without our engine."""
+    text = re.sub(r"(?<=\d),(?=\d)", "", text)
     for ours, theirs in (
-        ("\u202f", ""),
         ("×", "*"),
         ("−", "-"),
         ("·", "*"),
@@ -170,7 +170,7 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
 @pytest.mark.parametrize(
     ("build", "latex", "text", "numbers"),
     [
-        (lambda a, b, c: c * b * a, r"a\,b\,c", "a · b · c", "3 × 5 × 1\u202f000\u202f000"),
+        (lambda a, b, c: c * b * a, r"a\,b\,c", "a · b · c", "3 × 5 × 1,000,000"),
         (lambda a, b, c: a - b, "a - b", "a − b", "3 − 5"),
         (lambda a, b, c: (a + b) * c, r"c\,\left(a + b\right)", "c · (a + b)", None),
         (lambda a, b, c: -a * b, r"-a\,b", "−a · b", "−3 × 5"),
