@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
+from heapq import heappop, heappush
 from typing import Any
 
 from planner.engine.graph import LEAVES, Content, Graph, Number
@@ -203,10 +204,11 @@ def slopes(
             ones are passed over.
         ends: nodes that count as inputs, whatever they are made of; the result does not.
     """
-    found: list[Any] = [0] * (result + 1)
-    found[result] = 1
+    found: dict[int, Any] = {result: 1}
     inputs: dict[int, Any] = {}
-    for place in range(result, -1, -1):
+    waiting = [-result]  # the last first: by then all that rests on it has been passed
+    while waiting:
+        place = -heappop(waiting)
         slope, (operation, arguments) = found[place], nodes[place]
         if not slope:
             continue
@@ -216,6 +218,9 @@ def slopes(
             operation in ("ceil", "floor") and abs(values[place]) < rounds
         ):
             for argument, part in _parts(operation, arguments, values):
+                if argument not in found:
+                    found[argument] = 0
+                    heappush(waiting, -argument)
                 found[argument] += slope * part
     return inputs
 

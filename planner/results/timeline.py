@@ -16,8 +16,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
-from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, walk
-from planner.results.durations import COMPUTE, Chunk, Step, of_plan
+from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, Place, walk
+from planner.results.durations import COMPUTE, Step, of_plan
 from planner.results.result import Result
 
 #: What passes are called in a timeline.
@@ -69,6 +69,20 @@ def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timelin
         PlanError: the plan has no step to simulate: inference, a model without a shape, or more
             passes than anybody looks at.
     """
+    return run(_step(result, slow or {}))
+
+
+def step_seconds(result: Result) -> float:
+    """Of ``simulate`` how long the step takes, alone, in a fraction of the time.
+
+    Raises:
+        PlanError: as there.
+    """
+    return _Run(_step(result, {}), told=False).run()[0]
+
+
+def _step(result: Result, slow: Mapping[int, float]) -> Step:
+    """What the step of an evaluated plan is made of."""
     result = result.predicted or result
     reason = result["time.step_seconds"].absent
     if result.plan.settings["training.mode"] != "train":
@@ -78,10 +92,9 @@ def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timelin
     if reason is not None:
         raise PlanError(Fault(f"no step can be simulated: {reason}", None))
     try:
-        step = of_plan(result, slow or {})
+        return of_plan(result, slow)
     except ValueError as error:  # more passes than anybody looks at
         raise PlanError(Fault(f"no step can be simulated: {error}", None)) from None
-    return run(step)
 
 
 def run(step: Step) -> Timeline:
@@ -89,12 +102,22 @@ def run(step: Step) -> Timeline:
     return _Run(step).timeline()
 
 
-class _Run:
-    """A step on its way: how far each stage is, and what was sent."""
+class _Sent(NamedTuple):
+    """Traffic of data parallelism on its way, and the number of its span."""
 
-    def __init__(self, of: Step) -> None:
-        self.of, size = of, len(of.chunks)
-        #: Everything that was done, and of each the one that it waited for.
+    work: str
+    start: float
+    end: float
+    number: int
+
+
+class _Run:
+    """A step on its way: how far each stage is, and what was sent; and, if it is ``told``, what
+    happened when, and why then."""
+
+    def __init__(self, of: Step, told: bool = True) -> None:
+        self.of, self.told, size = of, told, len(of.chunks)
+        #: Everything that was done, and of each the one that it waited for; none if it is not told.
         self.spans: list[Span] = []
         self.after: list[int] = []
         #: Of each stage: from when on its device is free, and after which span.
@@ -104,17 +127,27 @@ class _Run:
         #: When and after which span (stage, chunk, forward?, micro-batch) has what it needs.
         self.arrived: dict[tuple[int, int, bool, int], tuple[float, int]] = {}
         #: The last traffic of data parallelism of each stage; and that of weights, by chunk.
-        self.through = [-1] * size
-        self.gathered: dict[tuple[int, int], int] = {}
+        self.through: list[_Sent | None] = [None] * size
+        self.gathered: dict[Place, _Sent] = {}
         #: What of that may still be on its way, and for how long there was work beside.
-        self.traffic: list[list[Span]] = [[] for _ in range(size)]
+        self.traffic: list[list[_Sent]] = [[] for _ in range(size)]
         self.beside = [0.0] * size
         self.kept = [0.0] * size  # bytes of activations
         self.memory = [[(0.0, of.base[stage][True])] for stage in range(size)]
-        #: Passes that are still to add to the gradients of a chunk.
+        #: Seconds of each kind of pass over each chunk.
+        kinds = (FORWARD, BACKWARD, INPUT, WEIGHT)
+        self.takes = [
+            {
+                (number, kind): chunk.seconds(kind)
+                for number, chunk in chunks.items()
+                for kind in kinds
+            }
+            for chunks in of.chunks
+        ]
+        #: Passes that are still to add to the gradients of a chunk, where these travel beside them.
         self.adding = Counter(
             (stage, one.chunk)
-            for stage, order in enumerate(of.schedule.orders)
+            for stage, order in enumerate(of.schedule.orders if of.reduces_beside else ())
             for work in order
             for one in (work, work.beside)
             if one is not None and one.kind in (BACKWARD, WEIGHT)
@@ -122,13 +155,18 @@ class _Run:
         #: What comes behind and before a chunk on the way of a micro-batch.
         self.behind, self.before = of.schedule.neighbours()
 
-    def timeline(self) -> Timeline:
-        """Run the step."""
+    def run(self) -> tuple[float, int]:
+        """Run the step; returns when it is over, and its last span."""
         if self.of.gathers_first:
             self._gather()
         walk(self.of.schedule, self._run)
-        self._count()
-        seconds, last = self._ends()
+        if self.told:
+            self._count()
+        return self._ends()
+
+    def timeline(self) -> Timeline:
+        """Run the step, and tell it."""
+        seconds, last = self.run()
         size = len(self.of.chunks)
         idle = [
             max(0.0, seconds - self.busy[stage] - sum(self.exposed[stage].values()))
@@ -153,7 +191,9 @@ class _Run:
         )
 
     def _add(self, after: int, *span: Any) -> int:
-        """Note a span that waited for another one; returns its number."""
+        """Note a span that waited for another one; returns its number, -1 if nothing is told."""
+        if not self.told:
+            return -1
         self.spans.append(tuple.__new__(Span, span))  # quicker by half than Span(*span)
         self.after.append(after)
         return len(self.spans) - 1
@@ -183,13 +223,12 @@ class _Run:
                         return False
                 elif found[0] > start:
                     start, after = found
-                weights = self.gathered.get((stage, chunk), -1) if kind == FORWARD else -1
-                if weights >= 0:  # those of its first layers, before it begins
-                    span = self.spans[weights]
-                    begin = span.start + (span.end - span.start) / self.of.buckets
+                if kind == FORWARD and (weights := self.gathered.get((stage, chunk))):
+                    # those of its first layers, before it begins
+                    begin = weights.start + (weights.end - weights.start) / self.of.buckets
                     if begin > start:
-                        start, after = begin, weights
-        if start > self.free[stage]:
+                        start, after = begin, weights.number
+        if self.told and start > self.free[stage]:
             self._waited(stage, start - self.free[stage], self.spans[after])
         ready = []
         for one in pair:  # those beside each other are through together
@@ -197,19 +236,8 @@ class _Run:
             ready.append(after)
         self.free[stage], self.last[stage] = start, after
         for one, number in zip(pair, ready, strict=True):
-            sent = self._pass_on(stage, one, start, number)
-            if sent != number and self.of.waits:
-                self._busy_sending(stage, sent)
+            self._pass_on(stage, one, start, number)
         return True
-
-    def _busy_sending(self, stage: int, number: int) -> None:
-        """Let a stage wait for what it sends, or work slower beside it."""
-        span, share = self.spans[number], self.of.waits
-        until = span.start + share * (span.end - span.start)
-        if until > self.free[stage]:
-            self.exposed[stage][self.of.names["send"]] += until - self.free[stage]
-            self.free[stage] = until
-            self.last[stage] = number if share == 1 else self.last[stage]
 
     def _waited(self, stage: int, seconds: float, on: Span) -> None:
         """Note for what a stage waited: traffic as long as it took, and else for other stages."""
@@ -218,27 +246,28 @@ class _Run:
 
     def _pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
         """Run one pass on the device of a stage; returns when it ends, and its span."""
-        of, (kind, number, batch, _) = self.of, one
-        chunk = of.chunks[stage][number]
-        self._hold(stage, start, one, chunk)
-        adds = kind not in (FORWARD, INPUT)
-        self.adding[stage, number] -= adds
-        whole = not self.adding[stage, number]  # the gradients of the chunk are all there
-        reduces = adds and of.reduces_beside and (whole or of.reduces_each)
-        pieces = of.buckets if reduces and whole else 1
-        seconds, forward = chunk.seconds(kind), kind == FORWARD
-        if reduces:
-            for piece in range(pieces):
-                self._reduce(stage, number, start + (piece + 1) * seconds / pieces, pieces, after)
-        now = start + seconds
-        weights = self.gathered.pop((stage, number), -1) if forward else -1
-        if weights >= 0:  # those of its last layers, before it works on these
-            late = self.spans[weights].end + seconds / of.buckets
+        kind, number, *_ = one
+        if self.told:
+            self._hold(stage, start, one)
+        took = self.takes[stage][number, kind]
+        if self.adding and kind not in (FORWARD, INPUT):
+            self._reduce_beside(stage, one, start, after)
+        now = start + took
+        if kind == FORWARD and (weights := self.gathered.pop((stage, number), None)):
+            # those of its last layers, before it works on these
+            late = weights.end + took / self.of.buckets
             if late > now:
-                self.exposed[stage][of.names["gather"]] += late - now
-                now, after = late, weights
-        self._slow(stage, start, now)
-        for stream, works, each in chunk.travels[not forward] if kind != WEIGHT else ():
+                self.exposed[stage][self.of.names["gather"]] += late - now
+                now, after = late, weights.number
+        if self.traffic[stage]:
+            self._slow(stage, start, now)
+        return now, self._tell(stage, one, start, now, after) if self.told else after
+
+    def _tell(self, stage: int, one: Pass, start: float, now: float, after: int) -> int:
+        """Note the spans of a pass; returns the last."""
+        kind, number, batch, _ = one
+        chunk = self.of.chunks[stage][number]
+        for stream, works, each in chunk.travels[kind != FORWARD] if kind != WEIGHT else ():
             for work, begin in zip(works, (start, now - each), strict=False):
                 span = (stage, stream, work, batch, number, begin, begin + each)
                 self._add(after, *span)
@@ -246,7 +275,18 @@ class _Run:
             middle = start + chunk.again
             after = self._add(after, stage, COMPUTE, "recompute", batch, number, start, middle)
             start = middle
-        return now, self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
+        return self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
+
+    def _reduce_beside(self, stage: int, one: Pass, start: float, after: int) -> None:
+        """Reduce the gradients that a pass adds to, as far as they are all there."""
+        of, took, place = self.of, self.takes[stage][one.chunk, one.kind], (stage, one.chunk)
+        self.adding[place] -= 1
+        whole = not self.adding[place]
+        if whole or of.reduces_each:
+            pieces = of.buckets if whole else 1
+            for piece in range(pieces):
+                ready = start + (piece + 1) * took / pieces
+                self._reduce(stage, one.chunk, ready, pieces, after)
 
     def _slow(self, stage: int, start: float, end: float) -> None:
         """Note for how long a pass runs beside traffic of data parallelism."""
@@ -255,25 +295,30 @@ class _Run:
         for span in on_its_way:
             self.beside[stage] += max(0.0, min(end, span.end) - max(start, span.start))
 
-    def _pass_on(self, stage: int, one: Pass, end: float, number: int) -> int:
-        """Send what a pass made to the stage that needs it; returns the span of that."""
-        kind, chunk, batch, _ = one
+    def _pass_on(self, stage: int, one: Pass, end: float, number: int) -> None:
+        """Send what a pass made to the stage that needs it."""
+        of, (kind, chunk, batch, _) = self.of, one
         if kind == WEIGHT:
-            return number
+            return
         here, forward = (stage, chunk), kind == FORWARD
         there = (self.behind if forward else self.before).get(here)
         if there is None:
             if forward:  # to the loss, and back
                 self.arrived[*here, False, batch] = end, number
-            return number
-        if there[0] != stage and self.of.send:
-            start, end = end, end + self.of.send
-            number = self._add(number, stage, self.of.sends, "send", batch, chunk, start, end)
+            return
+        if there[0] != stage and of.send:
+            start, end = end, end + of.send
+            number = self._add(number, stage, of.sends, "send", batch, chunk, start, end)
+            until = start + of.waits * (end - start)
+            if until > self.free[stage]:  # it waits for what it sends, or works slower beside it
+                self.exposed[stage][of.names["send"]] += until - self.free[stage]
+                self.free[stage] = until
+                self.last[stage] = number if of.waits == 1 else self.last[stage]
         self.arrived[*there, forward, batch] = end, number
-        return number
 
-    def _hold(self, stage: int, start: float, one: Pass, chunk: Chunk) -> None:
+    def _hold(self, stage: int, start: float, one: Pass) -> None:
         """Note what a device holds from the beginning of a pass on."""
+        chunk = self.of.chunks[stage][one.chunk]
         if one.kind == FORWARD:
             self.kept[stage] += chunk.kept
         again = chunk.held_again if one.kind in (BACKWARD, INPUT) else 0.0
@@ -286,16 +331,31 @@ class _Run:
 
     def _travel(
         self, after: int, stage: int, work: str, chunk: int | None, ready: float, seconds: float
-    ) -> int:
-        """Send traffic of data parallelism, behind what is on its way; returns its span."""
-        on_its_way = self.through[stage]
-        if on_its_way >= 0 and self.spans[on_its_way].end > ready:
-            after, ready = on_its_way, self.spans[on_its_way].end
-        end = ready + seconds
-        stream = self.of.shares
-        self.through[stage] = self._add(after, stage, stream, work, None, chunk, ready, end)
-        self.traffic[stage].append(self.spans[-1])
-        return self.through[stage]
+    ) -> _Sent:
+        """Send traffic of data parallelism, behind what is on its way."""
+        before = self.through[stage]
+        if before is not None and before.end > ready:
+            after, ready = before.number, before.end
+        sent = self._sent(after, stage, self.of.shares, work, chunk, ready, seconds)
+        self.through[stage] = sent
+        self.traffic[stage].append(sent)
+        return sent
+
+    def _sent(
+        self,
+        after: int,
+        stage: int,
+        stream: str,
+        work: str,
+        chunk: int | None,
+        start: float,
+        seconds: float,
+    ) -> _Sent:
+        """Note traffic that belongs to no micro-batch."""
+        end = start + seconds
+        return _Sent(
+            work, start, end, self._add(after, stage, stream, work, None, chunk, start, end)
+        )
 
     def _reduce(self, stage: int, chunk: int, ready: float, pieces: int, after: int) -> None:
         """Reduce a piece of the gradients of a chunk."""
@@ -326,13 +386,13 @@ class _Run:
             if slowed := of.contention * self.beside[stage]:
                 # Where it is on the way of others it counts once, at the end.
                 start, after = self.free[stage], self.last[stage]
-                span = (stage, of.shares, "contention", None, None, start, start + slowed)
-                self._wait(stage, self._add(after, *span))
+                self._wait(
+                    stage, self._sent(after, stage, of.shares, "contention", None, start, slowed)
+                )
         if of.tied:
             ready, after = self._latest((0, size - 1))
             for stage in (0, size - 1):
-                span = (stage, of.sends, "tied", None, None, ready, ready + of.tied)
-                self._wait(stage, self._add(after, *span))
+                self._wait(stage, self._sent(after, stage, of.sends, "tied", None, ready, of.tied))
         # The norm of all gradients, by which they are clipped, is known when all stages are there.
         ready, after = self._latest(range(size))
         for stage, seconds in enumerate(of.optimizer):
@@ -343,9 +403,9 @@ class _Run:
         if not of.gathers_first:
             for stage, seconds in enumerate(of.gather):
                 ready, after = self.free[stage], self.last[stage]
-                span = (stage, of.shares, "gather", None, None, ready, ready + seconds)
                 if seconds:
-                    self._wait(stage, self._add(after, *span))
+                    sent = self._sent(after, stage, of.shares, "gather", None, ready, seconds)
+                    self._wait(stage, sent)
         return self._latest(range(size))
 
     def _latest(self, stages: Iterable[int]) -> tuple[float, int]:
@@ -353,12 +413,10 @@ class _Run:
         late = max(stages, key=lambda stage: self.free[stage])
         return self.free[late], self.last[late]
 
-    def _wait(self, stage: int, number: int) -> None:
+    def _wait(self, stage: int, sent: _Sent | None) -> None:
         """Let a stage wait until traffic is through, which nothing hides from then on."""
-        if number >= 0 and self.spans[number].end > self.free[stage]:
-            span = self.spans[number]
-            shown = span.end - (
-                self.free[stage] if span.work == "reduce" else max(span.start, self.free[stage])
-            )
-            self.exposed[stage][self.of.names[span.work]] += shown
-            self.free[stage], self.last[stage] = span.end, number
+        free = self.free[stage]
+        if sent is not None and sent.end > free:
+            shown = sent.end - (free if sent.work == "reduce" else max(sent.start, free))
+            self.exposed[stage][self.of.names[sent.work]] += shown
+            self.free[stage], self.last[stage] = sent.end, sent.number

@@ -18,7 +18,7 @@ from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
 from planner.questions.search import ranking
 from planner.results.durations import Chunk, Step, of_plan
-from planner.results.timeline import Timeline, run
+from planner.results.timeline import Timeline, run, step_seconds
 
 #: Seconds of a forward pass, of a backward pass, and of the gradients of weights in it.
 F, B, W = 1.0, 2.5, 0.75
@@ -314,6 +314,13 @@ def test_the_best_of_a_search_are_simulated() -> None:
         assert run_ == pytest.approx(float(layout.values["time.step_seconds"]), rel=0.1)
     assert [one.get("simulated") for one in ranking.as_data(found)["best"]] == seconds
     assert "Simulated as events" in ranking.text(found)
+
+
+def test_seconds_alone_are_those_of_the_whole_story() -> None:
+    """A search asks for nothing else of a step; to the last digit, on every schedule."""
+    for plan in random_plans(3, seed=11):
+        result = plan.evaluate()
+        assert step_seconds(result) == planner.simulate(result).seconds
 
 
 def test_the_closed_form_stays_near() -> None:

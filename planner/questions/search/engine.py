@@ -36,7 +36,7 @@ from planner.questions.search.selection import Best, ByChoice, Front, Item, Plai
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
 from planner.results.result import Result
-from planner.results.timeline import simulate
+from planner.results.timeline import step_seconds
 
 FITS = "memory.headroom"
 SURE = "memory.headroom_p95"
@@ -95,7 +95,7 @@ class Layout:
         layout, batches = self.made.data["parallelism"], self.made.get(BATCHES)
         if layout["pipeline"] * layout["virtual_pipeline"] * batches > PASSES:
             return None
-        return simulate(Result(self.made, self.evaluated[0])).seconds
+        return step_seconds(Result(self.made, self.evaluated[0]))
 
     def get(self, key: str) -> Any:
         """A key that the layout sets, or that follows from it; None for any other."""
