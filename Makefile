@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz examples accuracy
+.PHONY: test lint ci bench fuzz examples pages pictures accuracy
 
 test:
 	python -m pytest -n auto
@@ -28,13 +28,16 @@ fuzz:
 bench:
 	python -m benchmarks.startup
 
-# After a change that moves numbers or wording: the committed reports and the page of formulas.
-examples:
+# After a change that moves numbers or wording: the committed reports, and what is made of docs/.
+examples: pages
 	for plan in presets/*.yaml; do \
 		python plan.py $$plan -o examples/$$(basename $$plan .yaml).md >/dev/null || exit; done
 	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
 		-o examples/llama70b_h100x1024.json >/dev/null
-	python -m planner.report.book > docs/formulas.md
+
+# Formulas by chapter, a page for each command, and what a terminal shows in the README.
+pages:
+	python -m benchmarks.pages
 
 # After a change that moves predictions: the intervals, and the tables of docs/accuracy.md.
 DATA = tests/data

@@ -1,13 +1,47 @@
-"""A hook of mkdocs: the formulas as MathML, which browsers draw without a script."""
+"""A hook of mkdocs: formulas as MathML, which browsers draw without a script, and the files of the
+repository that pages link to, examples and data, as part of the site."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parent.parent
+#: A link out of the folder of pages.
+LINK = re.compile(r"\]\(((?:\.\./)+)([^)#]+)")
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    found = {path for page in files.documentation_pages() for _, path in _outside(page)}
+    for path in sorted(found):
+        files.append(File.generated(config, _place(path), abs_src_path=str(ROOT / path)))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    if page.file.src_uri != "formulas.md":
-        return markdown
-    from planner.report.book import page as book
+    for whole, path in _outside(page.file):
+        markdown = markdown.replace(f"]({whole}", f"]({_up(page.file)}{_place(path)}")
+    if page.file.src_uri.startswith("formulas/"):
+        from planner.report.book import pages
 
-    return book(mathml=True)
+        return pages(mathml=True)[page.file.src_uri]
+    return markdown
+
+
+def _place(path: str) -> str:
+    """Where a file of the repository lies in the site; Markdown as it is written."""
+    return f"repository/{path}" + (".txt" if path.endswith(".md") else "")
+
+
+def _up(file: Any) -> str:
+    return "../" * file.src_uri.count("/")
+
+
+def _outside(file: Any) -> list[tuple[str, str]]:
+    """Links of a page to files outside of the pages: as written, and from the repository's top."""
+    up = _up(file) + "../"
+    found = LINK.findall((ROOT / "docs" / file.src_uri).read_text("utf-8"))
+    return [(dots + path, path) for dots, path in found if dots == up and (ROOT / path).is_file()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -19,7 +18,11 @@ from planner.documents import schema, source
 from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+#: Made of the others' examples, which run where they stand.
+MADE = [page for page in PAGES if page.parent.name in ("commands", "formulas")]
+WRITTEN = [page for page in PAGES if page not in MADE]
+NAMES = {page: page.relative_to(ROOT).as_posix() for page in PAGES}
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 
@@ -83,7 +86,7 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-BLOCKS = [block for page in PAGES for block in blocks(page)]
+BLOCKS = [block for page in WRITTEN for block in blocks(page)]
 
 
 def of(*languages: str) -> list[Block]:
@@ -132,11 +135,18 @@ def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WRITTEN, ids=NAMES.get)
 def test_commands_run(page: Path, desk: Path) -> None:
-    """A page from top to bottom: what one command writes, another reads."""
-    for block in of("sh", "bash"):
-        for command in commands(block.text) if block.page == page else ():
+    """A page from top to bottom: what one command writes, another reads. A document whose first
+    line is a name, `# run.yaml`, is the file of that name."""
+    for block in of("sh", "bash", "yaml"):
+        if block.page != page:
+            continue
+        if block.language == "yaml":
+            if named := re.match(r"# (\w+\.yaml)\n", block.text):
+                (desk / named[1]).write_text(block.text, encoding="utf-8")
+            continue
+        for command in commands(block.text):
             done = run(command, desk)
             assert done is None or done.returncode == 0, f"{block}: {command}\n{done.stderr}"
 
@@ -192,7 +202,7 @@ def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     anchors = set(re.findall(r'<a id="([^"]+)">', text))
@@ -211,25 +221,37 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
-def test_the_page_of_formulas_is_the_book() -> None:
-    from planner.report import book
+def test_made_pages_are_what_the_program_says() -> None:
+    from benchmarks import pages
 
-    kept = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
-    moved = list(
-        difflib.unified_diff(kept.splitlines(), book.page().splitlines(), lineterm="", n=0)
-    )
-    assert not moved, "python -m planner.report.book > docs/formulas.md\n" + "\n".join(moved[:20])
+    moved = [path.relative_to(ROOT).as_posix() for path in pages.stale()]
+    assert not moved, f"make pages (it writes {', '.join(moved)})"
 
 
-def test_every_quantity_is_on_the_page_with_a_formula_in_both_scripts() -> None:
+def test_every_quantity_stands_in_a_chapter_with_a_formula_in_both_scripts() -> None:
     from planner.book.quantity import BOOK
     from planner.report import book
 
-    latex, mathml = book.page(), book.page(mathml=True)
-    total = len(list(BOOK.formulas()))
-    assert latex.count("```math") == mathml.count('<math display="block">') == total
+    latex, mathml = book.pages(), book.pages(mathml=True)
+    index = latex.pop("formulas.md")
+    chapters, total = "".join(latex.values()), len(list(BOOK.formulas()))
+    assert chapters.count("```math") == total
+    assert "".join(mathml.values()).count('<math display="block">') == total
     for identifier in BOOK.quantities:
-        assert latex.count(f'<a id="{identifier}"></a>') == 1
+        place = f'<a id="{identifier}"></a>'
+        assert chapters.count(place) == index.count(place) == 1
+        (chapter,) = re.findall(rf"\(([^)#]*)#{re.escape(identifier)}\)", index)
+        assert place in latex[chapter]
+
+
+def test_every_command_has_a_page_that_names_its_options() -> None:
+    from planner.cli.commands import COMMANDS
+
+    for name, command in COMMANDS.items():
+        page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
+        for names, _ in command.arguments:
+            assert names[0] in page or not names[0].startswith("-")
+        assert f"plan.py {name}" in page or name == "report"
 
 
 def test_no_page_speaks_of_a_command_that_does_not_exist() -> None:
@@ -251,19 +273,24 @@ def test_the_site_builds(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    pages = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    for entry in pages:
-        (name,) = entry.values()
-        assert (tmp_path / name).with_suffix(".html").is_file()
-    formulas = (tmp_path / "formulas.html").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("**/*.md"):
+        assert (tmp_path / page.relative_to(ROOT / "docs")).with_suffix(".html").is_file()
+    formulas = (tmp_path / "formulas" / "memory.html").read_text(encoding="utf-8")
     assert "<math" in formulas and "\\frac" not in formulas
 
 
-def test_the_plan_that_the_readme_shows_is_the_one_that_its_command_runs() -> None:
-    shown = next(yaml.safe_load(b.text) for b in blocks(ROOT / "README.md") if b.language == "yaml")
-    run = (ROOT / "presets" / "llama70b_h100x1024.yaml").read_text(encoding="utf-8")
-    plan = yaml.safe_load(run)
-    for section in shown:
-        whole = plan[section]
-        mapping = isinstance(whole, dict)
-        assert shown[section] == ({k: whole[k] for k in shown[section]} if mapping else whole)
+def test_every_page_is_in_the_navigation() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    listed = {name for entry in nav for name in entry.values()}
+    assert listed == {page.name for page in WRITTEN if page.parent == ROOT / "docs"}
+
+
+def test_the_plan_that_the_readme_shows_is_the_one_that_its_command_runs(tmp_path: Path) -> None:
+    """Its layout is left open, and what is found is what the shipped plan states."""
+    (shown,) = (block for block in blocks(ROOT / "README.md") if block.language == "yaml")
+    (tmp_path / "run.yaml").write_text(shown.text, encoding="utf-8")
+    opened = loading.load(tmp_path / "run.yaml")
+    stated = loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml")
+    assert yaml.safe_load(shown.text)["parallelism"] == "auto"
+    for section in ("model", "cluster", "training", "parallelism"):
+        assert opened.data[section] == stated.data[section]

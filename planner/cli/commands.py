@@ -91,7 +91,7 @@ def flag(name: str, help: str) -> Argument:
     return (name,), {"action": "store_true", "help": help}
 
 
-def formats(*names: str, help: str | None = None) -> Argument:
+def formats(*names: str, help: str = "how the answer is printed") -> Argument:
     """What may be printed, the first of them by default."""
     return argument("--format", help, choices=names, default=names[0])
 
@@ -492,7 +492,7 @@ def _check(options: argparse.Namespace) -> int:
     "diff",
     "compare two plans or results",
     argument("old A", "a plan, a result (.json) or REVISION:PATH"),
-    argument("new B"),
+    argument("new B", "what it is compared with"),
     formats("text", "md"),
 )
 def _diff(options: argparse.Namespace) -> str:
@@ -506,7 +506,13 @@ def _diff(options: argparse.Namespace) -> str:
     "import",
     "turn a published configuration into a model document",
     argument("config CONFIG", "config.json, or a file of arguments"),
-    argument("--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"),
+    argument(
+        "--from",
+        "what wrote it",
+        dest="source",
+        choices=("huggingface", "megatron"),
+        default="huggingface",
+    ),
     argument(OUTPUT, "the model document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
@@ -646,7 +652,11 @@ def _list(options: argparse.Namespace) -> str:
     return listing(options.what)
 
 
-@command("completion", "print the completion script of a shell", argument("shell", choices=SHELLS))
+@command(
+    "completion",
+    "print the completion script of a shell",
+    argument("shell", "the shell that reads it", choices=SHELLS),
+)
 def _completion(options: argparse.Namespace) -> str:
     from planner.cli.completion import script
 

@@ -1,48 +1,94 @@
-"""The book of formulas as a page of the documentation: every formula, by id.
+"""The book of formulas as pages of the documentation: every formula, by chapter and id.
 
-`python -m planner.report.book` prints docs/formulas.md; the site prints the same with MathML.
+The repository holds them with LaTeX, which GitHub draws; the site prints the same with MathML.
 """
 
 from __future__ import annotations
 
-import sys
+from typing import NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.book.quantity import BOOK
+from planner.book.quantity import BOOK, Quantity
 from planner.engine.evaluate import Case, Evaluation
 from planner.report.derivations import either
-from planner.report.layout import by_prefix, prefix
 from planner.report.report import words
 from planner.typeset import Typesetter
 
-#: Sections in their order.
-SECTIONS = (
-    "parameters", "compute", "layout", "memory", "network", "time", "cost", "energy", "checkpoint",
-    "scaling", "optimal",
-)  # fmt: skip
-#: What a section is called here, where it is not what it is called in reports.
-TITLES = {"compute": "FLOPs"}
+
+class Chapter(NamedTuple):
+    """A page of formulas, and how the ids begin that stand there and in no chapter that says more
+    of them."""
+
+    title: str
+    beginnings: tuple[str, ...]
+    quantities: list[Quantity]
 
 
-def page(mathml: bool = False) -> str:
-    """The whole page in Markdown, its formulas in LaTeX for GitHub or in MathML for a browser."""
-    order = {start: place for place, start in enumerate(SECTIONS)}
-    # Within a section, the order of the book.
-    found = sorted(BOOK.quantities.values(), key=lambda q: order.get(prefix(q.id), len(order)))
-    return words(
-        "formulas.md.jinja",
-        mathml=mathml,
-        quantities=found,
-        count=sum(1 for _ in BOOK.formulas()),
-        sections=[(TITLES.get(start, title), group) for start, title, group in by_prefix(found)],
-        notation=BOOK.notation.values(),
-        setter=Typesetter(Evaluation(Case({}, {}, {}))),
-        symbols=BOOK.symbols,
-        either=either,
-        sentence=_sentence,
-        cell=_cell,
-        units={"1": "no unit", "–": "words"},
-    )
+def _chapter(title: str, *beginnings: str) -> Chapter:
+    return Chapter(title, beginnings, [])
+
+
+def chapters() -> dict[str, Chapter]:
+    """The chapters that have quantities, by the name of their file, in their order."""
+    found = {
+        "parameters": _chapter("Parameters", "parameters"),
+        "flops": _chapter("FLOPs", "compute"),
+        "layout": _chapter("Layout", "layout"),
+        "memory": _chapter("Memory", "memory"),
+        "memory_activations": _chapter("Memory of activations", "memory.activations"),
+        "network": _chapter("Network", "network"),
+        "time_products": _chapter("Time of products", "time.peak", "time.product", "time.core"),
+        "time_passes": _chapter(
+            "Time of passes", "time.elementwise", "time.permutation", "time.exchange", "time.part",
+            "time.block", "time.stage", "time.model", "time.forward", "time.backward",
+        ),
+        "time_optimizer": _chapter(
+            "Time of the optimizer", "time.update", "time.orthogonal", "time.momentum",
+            "time.optimizer", "time.parameters",
+        ),
+        "time_serving": _chapter("Time of serving", "time.prefill", "time.decode", "time.latency"),
+        "time": _chapter("Time of steps and runs", "time"),
+        "cost": _chapter("Cost", "cost"),
+        "energy": _chapter("Energy", "energy"),
+        "checkpoints": _chapter("Checkpoints", "checkpoint"),
+        "scaling": _chapter("Scaling laws and optimal training", "scaling", "optimal"),
+        "roofline": _chapter("Roofline", "roofline"),
+        "further": _chapter("Further", ""),
+    }  # fmt: skip
+    begun = {beginning: each for each in found.values() for beginning in each.beginnings}
+    for quantity in BOOK.quantities.values():  # in the order of the book
+        begun[max(filter(quantity.id.startswith, begun), key=len)].quantities.append(quantity)
+    return {file: each for file, each in found.items() if each.quantities}
+
+
+def pages(mathml: bool = False) -> dict[str, str]:
+    """The pages in Markdown by their path, ``formulas.md`` the list of all quantities; formulas in
+    LaTeX for GitHub or in MathML for a browser."""
+    every = chapters()
+    given = {
+        "mathml": mathml,
+        "chapters": every,
+        "of": {quantity.id: file for file, each in every.items() for quantity in each.quantities},
+        "count": len(BOOK.quantities),
+        "formulas": sum(1 for _ in BOOK.formulas()),
+        "notation": BOOK.notation.values(),
+        "setter": Typesetter(Evaluation(Case({}, {}, {}))),
+        "symbols": BOOK.symbols,
+        "either": either,
+        "sentence": _sentence,
+        "cell": _cell,
+        "units": {"1": "no unit", "–": "words"},
+    }
+    return {
+        "formulas.md": words("formulas/index.md.jinja", **given),
+        "formulas/symbols.md": words("formulas/symbols.md.jinja", **given),
+        **{
+            f"formulas/{file}.md": words(
+                "formulas/chapter.md.jinja", file=file, chapter=chapter, **given
+            )
+            for file, chapter in every.items()
+        },
+    }
 
 
 def _sentence(text: str) -> str:
@@ -56,7 +102,3 @@ def _cell(text: str) -> str:
     for char in "\\`*_[]|":
         text = text.replace(char, "\\" + char)
     return text.replace("<", "&lt;").replace(">", "&gt;")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
