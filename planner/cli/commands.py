@@ -642,7 +642,7 @@ def _calibrate(options: argparse.Namespace) -> int:
         nargs="?",
         choices=(
             *("models", "accelerators", "clusters", "schedules", "plans", "studies"),
-            *("precisions", "quantities"),
+            *("precisions", "quantities", "aliases"),
         ),
     ),
 )

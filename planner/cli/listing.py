@@ -1,4 +1,4 @@
-"""What ships: presets by kind with what tells them apart, number formats, quantities."""
+"""What ships: presets by kind with what tells them apart, number formats, quantities, aliases."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ def _rows(what: str) -> list[tuple[str, ...]]:
         shipped = formats.shipped()
         found = ((one.format, *(f"{float(value):.6g}" for value in one[1:])) for one in shipped)
         return [heading, *found]
+    if what == "aliases":
+        from planner.documents import aliases
+
+        return [
+            ("understood or suggested for", "what ships, our key or value", "also typed as"),
+            *aliases.table(),
+        ]
     if what == "quantities":
         import planner.book.formulas  # noqa: F401  (registers the quantities)
         from planner.book.quantity import BOOK

@@ -14,6 +14,19 @@ from planner.base import files
 from planner.base.errors import Fault, PlanError, nearest
 from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken
 
+#: What the program's name alone prints.
+FIRST = """\
+Plans a training run of a large language model: does it fit, how long does it take, what does it
+cost, each number with its formula.
+
+  plan.py quick "llama3-8b on 64 h100, 2T tokens"         an answer from a line of text
+  plan.py presets/llama70b_h100x1024.yaml -o report.html  the summary of a plan, and its report
+  plan.py search presets/llama70b_h100x1024.yaml          the fastest layouts that fit
+
+plan.py list shows what ships, plan.py COMMAND --help what a command takes, plan.py --help all
+commands.
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input, 70 a fault of
@@ -32,6 +45,9 @@ def run(arguments: list[str]) -> int:
 
         offer(_parser())
     try:
+        if not arguments:
+            sys.stdout.write(FIRST)
+            return OK
         options = _parsed(_with_command(arguments))
         with files.within(options.root):
             done: int | str = options.handler(options)

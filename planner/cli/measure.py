@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.measure import need_torch
-from planner.documents import source
+from planner.documents import aliases, source
 from planner.questions import loading
 
 #: Options that go with --step only.
@@ -61,6 +61,8 @@ def _check(options: argparse.Namespace) -> None:
         if value is not None and not 1 <= value <= most:
             faults.append(fault(key, f"1 to {most}"))
     names = source.preset_names("accelerator")
+    if options.extends is not None:
+        options.extends = aliases.preset("accelerator", options.extends, names) or options.extends
     if options.extends is not None and options.extends not in names:
         unknown = f"plan.py measure: --extends {options.extends}"
         faults.append(

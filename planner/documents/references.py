@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
 from planner.documents.yaml_nodes import Node, Origin
 
@@ -89,12 +91,12 @@ class Resolver:
         place = node.place
         names_path = "/" in name or os.sep in name or name.endswith(ENDINGS)
         base = Path(place.file).parent if node.origin.kind in ("file", "preset") else self.base
-        near = [base / name, base / f"{name}.yaml"]
+        paths = [base / name, base / f"{name}.yaml"]
         if node.origin.kind == "set":
-            near += [Path(name), Path(f"{name}.yaml")]
+            paths += [Path(name), Path(f"{name}.yaml")]
         folder = _preset_folder(kind, self.presets)
         shipped = [folder / f"{name}.yaml", folder / name]
-        found = [path for path in near if name.strip(" .") and files.is_file(path)]
+        found = [path for path in paths if name.strip(" .") and files.is_file(path)]
         found += [path for path in shipped if files.below(path, folder) and files.is_file(path)]
         # The preset is meant where the file near by is the one that names it, or a plan.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
@@ -102,14 +104,34 @@ class Resolver:
             found.sort(key=lambda path: path.resolve() == own or is_plan(path))
         if found:
             return found[0], files.below(found[0], folder)
-        if names_path and not all(map(files.inside, near)):
-            raise files.outside(place)
         known = preset_names(kind, self.presets)
-        more = [f"and {len(known) - MOST_LISTED} more"] if len(known) > MOST_LISTED else []
-        listed = ", ".join([*known[:MOST_LISTED], *more])
-        allowed = f"a path or one of {listed}" if known else "a path"
+        meant = aliases.preset(kind, name, known)
+        if meant is not None:
+            return folder / f"{meant}.yaml", True
+        if names_path and not all(map(files.inside, paths)):
+            raise files.outside(place)
+        near = self.near(name, kind, known)
+        listed = known[:MOST_LISTED]
+        if len(known) > MOST_LISTED:
+            listed = [*listed, f"and {len(known) - MOST_LISTED} more"]
+        allowed = f"a path or one of {', '.join(listed)}" if known else "a path"
+        if near is not None:
+            allowed = f"a path or a name that plan.py list {FOLDERS[kind] or 'plans'} shows"
         message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
-        raise PlanError(Fault(message, place, allowed, nearest(name, known)))
+        raise PlanError(Fault(message, place, allowed, near))
+
+    def near(self, name: str, kind: str, known: Sequence[str]) -> str | None:
+        """The name of a shipped document that is spelled most like one that there is not, whole
+        or by its first words."""
+        device = kind == "cluster" and aliases.preset(
+            "accelerator", name, preset_names("accelerator", self.presets)
+        )
+        if device:
+            return f"8 x {name}"
+        words = re.split(r"[-_\s]+", name)
+        begun = ("-".join(words[:count]) for count in range(len(words) - 1, 0, -1))
+        meant = (aliases.preset(kind, beginning, known) for beginning in begun)
+        return nearest(name, known) or next(filter(None, meant), None)
 
     def fetch(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """The resolved document that the text of `node` names."""
@@ -122,7 +144,8 @@ class Resolver:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        return self.extend(read(path, origin), kind, (*chain, full))
+        found = self.extend(read(path, origin), kind, (*chain, full))
+        return replace(found, reference=path.stem if shipped else str(node.value))
 
     def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """A mapping merged over what it extends, and so for the mappings it holds."""
@@ -148,7 +171,7 @@ class Resolver:
         base = self.names(base, kind, chain, only=inner.keys() - alone)
         assert isinstance(base.value, dict)
         kept = {key: value for key, value in base.value.items() if key not in alone}
-        return replace(node, value=_merge(kept, entries), reference=parent.value)
+        return replace(node, value=_merge(kept, entries), reference=base.reference)
 
     def names(
         self, node: Node, kind: str, chain: tuple[Path, ...], only: Iterable[str] | None = None
@@ -189,8 +212,12 @@ class Resolver:
         """The mapping that a text names; anything else as it is."""
         if not isinstance(node.value, str):
             return node
+        counted = aliases.counted(node.value) if kind == "cluster" else None
+        if counted is not None:
+            devices, device = (replace(node, value=value) for value in counted)
+            return replace(node, value={"accelerator": device, "devices": devices}, text=None)
         found = self.fetch(node, kind, chain)
-        return replace(found, key_place=node.key_place, reference=node.value)
+        return replace(found, key_place=node.key_place)
 
 
 def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from jsonschema import Draft7Validator, validators
 from planner.base import units
 from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, nearest
+from planner.documents import aliases
 from planner.documents.json_schema import Schema, inside, is_number
 from planner.documents.source import Document
 
@@ -81,7 +83,11 @@ def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[
             if inside(schema, key) != [False]:
                 continue
             homes = [home for home in known if home.rpartition(".")[2] == key]
-            close = homes[0] if len(homes) == 1 else nearest(str(key), allowed)
+            close = homes[0] if len(homes) == 1 else aliases.suggested(str(key), document.kind)
+            if close is None:
+                close = nearest(str(key), allowed)
+            elif close.rpartition(".")[0] == name:
+                close = close.rpartition(".")[2]
             few = 0 < len(allowed) <= (6 if close else MOST_LISTED)
             place = document.key_place((*path, key))
             listed = f"allowed keys: {', '.join(allowed)}" if few else None
@@ -131,6 +137,8 @@ def _mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
     hint = None
     if isinstance(value, str):
         hint = nearest(value, [word for word in listed if isinstance(word, str)])
+    key = re.sub(r"\.\d+$", "", name)  # of an item, that of its list
+    hint = aliases.value(key, value) or hint
     return Fault(f"{name} is {_shown(value)}", place, allowed, hint)
 
 

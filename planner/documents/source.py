@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
+from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
 from planner.documents.references import FOLDERS, REFERENCES, Resolver, preset_names, read
 from planner.documents.yaml_nodes import Node, Origin
@@ -150,6 +151,8 @@ def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
     if not _KEY.fullmatch(key):
         raise PlanError(Fault(f"'{key}' is not a key", place, "--set a.b=value"))
     node = None
+    if "." not in key:
+        key = aliases.key(key) or key
     if not isinstance(value, str):
         node = nodes.from_data(value, place, origin)
     elif value.strip():

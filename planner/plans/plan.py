@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, divisors, nearest
-from planner.documents import schema, source
+from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
 from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
@@ -382,7 +382,12 @@ def near_key(key: str) -> str | None:
     """The key of a plan that is spelled most like one that there is not, whole or by its end."""
     pool = schema.paths("plan")
     by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
-    return by_last.get(key) or nearest(key, pool) or by_last.get(nearest(key, by_last) or "")
+    return (
+        by_last.get(key)
+        or aliases.suggested(key)
+        or nearest(key, pool)
+        or by_last.get(nearest(key, by_last) or "")
+    )
 
 
 #: What a plan may name instead of holding it, by its key: the kind of its document.

@@ -19,3 +19,10 @@ def test_a_command_says_its_options_and_no_dictionary(
     said, faults = capsys.readouterr()
     assert said.startswith("usage: ") and f" {command} " in said and not faults
     assert "'option_strings'" not in said
+
+
+def test_the_name_alone_prints_what_to_try_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said, faults = capsys.readouterr()
+    assert not faults and len(said.splitlines()) <= 12
+    assert sum(line.startswith("  plan.py ") for line in said.splitlines()) == 3

@@ -33,7 +33,7 @@ def complaint(path: Path) -> str:
     assert status == cli.BAD_INPUT, f"{path.name} is accepted"
     text = errors.getvalue().replace(f"{os.path.relpath(path.parent)}/", "")
     text = text.replace(f"{path.parent}/", "")
-    return re.sub(r"a path or one of [^;)]*", "a path or one of …", text).rstrip("\n")
+    return re.sub(r"a path or (one of|a name)[^;)]*", "a path or one of …", text).rstrip("\n")
 
 
 def expected() -> dict[str, str]:

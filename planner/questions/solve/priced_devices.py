@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
-from planner.documents import schema, source
+from planner.documents import aliases, schema, source
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
 from planner.results.inputs import origin
@@ -110,6 +110,8 @@ def _by_name(plan: Plan, text: str) -> Offer:
         wrong = f"--accelerators {text}: {error}"
         raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
     clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
+    if name not in clusters:
+        name = aliases.preset("accelerator", name, known) or name
     if name not in (*clusters, *known):
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
         lists = "see plan.py list accelerators"

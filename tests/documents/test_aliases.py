@@ -1,0 +1,188 @@
+"""Names and words that people bring from elsewhere: understood, or suggested at their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+from referencing import Registry, Resource
+
+import planner
+from planner.base import resources
+from planner.base.errors import PlanError
+from planner.documents import aliases, json_schema, schema, source
+from tests.conftest import ROOT
+
+TABLE = resources.preset("aliases/names")
+PLAN = {
+    "model": "llama2-7b",
+    "cluster": "64 x h100",
+    "training": {"tokens": "1T", "sequence_length": 4096},
+    "parallelism": {"zero": 1},
+}
+
+
+def plan(**changes: object) -> dict[str, object]:
+    return {**PLAN, **changes}
+
+
+def told(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        planner.load(file)
+    return [str(fault).rpartition("plan.yaml:")[2] for fault in caught.value.faults]
+
+
+# The table ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["accelerator", "model"])
+def test_an_alias_means_one_preset_that_ships_and_hides_none(kind: str) -> None:
+    known = source.preset_names(kind)
+    assert all(aliases.preset(kind, name, known) == name for name in known)
+    for name, words in TABLE[kind].items():
+        assert name in known
+        assert [aliases.preset(kind, word, known) for word in words] == [name] * len(words)
+
+
+def test_keys_of_the_table_are_keys_of_a_plan_and_no_word_means_two_of_them() -> None:
+    words = [word for section in ("keys", "suggested") for word in TABLE[section].items()]
+    assert all(schema.describe("plan", key) is not None for key, _ in words)
+    spelled = [word for _, several in words for word in several]
+    assert len(spelled) == len(set(spelled))
+    top = set(json_schema.read("plan")["properties"])
+    assert top.isdisjoint(spelled), "a word hides a section of plans"
+
+
+def test_suggested_values_are_allowed_where_they_are_suggested() -> None:
+    for dotted, values in TABLE["values"].items():
+        said = schema.describe("plan", f"{dotted}.0") or schema.describe("plan", dotted)
+        assert said is not None
+        for value in values:
+            assert set(value.split(", ")) <= set(said["enum"]), dotted
+
+
+# Names --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "preset"),
+    [
+        # As the driver and torch.cuda.get_device_name print them.
+        ("accelerator", "NVIDIA H100 80GB HBM3", "h100-sxm-80gb"),
+        ("accelerator", "NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("accelerator", "NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
+        ("accelerator", "AMD Instinct MI300X", "mi300x"),
+        ("accelerator", "Tesla V100-SXM2-32GB", "v100-sxm-32gb"),
+        ("accelerator", "NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("accelerator", "B200", "b200-sxm-192gb"),
+        # As the Hugging Face Hub has them.
+        ("model", "meta-llama/Llama-3.1-8B", "llama3.1-8b"),
+        ("model", "meta-llama/Meta-Llama-3-8B-Instruct", "llama3-8b"),
+        ("model", "meta-llama/Llama-2-70b-chat-hf", "llama2-70b"),
+        ("model", "mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("model", "google/gemma-2b", "gemma-2b"),
+        ("model", "google/gemma-2-2b-it", "gemma2-2b"),
+        ("model", "openai-community/gpt2", "gpt2-small"),
+        ("model", "Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("model", "deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("model", "bigscience/bloom", "bloom-176b"),
+        ("model", "Llama 3 8B", "llama3-8b"),
+    ],
+)
+def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: str) -> None:
+    assert aliases.preset(kind, name, source.preset_names(kind)) == preset
+
+
+@pytest.mark.parametrize(
+    "name", ["models/llama2-70b", "./llama2-70b", "mistralai/Mistral-7B-v0.3", "h100-dgx", ""]
+)
+def test_a_path_another_version_and_an_unknown_machine_are_no_names(name: str) -> None:
+    for kind in ("accelerator", "model"):
+        assert aliases.preset(kind, name, source.preset_names(kind)) is None
+
+
+def test_a_cluster_is_so_many_devices_of_an_accelerator() -> None:
+    found = planner.load(plan()).plan
+    assert found.get("cluster.devices") == 64
+    assert found.get("cluster.accelerator.name") == "NVIDIA H100 SXM5 80 GB"
+    for text in ("1,024 x a100", "1024xa100", "1024 × A100", "1024 a100"):
+        found = planner.load(plan(cluster=text), set={"cluster.devices_per_node": 16}).plan
+        assert (found.get("cluster.devices"), found.get("cluster.devices_per_node")) == (1024, 16)
+
+
+def test_a_model_by_its_name_on_the_hub_and_keys_by_those_of_other_programs() -> None:
+    changes = {"model": "meta-llama/Llama-3.1-8B", "tp": 4, "seq_len": 2048, "mbs": 2}
+    found = planner.load(plan(), set=changes).plan
+    assert (found.get("model.max_sequence"), found.get("model.hidden")) == (131072, 4096)
+    assert found.get("parallelism.tensor") == 4
+    assert found.get("training.sequence_length") == 2048
+    assert found.get("training.micro_batch") == 2
+    assert found.document.origin(("parallelism", "tensor")).kind == "set"
+
+
+def test_a_schema_alone_accepts_the_plans_that_ship() -> None:
+    """As an editor that reads their first line does."""
+    folder = resources.folder("schemas")
+    read = {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    registry = Registry().with_resources(
+        (name, Resource.from_contents(content)) for name, content in read.items()
+    )
+    check = Draft7Validator(read["plan.schema.json"], registry=registry)
+    for file in (ROOT / "presets").glob("*.yaml"):
+        assert not list(check.iter_errors(yaml.safe_load(file.read_text()))), file.name
+    assert not list(check.iter_errors(PLAN))
+
+
+# Suggestions --------------------------------------------------------------------------------
+
+
+def test_a_foreign_key_or_value_is_suggested_at_its_place(tmp_path: Path) -> None:
+    lines = told(
+        tmp_path,
+        "model: llama2-7b\n"
+        "cluster: {accelerator: h100, num_gpus: 8, devices: 8}\n"
+        "training:\n"
+        "  batch_size: 64\n"
+        "  tp: 8\n"
+        "  precision: bfloat16\n"
+        "  lora: {rank: 8, targets: [q_proj, all-linear]}\n"
+        "parallelism: {tp: 8}\n",
+    )
+    for line, place, hint in zip(
+        lines,
+        ("2:30", "4:3", "5:3", "6:14", "7:29", "7:37", "8:15"),
+        (
+            "devices",
+            "global_batch",
+            "parallelism.tensor",
+            "bf16",
+            "query",
+            "query, key, value, output, gate, up, down",
+            "tensor",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(f"{place}: ") and line.endswith(f"did you mean '{hint}'?)"), line
+
+
+def test_a_misspelt_name_gets_the_nearest_and_no_long_list(tmp_path: Path) -> None:
+    rest = "training: {tokens: 1T}\n"
+    near = (
+        ("model: lama2-70b\ncluster: 8 x h100\n", "llama2-70b"),
+        ("model: llama2-7b\ncluster: 8 x h100-dgx\n", "h100-sxm-80gb"),
+        ("model: llama2-7b\ncluster: h100\n", "8 x h100"),
+    )
+    for text, hint in near:
+        (line,) = told(tmp_path, text + rest)
+        assert line.endswith(f"shows; did you mean '{hint}'?)") and len(line) < 160
+
+
+@pytest.mark.parametrize("key", ["batch_size", "training.seq_len", "learning_rate"])
+def test_what_could_mean_several_things_is_not_taken(key: str) -> None:
+    with pytest.raises(PlanError, match="unknown key"):
+        planner.load(plan(), set={key: 64})
