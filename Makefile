@@ -39,6 +39,10 @@ examples: pages
 pages:
 	python -m benchmarks.pages
 
+# The pictures of the gallery and the README, where a Chromium is.
+pictures:
+	python -m benchmarks.pictures
+
 # After a change that moves predictions: the intervals, and the tables of docs/accuracy.md.
 DATA = tests/data
 PAGE = --markdown docs/accuracy.md

@@ -31,6 +31,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return markdown
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    return html.replace("\\|", "|")  # a bar in code in a table, which GitHub wants escaped
+
+
 def _place(path: str) -> str:
     """Where a file of the repository lies in the site; Markdown as it is written."""
     return f"repository/{path}" + (".txt" if path.endswith(".md") else "")

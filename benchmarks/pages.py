@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 #: Folders whose files are all made here, so that one which nothing makes any more goes.
 MADE = (DOCS / "formulas", DOCS / "commands")
 #: Pages whose examples are shown, in the order in which they are looked through.
-SHOWN = ("quick_start.md", "recipes.md", "search.md")
+SHOWN = ("quick_start.md", "recipes.md", "layouts.md")
 RULE = "| --- | --- |"
 #: A line that shows a command, with what stands behind the program's name.
 SHOWING = re.compile(r"(?:python plan\.py|trainplan) (.+)")

@@ -18,5 +18,5 @@ FEW = 0.03
 def test_rank(layout: dict[str, Any]) -> None:
     found = row(layout, DATA["kinds"][layout["kind"]])
     assert found["layouts"] >= 20 and "lacks" not in found
-    # Where one is not among the best few per cent, the reason stands beside it (docs/search.md).
+    # Where one is not among the best few per cent, the reason stands beside it (docs/layouts.md).
     assert (found["share"] <= FEW) == ("behind" not in layout), found

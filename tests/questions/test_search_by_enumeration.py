@@ -122,7 +122,7 @@ def divisors(number: int) -> list[int]:
 def everything(
     plan: Plan, held: Mapping[str, Sequence[Any]], free: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Every layout that docs/search.md says is searched, by the short names of its keys. ``held``
+    """Every layout that docs/layouts.md says is searched, by the short names of its keys. ``held``
     are keys with the values that they may have; of those that are ``free``, sensible or not."""
     devices, batch = plan.get("cluster.devices"), plan.get("training.global_batch")
     node = plan.get("cluster.devices_per_node")
