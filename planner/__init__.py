@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from planner.api import Plan, load, load_study, simulate
+    from planner.api import Plan, load, load_study, quick, simulate
     from planner.base.errors import Fault, Place, PlanError
     from planner.base.version import __version__
     from planner.connect.imports import import_config
@@ -23,6 +23,7 @@ __all__ = [
     "import_config",
     "load",
     "load_study",
+    "quick",
     "simulate",
 ]
 

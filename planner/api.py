@@ -93,6 +93,17 @@ def load(
     return Plan(loading.load(document, set))
 
 
+def quick(text: str) -> Plan:
+    """The plan that a line of text says, such as ``llama3-8b on 64 h100, 2T tokens``.
+
+    Raises:
+        PlanError: what is not understood, at its column.
+    """
+    from planner.documents import quick as said
+
+    return Plan(loading.load(said.read(text)))
+
+
 def load_study(
     document: str | Path | Mapping[str, Any], set: Mapping[str, Any] | Sequence[str] = ()
 ) -> Study:

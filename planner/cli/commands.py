@@ -214,6 +214,43 @@ def _report(options: argparse.Namespace) -> int | str:
 
 
 @command(
+    "quick",
+    "answer from a line of text, and print the plan that it says",
+    argument(
+        "text TEXT",
+        'such as "llama3-8b on 64 h100, 2T tokens, tp8 zero1"; see docs/quick.md',
+        nargs="+",
+    ),
+    many(
+        OUTPUT,
+        "write the plan (.yaml), or a report (.md, .html, .json, .txt, trace.json)",
+    ),
+    formats("text", "md", "html", "json"),
+)
+def _quick(options: argparse.Namespace) -> str:
+    from planner import report as render
+    from planner.documents import quick
+    from planner.questions import loading
+
+    text = " ".join(options.text)
+    document = quick.read(text)
+    said, plans = quick.write(text, document), {".yaml": "plan", ".yml": "plan"}
+    kinds = _outputs(options.output, {**plans, **render.SUFFIXES}, "plan or report")
+    for path in [path for path, kind in kinds.items() if kind == "plan"]:
+        files.write_text(path, said)
+        del kinds[path]
+    from planner.results.result import evaluate
+
+    result = evaluate(loading.load(document))
+    for path in kinds:
+        render.write(result, path)
+    shown = render.as_text(result, options.format)
+    if options.format != "text":
+        return shown
+    return f"{shown}\n# What was understood; -o plan.yaml writes it.\n{said}"
+
+
+@command(
     "validate",
     "check documents against schema and cross-field rules",
     argument("files FILE", "documents of any kind", nargs="+"),

@@ -48,8 +48,13 @@ def offer(parser: argparse.ArgumentParser) -> None:
     argcomplete.autocomplete(parser)
 
 
-#: Arguments in whose place a shipped document may stand, and of which kind.
-PRESETS = {"family": "model", "accelerators": "accelerator", "extends": "accelerator"}
+#: Arguments in whose place a shipped document may stand, and of which kinds.
+PRESETS = {
+    "family": ("model",),
+    "accelerators": ("accelerator",),
+    "extends": ("accelerator",),
+    "text": ("model", "accelerator", "cluster"),
+}
 QUANTITIES = ("maximize", "minimize", "quantity")
 KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary")
 
@@ -59,7 +64,7 @@ def _words(argument: str, **_: object) -> Sequence[str]:
     from planner.documents import schema, source
 
     if argument in PRESETS:
-        return source.preset_names(PRESETS[argument])
+        return [name for kind in PRESETS[argument] for name in source.preset_names(kind)]
     if argument in QUANTITIES:
         import planner.book.formulas  # noqa: F401  (registers the quantities)
         from planner.book.quantity import BOOK

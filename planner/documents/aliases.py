@@ -23,7 +23,7 @@ def _table(section: str) -> Any:
     return resources.preset("aliases/names")[section]
 
 
-def _letters(word: str) -> str:
+def letters(word: str) -> str:
     """What two spellings of a word have in common."""
     return _BETWEEN.sub("", word.casefold())
 
@@ -70,18 +70,18 @@ def counted(text: str) -> tuple[int, str] | None:
 
 @cache
 def _keys(section: str) -> Mapping[str, str]:
-    return {_letters(word): key for key, words in _table(section).items() for word in words}
+    return {letters(word): key for key, words in _table(section).items() for word in words}
 
 
 def key(word: str) -> str | None:
     """The dotted key of a plan that a word of another program means: `tp` is
     `parallelism.tensor`."""
-    return _keys("keys").get(_letters(word))
+    return _keys("keys").get(letters(word))
 
 
 def suggested(word: str, kind: str = "plan") -> str | None:
     """The dotted key of a document of some kind that another one may have meant."""
-    found = key(word) or _keys("suggested").get(_letters(word))
+    found = key(word) or _keys("suggested").get(letters(word))
     if found is None or kind == "plan":
         return found
     section, _, rest = found.partition(".")
@@ -91,7 +91,7 @@ def suggested(word: str, kind: str = "plan") -> str | None:
 def value(dotted: str, word: object) -> str | None:
     """What a value of a key of a plan is called here that others call otherwise."""
     for ours, words in _table("values").get(dotted, {}).items():
-        if _letters(str(word)) in map(_letters, map(str, words)):
+        if letters(str(word)) in map(letters, map(str, words)):
             return str(ours)
     return None
 

@@ -192,7 +192,7 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
 
 
 def load(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, Any] | Node,
     overrides: Mapping[str, object] | Sequence[str] = (),
     kind: str = "plan",
     presets: Path | None = None,
@@ -200,7 +200,7 @@ def load(
     """Read a document and resolve `extends`, names and overrides.
 
     Args:
-        source: a path, `-` for standard input, or a mapping.
+        source: a path, `-` for standard input, a mapping, or a tree that was read already.
         overrides: `{"training.tokens": "2T"}` or `["training.tokens=2T"]`, applied in order.
         kind: plan, model, cluster, accelerator, or another kind without names of its own.
         presets: the folder of shipped documents, where it is not the program's own.
@@ -210,7 +210,9 @@ def load(
     """
     chain: tuple[Path, ...] = ()
     base = Path(".")
-    if isinstance(source, Mapping):
+    if isinstance(source, Node):
+        root = source
+    elif isinstance(source, Mapping):
         root = nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
     else:
         root = read(source)

@@ -11,19 +11,20 @@ from planner.base import resources
 from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.documents.source import Document
+from planner.documents.yaml_nodes import Node
 from planner.plans import plan
 from planner.plans.document import Plan
 
 
 def load(
-    document: str | Path | Mapping[str, Any],
+    document: str | Path | Mapping[str, Any] | Node,
     overrides: Mapping[str, Any] | Sequence[str] = (),
     margin: str | None = None,
     launcher: str | None = None,
     presets: Path | None = None,
 ) -> Plan:
-    """The plan of a YAML file or of a mapping, with ``--set`` overrides. A layout that it leaves
-    open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
+    """The plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout that
+    it leaves open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
     ``presets`` is the folder of shipped documents, where it is not the program's own.
 
     Raises:

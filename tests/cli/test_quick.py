@@ -1,0 +1,32 @@
+"""An answer from a line of text, and the plan that it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import RunCli
+
+TEXT = "llama3-8b on 64 h100, 2T tokens"
+
+
+def test_the_summary_and_the_plan_that_was_understood(run_cli: RunCli, tmp_path: Path) -> None:
+    done = run_cli("quick", TEXT, "-o", str(tmp_path / "plan.yaml"))
+    assert done.returncode == 0 and not done.stderr
+    saved = (tmp_path / "plan.yaml").read_text()
+    assert done.stdout.endswith(saved)
+    again = run_cli(str(tmp_path / "plan.yaml"))
+    assert done.stdout.startswith(again.stdout)
+
+
+def test_words_need_no_quotes_and_reports_are_written(run_cli: RunCli, tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    words = ["gpt2-small", "on", "1", "a100", "10B", "tokens"]
+    done = run_cli("quick", *words, "-o", str(report), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == report.read_text()
+
+
+def test_what_is_not_understood_is_bad_input(run_cli: RunCli) -> None:
+    done = run_cli("quick", "llama3-8b on 64 h1000")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("<text>:1:14: not understood: '64 h1000'")
