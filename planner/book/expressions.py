@@ -6,7 +6,7 @@ A body is written with Python's operators and the functions below, and put in or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -105,6 +105,12 @@ class Expression(Operand):
     def symbols(self) -> frozenset[Symbol]:
         """All symbols in it."""
         return frozenset(node for node in self.walk() if isinstance(node, Symbol))
+
+    def put(self, others: Mapping[Symbol, Expression]) -> Expression:
+        """The same with expressions in the places of symbols."""
+        if isinstance(self, Symbol):
+            return others.get(self, self)
+        return _known(self.op, tuple(part.put(others) for part in self.args), self.data)
 
     def walk(self) -> Iterator[Expression]:
         yield self

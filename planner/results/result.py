@@ -28,6 +28,9 @@ from planner.results import intervals
 from planner.results.inputs import Input
 
 if TYPE_CHECKING:
+    import sympy
+
+    from planner.results.collapse import Collapse
     from planner.results.remedies import Advice
     from planner.typeset import Box, Typesetter
     from planner.typeset.styles import Style
@@ -266,6 +269,13 @@ class Result:
         from planner.typeset import Typesetter
 
         return Typesetter(self.evaluation)
+
+    @cached_property
+    def collapse(self) -> Collapse:
+        """Forms of quantities in the plan's basic symbols."""
+        from planner.results.collapse import Collapse
+
+        return Collapse(self.evaluation)
 
     @cached_property
     def document(self) -> str | None:
@@ -526,6 +536,41 @@ class Quantity:
     def latex(self) -> str:
         """The right-hand side in LaTeX."""
         return self.print(self.result.typesetter.latex)
+
+    @cached_property
+    def expression(self) -> sympy.Expr:
+        """The quantity in the plan's basic symbols (h, L, a, s, b, V, f, t, p, d, c …): reductions
+        are resolved, the plan's own alternatives chosen, and what it makes equal is one symbol.
+        Bytes of an element are numbers. Symbols are called as in plain text, and are positive.
+
+        Raises:
+            ValueError: it is absent or a name.
+        """
+        return self._sympy(None)
+
+    def expanded(self, levels: int = 1) -> sympy.Expr:
+        """Its formula with the formulas of the quantities in it put in, so many levels deep; what
+        lies below stays a symbol, called as in plain text. ``expression`` puts in all of them.
+
+        Raises:
+            ValueError: it is absent or a name, or the levels are negative.
+        """
+        if levels < 0:
+            raise ValueError(f"levels: {levels} (0 or more)")
+        return self._sympy(levels)
+
+    def _sympy(self, levels: int | None) -> sympy.Expr:
+        from planner.book.symbolic import to_sympy
+        from planner.results.closed_form import expression
+        from planner.results.collapse import NoForm
+
+        try:
+            tree = expression(self, levels)
+        except NoForm as none:
+            raise ValueError(f"{self.id} has no form in symbols: {none}") from None
+        collapse, text = self.result.collapse, self.result.typesetter.text
+        names = {each: text.write(collapse.typesetter.name(each)) for each in tree.symbols}
+        return to_sympy(tree.put({each: Symbol(name, True) for each, name in names.items()}))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any."""

@@ -1,0 +1,281 @@
+"""Sums of products in normal form: the algebra of closed forms, without SymPy.
+
+A form is a sum of monomials with rational coefficients; a monomial is a product of powers of atoms.
+Atoms are symbols and whatever has no such form itself (a root, a rounding, a sum in a divisor).
+Two expressions of sums, products and powers are equal where their forms are, so that the difference
+of what a plan gives and what a paper prints is nought or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+from planner.book.expressions import Expression, Symbol, in_order, number
+
+Rational = int | Fraction
+Monomial = frozenset[tuple[Expression, Rational]]
+ONE: Monomial = frozenset()
+#: Terms of a sum up to which a power of it is written out.
+SPREAD = 12
+#: The most terms that a product is written out to: beyond, a sum stays one factor.
+MOST = 400
+
+
+class Form:
+    """A sum of monomials, by their coefficients, none of which is 0."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, Any] = {}) -> None:
+        self.terms = {monomial: c for monomial, c in terms.items() if c}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self.terms == other.terms
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __add__(self, other: Form) -> Form:
+        found = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            found[monomial] = found.get(monomial, 0) + coefficient
+        return Form(found)
+
+    def __sub__(self, other: Form) -> Form:
+        return self + constant(-1) * other
+
+    def __mul__(self, other: Form) -> Form:
+        for sum_, single in ((self, other), (other, self)):
+            if len(sum_.terms) > 1 and len(single.terms) == 1:
+                cancelled = _cancelled(sum_, single)
+                if cancelled is not None:
+                    return cancelled
+        if len(self.terms) * len(other.terms) > MOST:
+            return _folded(self) * _folded(other)
+        found: dict[Monomial, Rational] = {}
+        for one, c in self.terms.items():
+            for another, d in other.terms.items():
+                both = _times(one, another)
+                found[both] = found.get(both, 0) + c * d
+        return Form(found)
+
+    def __truediv__(self, other: Form) -> Form:
+        return self * other**-1
+
+    def __pow__(self, exponent: Rational) -> Form:
+        if len(self.terms) == 1:
+            ((monomial, c),) = self.terms.items()
+            if exponent.denominator == 1:
+                return Form({_powered(monomial, exponent): Fraction(c) ** int(exponent)})
+            if c == 1:
+                return Form({_powered(monomial, exponent): 1})
+        if exponent.denominator == 1 and 0 <= exponent <= 3 and len(self.terms) <= SPREAD:
+            return reduce(Form.__mul__, [self] * exponent.numerator, constant(1))
+        content, rest = self.primitive()
+        if exponent.denominator != 1:
+            return Form({frozenset({(self.tree(), exponent)}): 1})
+        return content**exponent * Form({frozenset({(rest.tree(), exponent)}): 1})
+
+    # -- what it is made of -------------------------------------------------------------------
+
+    @property
+    def atoms(self) -> set[Expression]:
+        return {atom for monomial in self.terms for atom, _ in monomial}
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in it, inside of other atoms too."""
+        return frozenset().union(*(atom.symbols for atom in self.atoms))
+
+    def common(self) -> Form:
+        """What every term has, to the lowest power at which one has it."""
+        least: dict[Expression, Rational] = {}
+        for atom in self.atoms:
+            powers = [dict(monomial).get(atom, 0) for monomial in self.terms]
+            least[atom] = min(powers)
+        return Form({frozenset((atom, power) for atom, power in least.items() if power): 1})
+
+    def primitive(self) -> tuple[Form, Form]:
+        """A single term, and the sum that is this form over it: two forms that differ by a factor
+        have the same sum."""
+        common = self.common()
+        rest = self * common**-1
+        first = rest.terms[min(rest.terms, key=_order)]
+        return constant(first) * common, constant(Fraction(1) / first) * rest
+
+    def over(self, other: Form) -> Form | None:
+        """The single term that, times another form, is this one; None where there is none."""
+        if not self.terms or len(self.terms) != len(other.terms):
+            return None
+        (mine, one), (theirs, another) = self.primitive(), other.primitive()
+        return mine / theirs if one == another else None
+
+    def without(self, ones: Collection[Expression]) -> Form:
+        """The same where some atoms are 1."""
+        found: dict[Monomial, Rational] = {}
+        for monomial, coefficient in self.terms.items():
+            rest = frozenset(pair for pair in monomial if pair[0] not in ones)
+            found[rest] = found.get(rest, 0) + coefficient
+        return Form(found)
+
+    def value(self, worth: Callable[[Symbol], Any]) -> Any:
+        """What it comes to, by the values of its symbols."""
+        return worth_of(self.tree(), worth)
+
+    # -- as an expression ---------------------------------------------------------------------
+
+    def tree(self, factor: Form | None = None) -> Expression:
+        """The expression of it; with a ``factor``, that times what is left over it."""
+        if factor is not None:
+            return _product([*_factors(factor), (self / factor).tree()])
+        terms = [_term(m, self.terms[m]) for m in sorted(self.terms, key=_order)]
+        if len(terms) == 1:
+            return terms[0]
+        return in_order("add", tuple(terms)) if terms else number(0)
+
+
+def constant(value: int | Fraction) -> Form:
+    return Form({ONE: value})
+
+
+def atom(expression: Expression) -> Form:
+    """A form of one thing that has no parts here."""
+    return Form({frozenset({(expression, 1)}): 1})
+
+
+def form_of(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form:
+    """The form of an expression; of a part that ``leaf`` knows, that."""
+    known = leaf(tree)
+    if known is not None:
+        return known
+    if tree.op == "number":
+        return constant(tree.data)
+    parts = [form_of(argument, leaf) for argument in tree.args]
+    if tree.op == "add":
+        return reduce(Form.__add__, parts)
+    if tree.op == "mul":
+        return reduce(Form.__mul__, parts)
+    if tree.op == "pow" and parts[0] == constant(1):
+        return parts[0]
+    if tree.op == "pow" and tree.args[1].op == "number":
+        exponent: Rational = tree.args[1].data
+        return parts[0] ** exponent
+    return atom(in_order(tree.op, tuple(part.tree() for part in parts), tree.data))
+
+
+def plainly(tree: Expression) -> Form | None:
+    """The leaf of expressions whose symbols all stand for themselves."""
+    return atom(tree) if isinstance(tree, Symbol) else None
+
+
+def written(tree: Expression) -> Expression:
+    """An expression as it was written, without sums in sums, products in products, and numbers
+    beside numbers: for print, where a paper's equation keeps its shape."""
+    if not tree.args:
+        return tree
+    args = [written(argument) for argument in tree.args]
+    if tree.op not in ("add", "mul"):
+        return in_order(tree.op, tuple(args), tree.data)
+    args = [inner for one in args for inner in (one.args if one.op == tree.op else (one,))]
+    join = sum if tree.op == "add" else math.prod
+    numbers = join(one.data for one in args if one.op == "number")
+    others = [one for one in args if one.op != "number"]
+    if numbers != (tree.op == "mul") or not others:
+        others.insert(0, number(numbers))
+    return others[0] if len(others) == 1 else in_order(tree.op, tuple(others))
+
+
+def worth_of(tree: Expression, worth: Callable[[Symbol], Any]) -> Any:
+    """What an expression of sums, products and powers comes to; exact where it is rational."""
+    if isinstance(tree, Symbol):
+        return worth(tree)
+    if tree.op == "number":
+        return tree.data
+    parts = [worth_of(argument, worth) for argument in tree.args]
+    return _WORTH[tree.op](parts)
+
+
+def _worth_of_power(parts: list[Any]) -> Any:
+    base, exponent = parts
+    if isinstance(exponent, float):
+        return float(base) ** exponent
+    if isinstance(base, int) and exponent < 0 and Fraction(exponent).denominator == 1:
+        base = Fraction(base)
+    return base ** (int(exponent) if Fraction(exponent).denominator == 1 else float(exponent))
+
+
+_WORTH: Mapping[str, Callable[[list[Any]], Any]] = {
+    "add": sum,
+    "mul": math.prod,
+    "pow": _worth_of_power,
+    "max": max,
+    "min": min,
+    "ceil": lambda parts: math.ceil(parts[0]),
+    "floor": lambda parts: math.floor(parts[0]),
+    "exp": lambda parts: math.exp(parts[0]),
+    "log": lambda parts: math.log(parts[0]),
+    "tanh": lambda parts: math.tanh(parts[0]),
+}
+
+
+def _times(one: Monomial, other: Monomial) -> Monomial:
+    if not one or not other:
+        return one or other
+    powers = dict(one)
+    for base, power in other:
+        powers[base] = powers.get(base, 0) + power
+    return frozenset((base, power) for base, power in powers.items() if power)
+
+
+def _cancelled(total: Form, single: Form) -> Form | None:
+    """A sum times a term that divides by a multiple of that sum."""
+    ((monomial, coefficient),) = single.terms.items()
+    for base, power in monomial:
+        if power < 0 and base.op == "add" and len(base.args) == len(total.terms):
+            ratio = total.over(form_of(base, plainly))
+            if ratio is not None:
+                rest = _times(monomial, frozenset({(base, 1)}))
+                return ratio * Form({rest: coefficient})
+    return None
+
+
+def _powered(monomial: Monomial, exponent: Rational) -> Monomial:
+    return frozenset((base, power * exponent) for base, power in monomial if exponent)
+
+
+def _folded(form: Form) -> Form:
+    """A sum as one factor."""
+    return form if len(form.terms) == 1 else atom(form.tree())
+
+
+def _order(monomial: Monomial) -> list[tuple[str, Rational]]:
+    """A fixed order of terms; print has its own."""
+    return sorted((repr(base), -power) for base, power in monomial)
+
+
+def _factors(form: Form) -> list[Expression]:
+    """The factors of a form of one term."""
+    ((monomial, coefficient),) = form.terms.items()
+    powers = (
+        base if power == 1 else in_order("pow", (base, number(power)))
+        for base, power in sorted(monomial, key=lambda pair: (repr(pair[0]), pair[1]))
+    )
+    return [*([number(coefficient)] if coefficient != 1 else []), *powers]
+
+
+def _term(monomial: Monomial, coefficient: Rational) -> Expression:
+    return _product(_factors(Form({monomial: coefficient})))
+
+
+def _product(factors: Iterable[Expression]) -> Expression:
+    """A product without what multiplies by one."""
+    found = [factor for factor in factors if factor is not number(1)]
+    if len(found) == 1:
+        return found[0]
+    return in_order("mul", tuple(found)) if found else number(1)

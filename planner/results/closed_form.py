@@ -1,0 +1,332 @@
+"""The closed form of a quantity: in the plan's basic symbols, with its numbers, term by term, and
+the published equation that it is.
+
+A form is taken down to the inputs where it stays short, else to the letters of the field, such as
+N and t_step. It is a published equation where the difference of the two is nought by algebra, never
+by how they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from planner.book.canonical import canonical
+from planner.book.expressions import Expression, Symbol, in_order
+from planner.book.normal_form import Form, atom, form_of, written
+from planner.book.published import EQUATIONS, OF_STAGE, PARAMETERS, Equation, Psi
+from planner.results.collapse import (
+    Collapse,
+    NoForm,
+    after,
+    at_letters,
+    briefly,
+    everywhere,
+    factored,
+    is_brief,
+)
+from planner.results.result import carrier
+from planner.typeset import TEXT
+
+if TYPE_CHECKING:
+    from planner.engine.evaluate import Entry, Point, Value
+    from planner.results.result import Quantity
+    from planner.typeset import Box
+
+
+class ClosedTerm(NamedTuple):
+    """A summand: what it is called, what it is in symbols (times the common factor), its value."""
+
+    label: str
+    factor: Box
+    value: Value
+
+
+class Basic(NamedTuple):
+    """A symbol of a closed form: its name, what it means, its value, and who decided that: a place
+    in a document, a preset, a default; or the id of the quantity that it is."""
+
+    name: Box
+    meaning: str
+    value: Value
+    origin: str
+    id: str | None = None
+
+
+class ClosedForm(NamedTuple):
+    """``symbol = symbolic = numeric = value``.
+
+    ``factor`` is what the factors of ``terms`` are multiplied by, None where they stand alone.
+    ``recognised`` names the published equation that it is, and what to read in it; ``others`` are
+    what papers print for the same quantity under other settings, with their sources.
+    """
+
+    symbol: Box
+    symbolic: Box
+    numeric: Box
+    value: Value
+    factor: Box | None
+    terms: tuple[ClosedTerm, ...]
+    inputs: tuple[Basic, ...]
+    recognised: str | None
+    others: tuple[tuple[Box, str], ...]
+
+
+def closed_form(quantity: Quantity) -> ClosedForm | None:
+    """The closed form of a quantity; None where it is absent, a name, or where its formula says as
+    much already."""
+    if quantity.absent is not None or isinstance(quantity.value, str) or not quantity.value:
+        return None
+    collapse = quantity.result.collapse
+    try:
+        found = _recognised(quantity, collapse)
+        form = found[1] if found else _shortest(quantity, collapse)
+        if form is None:
+            return None
+        factor = factored(form)
+        tree = _printed(found[0], found[2], collapse) if found else form.tree(factor)
+        symbolic = collapse.box(tree)
+        terms = tuple(_terms(quantity, collapse, factor)) if len(form.terms) > 1 else ()
+        terms = terms if len(terms) > 1 else ()
+    except NoForm:
+        return None
+    if found is None and quantity.boxes and symbolic == quantity.boxes[0]:
+        return None
+    return ClosedForm(
+        quantity.symbol_name,
+        symbolic,
+        collapse.box(tree, numbers=True),
+        quantity.value,
+        collapse.box(factor.tree()) if factor is not None else None,
+        terms,
+        tuple(_basics(quantity, collapse, tree)),
+        _said(*found) if found else None,
+        tuple(
+            (collapse.box(_printed(other, True, collapse)), other.source)
+            for other in EQUATIONS
+            if found and quantity.base in other.quantities and other is not found[0]
+        ),
+    )
+
+
+def expression(quantity: Quantity, levels: int | None = None) -> Expression:
+    """A quantity in the plan's basic symbols, or with ``levels`` of its formulas put in.
+
+    Raises:
+        NoForm: it is absent or a name, or rests on what is.
+    """
+    stops = everywhere if levels is None else after(levels)
+    form = quantity.result.collapse.form(quantity.base, quantity.trace.point, stops)
+    return form.tree(factored(form))
+
+
+def _shortest(quantity: Quantity, collapse: Collapse) -> Form | None:
+    """The form in inputs where that is short, else in letters; None where neither is."""
+    multiple = _multiple(quantity, collapse)
+    if multiple is not None:
+        return multiple
+    return next(filter(is_brief, _forms(quantity, collapse)), None)
+
+
+def _forms(quantity: Quantity, collapse: Collapse) -> Iterator[Form]:
+    """A quantity in inputs, if that is no long form, and in letters."""
+    for stops in (briefly, at_letters):
+        with suppress(NoForm):
+            yield collapse.form(quantity.base, quantity.trace.point, stops)
+
+
+def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
+    """A quantity of a stage as a multiple of the parameters there, as papers write states; None
+    where it is none."""
+    if not any(
+        quantity.base in each.quantities and Psi in each.value.symbols for each in EQUATIONS
+    ):
+        return None
+    chosen, point = quantity.chosen, quantity.trace.point
+    if "stage" not in point:
+        if chosen is None or chosen.expression.op != "at_largest":
+            return None
+        point = collapse.best(chosen.expression, point)
+    ratio = collapse.form(quantity.base, quantity.trace.point).over(
+        collapse.of(canonical(OF_STAGE), point)
+    )
+    if ratio is None:
+        return None
+    collapse.book.notation[Psi] = PARAMETERS
+    collapse.values[Psi] = collapse.evaluation.compute(canonical(OF_STAGE), point)
+    return ratio * atom(Psi)
+
+
+# -- published equations ----------------------------------------------------------------------
+
+
+def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form, bool] | None:
+    """The published equation that a quantity is, the quantity's form, and whether all of it is in
+    the equation."""
+    equations = [each for each in EQUATIONS if quantity.base in each.quantities]
+    if not equations:
+        return None
+    for form in (_multiple(quantity, collapse), *_forms(quantity, collapse)):
+        for equation in equations if form is not None else ():
+            theirs, besides = _theirs(equation.value, collapse), equation.besides[0]
+            if form is None or theirs is None:
+                continue
+            # A degree that the paper has not is none here either.
+            same = form.without(
+                {each for each in form.atoms - theirs.atoms if _is_one(each, collapse)}
+            )
+            left = same - theirs
+            if not left:
+                return equation, same, True
+            if besides.data != 0 and left == _theirs(besides, collapse):
+                return equation, same, False
+    return None
+
+
+def _is_one(each: Expression, collapse: Collapse) -> bool:
+    return isinstance(each, Symbol) and collapse.values.get(each) == 1
+
+
+def _printed(equation: Equation, all_of_it: bool, collapse: Collapse) -> Expression:
+    """An equation as its paper has it, with what the paper leaves out; what the plan makes numbers,
+    as bytes of an element, are numbers."""
+    tree = equation.value if all_of_it else equation.value + equation.besides[0]
+    forms = {each: _theirs(each, collapse) for each in tree.symbols}
+    return written(
+        tree.put(
+            {
+                each: form.tree()
+                for each, form in forms.items()
+                if form is not None and not form.atoms
+            }
+        )
+    )
+
+
+def _theirs(tree: Expression, collapse: Collapse) -> Form | None:
+    """The form of a paper's equation under the plan: what the plan makes numbers are numbers, and
+    letters of the field stay."""
+
+    def leaf(part: Expression) -> Form | None:
+        if not isinstance(part, Symbol):
+            return None
+        identifier = collapse.book.symbols.get(part)
+        note = collapse.book.notation.get(part)
+        if identifier is None and note is not None and note.per:
+            return atom(part)  # of a block: each has the same, or the plan's form names its entry
+        return collapse.of(part, {}, at_letters) if part is not Psi else atom(Psi)
+
+    try:
+        return form_of(tree, leaf)
+    except (NoForm, ZeroDivisionError, KeyError):
+        return None
+
+
+def _said(equation: Equation, form: Form, all_of_it: bool) -> str:
+    notes = [equation.remark, "" if all_of_it else equation.besides[1]]
+    return "; ".join([equation.source, *filter(None, notes)])
+
+
+# -- terms ------------------------------------------------------------------------------------
+
+
+def _terms(quantity: Quantity, collapse: Collapse, factor: Form | None) -> Iterator[ClosedTerm]:
+    """The named summands; alike ones of several norms as one."""
+    rows: dict[str, tuple[Form, Any]] = {}
+    for label, body, point in _summands(quantity, collapse):
+        form = _of_term(body, point, collapse)
+        value = quantity.result.evaluation.compute(body, point)
+        if label in rows:
+            form, value = rows[label][0] + form, rows[label][1] + value
+        rows[label] = form, value
+    for label, (form, value) in rows.items():
+        if form:
+            part = form if factor is None else form / factor
+            inner = factored(part)
+            yield ClosedTerm(label, collapse.box(part.tree(inner)), value)
+
+
+def _of_term(body: Expression, point: Point, collapse: Collapse) -> Form:
+    with suppress(NoForm):
+        form = collapse.of(body, point, briefly)
+        if is_brief(form):
+            return form
+    return collapse.of(body, point, at_letters)
+
+
+def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Expression, Point]]:
+    """The summands of the first sum below a quantity, with their names: where its formula takes
+    the largest of others, those of the largest."""
+    result, book = quantity.result, collapse.book
+    chosen, point = quantity.chosen, quantity.trace.point
+    tree = chosen.expression if chosen is not None else None
+    while tree is not None and tree.op not in ("total", "add"):
+        if tree.op in ("largest", "at_largest"):
+            tree, point = tree.body, collapse.best(tree, point)
+        elif isinstance(tree, Symbol) and tree in book.symbols:
+            base = book.symbols[tree]
+            per = book.quantities[base].per
+            below = result.quantity(base, {axis: point[axis] for axis in per})
+            tree = below.chosen.expression if below.chosen is not None else None
+            point = below.trace.point
+        elif tree.op in ("ceil", "floor"):
+            tree = tree.args[0]
+        else:
+            return
+    if tree is None:
+        return
+    if tree.op == "add":
+        for term in collapse.typesetter.terms(tree):
+            known = carrier(term, quantity.unit, book)
+            yield book.quantities[known].title if known else _words(term, collapse), term, point
+        return
+    for below_point in collapse.evaluation.entries(tree.axis, point, tree.where):
+        yield called(below_point[tree.axis]), tree.body, below_point
+
+
+def _words(term: Expression, collapse: Collapse) -> str:
+    """What a term is called that is no multiple of one quantity in its unit: by its only quantity
+    or input; a product of several, by how it is written."""
+    book = collapse.book
+    if len(term.symbols) == 1:
+        (symbol,) = term.symbols
+        note = book.notation.get(symbol)
+        return note.meaning if note else book.quantities[book.symbols[symbol]].title
+    if term.op == "mul" and term.args[0].op == "number":
+        term = in_order("mul", term.args[1:])
+    return TEXT.write(collapse.box(term)) if term.op != "number" else "constant"
+
+
+def called(entry: Entry) -> str:
+    """What an entry is called among others of its axis: a tensor or a component by its block too,
+    the norms of a layer together."""
+    block, name = entry.parent, (entry.title or entry.name).replace("_", " ")
+    if block is None or entry.axis not in ("tensor", "component"):
+        return name
+    kind = str(block.settings.get("block", block.name))
+    return f"{_OF.get(kind, kind.replace('_', ' '))}: {name}"
+
+
+#: What a block is called, where not by its kind.
+_OF = {"norm": "norms", "mlp": "MLP", "moe": "experts"}
+
+
+# -- inputs -----------------------------------------------------------------------------------
+
+
+def _basics(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterator[Basic]:
+    """The symbols of a form in the order of the notation, quantities last."""
+    result, book = quantity.result, collapse.book
+    order = {symbol: place for place, symbol in enumerate([*book.notation, *book.symbols])}
+    for symbol in sorted(tree.symbols, key=lambda one: order.get(one, len(order))):
+        name, value = collapse.typesetter.name(symbol), collapse.worth(symbol)
+        base = book.symbols.get(symbol) or book.symbols.get(Symbol(symbol.name.partition("[")[0]))
+        if base is not None:
+            bracket = symbol.name.removeprefix(base)
+            yield Basic(name, book.quantities[base].title, value, "", f"{base}{bracket}")
+            continue
+        note = book.notation[symbol]
+        dotted = f"model.{note.key}" if note.per == ("block",) else note.key
+        given = result.inputs.get(dotted or "")
+        yield Basic(name, note.meaning, value, given.origin if given is not None else "")

@@ -1,0 +1,384 @@
+"""Quantities collapsed to basic symbols: what the plan's own choices leave of the formulas.
+
+Formulas are followed as the plan has them: the alternative that holds, the entry where something is
+largest, each summand of a sum over entries, a rounding that rounds nothing left out. What the plan
+makes equal is written as one: the head size as h/a where heads divide the width, 4h for a
+feed-forward of four times the width, L/p for the layers of an even stage. Bytes of an element are
+numbers, as in print; so is what is 0, and what is 1 outside of the model and the usual degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import Any
+
+from planner.book import notation as n
+from planner.book.canonical import canonical
+from planner.book.expressions import Expression, Symbol
+from planner.book.normal_form import Form, atom, constant, form_of
+from planner.book.quantity import Notation
+from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Point
+from planner.engine.lower import bound
+from planner.typeset import Box, Typesetter, parse, with_subscript
+
+#: Quantities that papers give a letter, as they do to inputs; the vocabulary, where it is padded.
+LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))
+#: Degrees and sizes that stay in a form though they are 1.
+KEPT = frozenset((n.b, n.t, n.p, n.c, n.e))
+#: Symbols that say a number, not a choice of the plan: bytes of elements, whether something runs.
+NUMBERS = ("training.bytes.", "time.dropout", "time.lora_dropout", "time.rope")
+#: Where others stay letters: quantities of the whole plan that are followed all the same, and
+#: quantities with entries that are not.
+FOLLOWED = ("layout.", "memory.activations.input_ranks", "memory.optimizer.per_parameter")
+STAYING = ("memory.activations.part", "memory.activations.whole", "memory.activations.again")
+
+Stops = Callable[[Key, int], bool]
+
+
+class NoForm(Exception):
+    """A quantity has no form in symbols: it is absent, or a name."""
+
+
+def everywhere(key: Key, depth: int) -> bool:
+    """Stop at no quantity but what papers have letters for."""
+    return False
+
+
+def briefly(key: Key, depth: int) -> bool:
+    """As everywhere, but what grows long, or has a root or a rounding in it, has no form."""
+    return False
+
+
+def at_letters(key: Key, depth: int) -> bool:
+    """Stop at quantities of the whole plan, as at N and t_step; what has entries is followed."""
+    return key[0] in STAYING or (not key[1] and not key[0].startswith(FOLLOWED))
+
+
+def after(levels: int) -> Stops:
+    """Stop so many levels below the formula of the quantity."""
+    return lambda key, depth: depth > levels
+
+
+#: Stops that say the same at every depth below the quantity.
+SAME = (everywhere, briefly, at_letters)
+#: Terms of a form that is read at a glance, and of those that it may be made of.
+MOST_TERMS, LONG, MOST_SYMBOLS = 8, 24, 12
+
+
+def is_brief(form: Form, most: int = MOST_TERMS) -> bool:
+    """Whether a form is short, of plain symbols."""
+    plain = all(isinstance(each, Symbol) for each in form.atoms)
+    return plain and len(form.terms) <= most and len(form.atoms) <= most + MOST_SYMBOLS - MOST_TERMS
+
+
+class Collapse:
+    """Forms of the quantities of one evaluation, and what their symbols are worth and called."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        self.case = evaluation.case
+        self._kept: dict[Any, Form | NoForm] = {}
+        self._several: dict[Symbol, bool] = {}
+        self.values: dict[Symbol, Any] = {}
+        #: What symbols are called that hold for some entries only.
+        self.names: dict[Symbol, Box] = {}
+        #: The book, with the names of symbols that differ from entry to entry.
+        self.book = copy(evaluation.book)
+        self.book.notation = {**evaluation.book.notation}
+
+    # -- quantities ---------------------------------------------------------------------------
+
+    def form(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
+        """The form of a quantity.
+
+        Raises:
+            NoForm: it is absent or a name, or rests on what is.
+        """
+        return self._instance(identifier, point, stops, 0)
+
+    def of(self, expression: Expression, point: Point, stops: Stops = everywhere) -> Form:
+        """The form of an expression at a point, as of a summand."""
+        return self._of(expression, point, stops, 1)
+
+    def letter(self, identifier: str, point: Point) -> Symbol:
+        """The symbol of a quantity, with its entries where it has some."""
+        trace = self.evaluation.trace(identifier, point)
+        quantity, entries = self.book.quantities[identifier], trace.key[1]
+        if isinstance(trace.value, (Absent, str)):
+            raise NoForm(identifier)
+        if not entries:
+            self.values[quantity.symbol] = trace.value
+            return quantity.symbol
+        note = Notation(quantity.symbol, quantity.title, quantity.latex, len(self.book.notation))
+        return self._named(quantity.symbol, note, entries, trace.value)
+
+    def _instance(self, identifier: str, point: Point, stops: Stops, depth: int) -> Form:
+        per = self.book.quantities[identifier].per
+        trace = self.evaluation.trace(identifier, {axis: point[axis] for axis in per})
+        value, formula = trace.value, trace.chosen
+        if isinstance(value, (Absent, str)) or formula is None:
+            raise NoForm(identifier)
+        if value == 0:
+            return Form()
+        if depth:
+            if identifier == "layout.vocabulary" and value == self._whole(n.V):
+                return self._input(n.V, (), value)
+            if identifier in LETTERS or stops(trace.key, depth):
+                return atom(self.letter(identifier, trace.point))
+        named = (trace.key, stops, depth if stops not in SAME else depth > 0)
+        found = self._kept.get(named)
+        if found is None:
+            try:
+                found = self._of(formula.expression, trace.point, stops, depth + 1)
+            except NoForm as none:
+                found = none
+            self._kept[named] = found
+        if isinstance(found, NoForm):
+            raise found
+        return found
+
+    def _of(self, tree: Expression, point: Point, stops: Stops, depth: int) -> Form:
+        evaluation = self.evaluation
+
+        def leaf(part: Expression) -> Form | None:
+            op = part.op
+            if isinstance(part, Symbol):
+                return self._symbol(part, point, stops, depth)
+            if op == "total":
+                below = evaluation.entries(part.axis, point, part.where)
+                forms = (self._of(part.body, each, stops, depth) for each in below)
+                return reduce(Form.__add__, forms, Form())
+            if op in ("largest", "at_largest"):
+                best = self.best(part, point)
+                return self._of(part.body, best, stops, depth)
+            if op == "which":
+                raise NoForm("a name")
+            if op in ("max", "min"):
+                most: Any = max if op == "max" else min
+                chosen = most(part.args, key=lambda one: evaluation.compute(one, point))
+                return form_of(chosen, leaf)
+            if op in ("ceil", "floor"):
+                inner = evaluation.compute(part.args[0], point)
+                if not isinstance(inner, float) and Fraction(inner).denominator == 1:
+                    return form_of(part.args[0], leaf)
+            return None
+
+        try:
+            form = form_of(tree, leaf)
+            if stops is briefly and not is_brief(form, LONG):
+                raise NoForm("it is long")
+            return form
+        except (Absent, ZeroDivisionError) as error:
+            raise NoForm(str(error)) from None
+
+    def best(self, fold: Expression, point: Point) -> Point:
+        """Where the largest of a reduction is, the first of equals."""
+        evaluation = self.evaluation
+        points = evaluation.entries(fold.axis, point, fold.where)
+        return max(points, key=lambda below: evaluation.compute(fold.args[-1], below))
+
+    # -- symbols ------------------------------------------------------------------------------
+
+    def _symbol(self, symbol: Symbol, point: Point, stops: Stops, depth: int) -> Form:
+        identifier = self.book.symbols.get(symbol)
+        if identifier is not None:
+            return self._instance(identifier, point, stops, depth)
+        scope = self.evaluation.scope(symbol, point)
+        value = self.evaluation.bound(symbol, point)
+        if isinstance(value, Expression):
+            return self._of(canonical(value), point, stops, depth)
+        if isinstance(value, (Absent, str)):
+            raise NoForm(str(symbol))
+        return self._input(symbol, scope, value)
+
+    def _input(self, symbol: Symbol, scope: tuple[Entry, ...], value: Any) -> Form:
+        """An input: a number, what the plan makes it equal to, or its own symbol."""
+        note = self.book.notation[symbol]
+        if value == 0 or note.per in (("tensor",), ("component",), ("stage", "component")):
+            if symbol == n.copies_on_stage:
+                return self._of_component(scope, value)
+            return constant(value)
+        if (note.key or "").startswith(NUMBERS):
+            return constant(value)
+        alike = _ALIKE.get(symbol)
+        same = alike(self, scope, value) if alike is not None else None
+        if same is not None:
+            return same
+        if value == 1 and symbol not in KEPT and note.per != ("block",):
+            return constant(1)
+        if not self._differs(symbol):
+            self.values[symbol] = value
+            return atom(symbol)
+        return atom(self._named(symbol, note, scope, value))
+
+    def _named(
+        self, symbol: Symbol, note: Notation, scope: tuple[Entry, ...], value: Any
+    ) -> Symbol:
+        """A symbol of its own for some entries."""
+        path = ",".join(entry.path for entry in scope)
+        named = Symbol(f"{symbol.name}[{path}]", positive=True)
+        if named not in self.book.notation:
+            name = parse(note.latex)
+            for entry in scope:
+                outer = entry.around.get("part", entry) if entry.axis == "block" else entry
+                name = with_subscript(name, outer.name)
+            self.book.notation[named] = note._replace(symbol=named)
+            self.names[named] = name
+        self.values[named] = value
+        return named
+
+    def _differs(self, symbol: Symbol) -> bool:
+        """Whether entries bind a symbol to different values, so that it needs a name for each."""
+        if symbol not in self._several:
+            axes = (self.case.entries(axis) for axis in self.book.notation[symbol].per)
+            entries = (entry for axis in axes for entry in axis)
+            alone = [e.bindings[symbol] for e in entries if symbol in e.bindings]
+            pairs = [v for (name, _, _), v in self.case.pair_values.items() if name is symbol]
+            self._several[symbol] = len({*alone, *pairs}) > 1
+        return self._several[symbol]
+
+    def _whole(self, symbol: Symbol) -> Any:
+        """What the plan binds a symbol to; None where it leaves it open."""
+        value = self.case.bindings.get(symbol)
+        return None if isinstance(value, Absent) else value
+
+    # -- what the plan makes equal ------------------------------------------------------------
+
+    def _head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+        """h/a, where the heads divide the width."""
+        block = scope or self._attention
+        heads = bound(self.case, n.a, block) if block else None
+        if not isinstance(heads, int) or heads * value != self._whole(n.h):
+            return None
+        return self._input(n.h, (), heads * value) / self._input(n.a, block, heads)
+
+    def _kv_heads(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+        """a, where every query head has its own."""
+        heads = bound(self.case, n.a, scope)
+        return self._input(n.a, scope, heads) if heads == value else None
+
+    def _width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+        """4h, where it is that."""
+        hidden = self._whole(n.h)
+        return (
+            constant(4) * self._input(n.h, (), hidden) if hidden and value == 4 * hidden else None
+        )
+
+    def _count(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+        """How often a part occurs: L, where all layers are of one kind; once, as the embedding."""
+        if not scope[0].settings["layers"]:
+            return constant(value)
+        layers = self._whole(n.L)
+        return self._input(n.L, (), layers) if value == layers and value > 1 else None
+
+    def _on_stage(self, scope: tuple[Entry, ...], value: Any) -> Form:
+        """Layers of a stage: L/p where stages are even."""
+        part, stages = scope[1], self._whole(n.p)
+        count = bound(self.case, n.L_k, (part,))
+        if part.settings["layers"] and value * stages == count:
+            whole = self._input(n.L_k, (part,), count)
+            return whole / self._input(n.p, (), stages)
+        return constant(value)
+
+    def _in_flight(self, scope: tuple[Entry, ...], value: Any) -> Form:
+        """Layers times micro-batches alive: p on the first stage of 1F1B, m under GPipe."""
+        held, part = bound(self.case, n.layers_on_stage, scope), scope[1]
+        if not held or not part.settings["layers"]:
+            return constant(value)
+        alive, stages, chunks = Fraction(value, held), self._whole(n.p), self._whole(n.v)
+        p, v = self._input(n.p, (), stages), self._input(n.v, (), chunks)
+        forms = [
+            (Fraction(stages), p),
+            (stages + Fraction(stages - 1, chunks), p + (p - constant(1)) / v),
+        ]
+        if self.case.settings.get("training.schedule") == "gpipe":
+            forms.insert(0, (Fraction(self.evaluation.value("layout.micro_batches")),
+                             atom(self.letter("layout.micro_batches", {}))))  # fmt: skip
+        same = next((form for number, form in forms if number == alive), constant(alive))
+        return self._on_stage(scope, held) * same
+
+    def _recomputed(self, scope: tuple[Entry, ...], value: Any) -> Form:
+        """Of these, those that are computed again: all of them, or a share."""
+        alive = bound(self.case, n.in_flight, scope)
+        return constant(Fraction(value) / Fraction(alive)) * self._in_flight(scope, alive)
+
+    def _of_component(self, scope: tuple[Entry, ...], value: Any) -> Form:
+        """How often a stage holds a component: as often as its layer."""
+        stage, part = scope[0], scope[1].around["part"]
+        held = bound(self.case, n.layers_on_stage, (stage, part))
+        return self._on_stage((stage, part), held) if value == held else constant(value)
+
+    @cached_property
+    def _attention(self) -> tuple[Entry, ...]:
+        """The first block of attention, for sizes that the plan has once."""
+        blocks = self.case.entries("block")
+        return next(((block,) for block in blocks if n.a in block.bindings), ())
+
+    # -- in print -----------------------------------------------------------------------------
+
+    @cached_property
+    def typesetter(self) -> Typesetter:
+        """Boxes of forms, with symbols or with the numbers of the plan."""
+        return _Written(self)
+
+    def worth(self, symbol: Symbol) -> Any:
+        """The value of a symbol of a form, or of a published equation."""
+        known = self.values.get(symbol)
+        return self.evaluation.compute(symbol, {}) if known is None else known
+
+    def box(self, tree: Expression, numbers: bool = False) -> Box:
+        """A form's expression as a box."""
+        return self.typesetter.box(tree, None, numbers)
+
+
+class _Written(Typesetter):
+    """Writes forms, whose symbols stand for themselves."""
+
+    def __init__(self, collapse: Collapse) -> None:
+        super().__init__(collapse.evaluation)
+        self.book, self._worth, self._names = collapse.book, collapse.worth, collapse.names
+
+    def name(self, symbol: Symbol) -> Box:
+        return self._names.get(symbol) or super().name(symbol)
+
+    def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
+        if numbers:
+            return Box("value", (), self._worth(symbol))
+        return Box("name", (self.name(symbol),))
+
+
+#: Symbols that the plan may make equal to others.
+_ALIKE: dict[Symbol, Callable[[Collapse, tuple[Entry, ...], Any], Form | None]] = {
+    n.d_h: Collapse._head_size,
+    n.d_v: Collapse._head_size,
+    n.d_rot: Collapse._head_size,
+    n.a_kv: Collapse._kv_heads,
+    n.f: Collapse._width,
+    n.L_k: Collapse._count,
+    n.layers_on_stage: Collapse._on_stage,
+    n.in_flight: Collapse._in_flight,
+    n.recomputed_in_flight: Collapse._recomputed,
+}
+
+
+def factored(form: Form) -> Form | None:
+    """What a sum is written as a multiple of: its term in the highest power of the hidden size,
+    with the fewest symbols; None where that leaves no fewer symbols to read."""
+    if len(form.terms) < 2 or not form.common().atoms:
+        return None
+
+    def rank(monomial: Any) -> tuple[Any, ...]:
+        powers = dict(monomial)
+        whole = sum(powers.values())
+        return (-powers.get(n.h, 0), len(powers), -whole, sorted(map(repr, powers)))
+
+    lead = Form({min(form.terms, key=rank): 1})
+    return lead if _symbols(lead) + _symbols(form / lead) < _symbols(form) else None
+
+
+def _symbols(form: Form) -> int:
+    """How many symbols a form is written with."""
+    return sum(len(monomial) for monomial in form.terms)
