@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from planner.book.canonical import canonical
-from planner.book.expressions import Expression, Operand, Symbol, expression
+from planner.book.expressions import REDUCTIONS, Expression, Operand, Symbol, expression
 from planner.book.settings import named
 
 When = Mapping[str, Any]
@@ -215,6 +215,15 @@ class Book:
             raise TypeError(f"{quantity.id} is declared twice")
         self.quantities[quantity.id] = quantity
         self.symbols[quantity.symbol] = quantity.id
+
+    def carrier(self, term: Expression, unit: str) -> str | None:
+        """The quantity that a term of a sum in a unit is, or is a multiple of."""
+        factors = term.args if term.op == "mul" else (term,)
+        ids = [self.symbols[f] for f in factors if isinstance(f, Symbol) and f in self.symbols]
+        if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
+            ids = [i for i in ids if self.quantities[i].unit == unit]
+        plainly = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
+        return ids[0] if len(ids) == 1 and plainly else None
 
     def formulas(self) -> Iterator[Formula]:
         for quantity in self.quantities.values():

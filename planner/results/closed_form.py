@@ -26,7 +26,6 @@ from planner.results.collapse import (
     factored,
     is_brief,
 )
-from planner.results.result import carrier
 from planner.typeset import TEXT
 
 if TYPE_CHECKING:
@@ -278,7 +277,7 @@ def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Exp
         return
     if tree.op == "add":
         for term in collapse.typesetter.terms(tree):
-            known = carrier(term, quantity.unit, book)
+            known = book.carrier(term, quantity.unit)
             yield book.quantities[known].title if known else _words(term, collapse), term, point
         return
     for below_point in collapse.evaluation.entries(tree.axis, point, tree.where):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.version import __version__
-from planner.book.expressions import REDUCTIONS, Symbol
-from planner.book.quantity import KINDS, Book, Notation
+from planner.book.expressions import Symbol
+from planner.book.quantity import KINDS, Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Number, Point, Trace, Value
 from planner.engine.lower import SIZE_ONLY, bound
 from planner.plans.document import Plan
@@ -483,7 +483,7 @@ class Quantity:
 
     def _id_of(self, term: Any, point: Point) -> str | None:
         """The quantity that a term is, or is a multiple of, with its entry."""
-        base = carrier(term, self.unit, self.result.evaluation.book)
+        base = self.result.evaluation.book.carrier(term, self.unit)
         per = self.result.evaluation.book.quantities[base].per if base is not None else ()
         if base is None or any(axis not in point for axis in per):
             return None
@@ -589,13 +589,3 @@ class Quantity:
             if self.predicted.interval is not None:
                 data["predicted"]["interval"] = [plain(end) for end in self.predicted.interval]
         return data
-
-
-def carrier(term: Any, unit: str, book: Book) -> str | None:
-    """The quantity that a term of a sum in a unit is, or is a multiple of."""
-    factors = term.args if term.op == "mul" else (term,)
-    ids = [book.symbols[f] for f in factors if isinstance(f, Symbol) and f in book.symbols]
-    if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
-        ids = [i for i in ids if book.quantities[i].unit == unit]
-    plainly = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
-    return ids[0] if len(ids) == 1 and plainly else None

@@ -29,7 +29,7 @@ from planner.report.facts import unborne
 from planner.report.what_if import controls
 from planner.report.what_if.rules import Program, literal, quoted
 from planner.results import intervals
-from planner.results.result import Result, carrier
+from planner.results.result import Result
 from planner.typeset import TEXT, Typesetter
 
 #: Keys that no rule reads.
@@ -165,7 +165,7 @@ def _terms(rules: Program, typesetter: Typesetter, sums: Iterable[str]) -> str:
         if expression.op == "add":
             terms = []
             for term in typesetter.terms(expression):
-                named = BOOK.quantities.get(carrier(term, formula.quantity.unit, BOOK) or "")
+                named = BOOK.quantities.get(BOOK.carrier(term, formula.quantity.unit) or "")
                 label = named and (named.short or named.title)
                 label = label or TEXT.write(typesetter.box(term, None))
                 terms.append(f"[{quoted(label)},{rules.tree(term)}]")
