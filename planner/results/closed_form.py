@@ -19,10 +19,8 @@ from planner.book.published import EQUATIONS, OF_STAGE, PARAMETERS, Equation, Ps
 from planner.results.collapse import (
     Collapse,
     NoForm,
-    after,
     at_letters,
     briefly,
-    everywhere,
     factored,
     is_brief,
 )
@@ -107,17 +105,6 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
             if found and quantity.base in other.quantities and other is not found[0]
         ),
     )
-
-
-def expression(quantity: Quantity, levels: int | None = None) -> Expression:
-    """A quantity in the plan's basic symbols, or with ``levels`` of its formulas put in.
-
-    Raises:
-        NoForm: it is absent or a name, or rests on what is.
-    """
-    stops = everywhere if levels is None else after(levels)
-    form = quantity.result.collapse.form(quantity.base, quantity.trace.point, stops)
-    return form.tree(factored(form))
 
 
 def _shortest(quantity: Quantity, collapse: Collapse) -> Form | None:

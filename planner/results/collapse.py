@@ -103,6 +103,15 @@ class Collapse:
         """The form of an expression at a point, as of a summand."""
         return self._of(expression, point, stops, 1)
 
+    def expression(self, identifier: str, point: Point, levels: int | None = None) -> Expression:
+        """A quantity in basic symbols, or with so many ``levels`` of formulas put in its own.
+
+        Raises:
+            NoForm: it is absent or a name, or rests on what is.
+        """
+        found = self.form(identifier, point, everywhere if levels is None else after(levels))
+        return found.tree(factored(found))
+
     def letter(self, identifier: str, point: Point) -> Symbol:
         """The symbol of a quantity, with its entries where it has some."""
         trace = self.evaluation.trace(identifier, point)

@@ -561,11 +561,10 @@ class Quantity:
 
     def _sympy(self, levels: int | None) -> sympy.Expr:
         from planner.book.symbolic import to_sympy
-        from planner.results.closed_form import expression
         from planner.results.collapse import NoForm
 
         try:
-            tree = expression(self, levels)
+            tree = self.result.collapse.expression(self.base, self.trace.point, levels)
         except NoForm as none:
             raise ValueError(f"{self.id} has no form in symbols: {none}") from None
         collapse, text = self.result.collapse, self.result.typesetter.text
