@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "planner"
-MOST = 38_799  # the lines reached and 5 %
+MOST = 39_899  # the lines reached and 5 %; closed forms and published equations took 1,100
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.
 ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")
