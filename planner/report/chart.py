@@ -30,7 +30,7 @@ def _scale(
     low, high = min(values), max(values)
     logarithmic = low > 0 and high / low > RATIO
     if logarithmic:
-        ticks = _powers(low, high)
+        ticks = powers(low, high)
     else:
         ticks = steps(0.0 if low >= 0 and low < high / 2 else low, high)
     ends = min(low, ticks[0]), max(high, ticks[-1])
@@ -47,7 +47,7 @@ def steps(low: float, high: float) -> list[float]:
     return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]
 
 
-def _powers(low: float, high: float) -> list[float]:
+def powers(low: float, high: float) -> list[float]:
     """Powers of ten with what lies between them, not too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)

@@ -17,7 +17,7 @@ from planner.results.timeline import Span, Timeline
 
 #: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
 #: and traffic beside work in it.
-WIDTH, LEFT, TOP, LANE, BAR, STRIP = 928, 66, 24, 28, 22, 4
+WIDTH, LEFT, TOP, LANE, BAR, STRIP = 1136, 58, 24, 28, 22, 4
 PANEL, BETWEEN = 76, 26  # the height of a panel of memory, and what is above it
 UNITS, SLIT = 2, 2  # units of a path in one of the box, and what nobody sees between two strokes
 #: Passes that are narrower than this in the mean are left out in the middle, until the others are
@@ -221,7 +221,7 @@ def figure(
         for number, y in middle.items()
         for span, start, end in lanes[number].ends
         for text in [str((span.micro_batch or 0) + 1)]
-        if end - start >= UNITS * (4 + DIGIT * len(text))
+        if end - start >= UNITS * (1 + DIGIT * len(text))
     ]
     return Data(
         id=name,

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from planner.book.notation import L_k
+from planner.engine.lower import Entry
 from planner.report import facts
 from planner.report.derivations import place
 from planner.report.figures import bar_of, roofline
-from planner.report.numbers import Data, shown
+from planner.report.numbers import Data, clean, column, headline, shown
+from planner.report.panels import panels
+from planner.report.roofline import under_roof
 from planner.results.result import Result
 
 PARTS = ("weights", "gradients", "optimizer", "activations")
+#: What is live, from the bottom of a column on.
+LIVE = ("weights", "cache", "gradients", "optimizer", "activations", "buffers")
+#: The moments of a step as a panel names them, on two lines.
+MOMENTS = {
+    "loss": ("loss", ""),
+    "backward": ("backward,", "a layer"),
+    "first": ("backward,", "first layer"),
+    "gradients": ("backward", "ends"),
+    "step": ("optimizer", "step"),
+    "serving": ("serving", ""),
+}
+MOST = 8  # panels
 
 
 def stages(result: Result, mark: Callable[[str, Fraction], Data]) -> Data | None:
@@ -41,6 +58,193 @@ def stages(result: Result, mark: Callable[[str, Fraction], Data]) -> Data | None
         said.append(f"{place(entry)} {shown(size, 'bytes')}")
     title = "Live tensors by pipeline stage, on the scale of a device's memory"
     return Data(title=title, text=", ".join(said), rows=rows)
+
+
+class Held(NamedTuple):
+    """What a device of some pipeline stages holds, by moment and part, in bytes."""
+
+    stages: tuple[int, ...]  # counted from 1
+    parts: tuple[dict[str, Fraction], ...]
+
+    @property
+    def sizes(self) -> list[Fraction]:
+        """The sum of each moment."""
+        return [sum(parts.values(), Fraction(0)) for parts in self.parts]
+
+
+def memory(result: Result) -> Data | None:
+    """What devices hold at each moment of a step: a panel for each distinct pipeline stage, at most
+    eight, all on one scale; None where the model has no shape. ``table`` has the peaks by part."""
+    phases, count = result.entries("phase"), 0
+    found: list[Held] = []
+    for entry in result.entries("stage"):
+        first, _, last = entry.name.partition("-")
+        held = tuple(_held(result, entry, phase) for phase in phases)
+        found.append(Held(tuple(range(int(first) + 1, int(last or first) + 2)), held))
+        count = int(last or first) + 1
+    capacity = result.get("memory.capacity")
+    if not found or not all(size > 0 for one in found for size in one.sizes) or capacity is None:
+        return None
+    groups = _distinct(found)
+    fullest = max(groups, key=lambda one: max(one.sizes))
+    there = {name for one in groups for held in one.parts for name, size in held.items() if size}
+    names = [name for name in LIVE if name in there]
+    sizes = [size for one in groups for size in one.sizes]
+    unit, texts = column([*sizes, capacity.number], "bytes")
+    scale = Fraction(max(sizes) / Fraction(column([max(sizes)], "bytes")[1][0]))
+    figure = panels(
+        [[list(held.items()) for held in one.parts] for one in groups],
+        [texts[i * len(phases) : (i + 1) * len(phases)] for i in range(len(groups))],
+        float(capacity.number),
+        float(scale),
+    )
+    for one, panel in zip(groups, figure.panels, strict=True):
+        several = len(one.stages) > 1
+        panel.title = _stages_said(one.stages) if count > 1 else "Each device"
+        panel.note = "at most" if several else ""
+        if one is fullest and len(groups) > 1:
+            panel.note = "fullest"
+        moments = zip(map(place, phases), panel.sizes, strict=True)
+        heard = ", ".join(f"{name} {text}" for name, text in moments)
+        panel.text = f"{panel.title}: {heard} {unit}"
+    peaks = [
+        max(zip(one.sizes, one.parts, strict=True), key=lambda pair: pair[0]) for one in groups
+    ]
+    rows = [[parts.get(name, Fraction(0)) for name in names] + [size] for size, parts in peaks]
+    size_unit, cells = column([value for row in rows for value in row], "bytes")
+    wide = len(names) + 1
+    figure.moments = [MOMENTS.get(phase.name, (place(phase), "")) for phase in phases]
+    figure.unit, figure.capacity = unit, texts[-1]
+    figure.title = f"Live tensors of a device, {unit}"
+    figure.table = Data(
+        title=f"Live tensors at the peak of each stage, {size_unit}",
+        head=["Stage", *names, "sum"],
+        rows=[
+            [panel.title, *cells[i * wide : (i + 1) * wide]]
+            for i, panel in enumerate(figure.panels)
+        ],
+        note="",
+    )
+    said = [f"a device has {shown(capacity.value, 'bytes')}"]
+    if len(phases) > 1:
+        said.insert(0, "Live tensors at the moments of a step that are fullest, all on one scale")
+    process, total = result.get("memory.process"), result.get("memory.total")
+    if process is not None and total is not None:
+        beyond = shown(process.number - total.number, "bytes")
+        live, whole = shown(total.value, "bytes"), shown(process.value, "bytes")
+        said.append(f"allocator and runtime add {beyond} to the peak, {live} live and {whole} used")
+    figure.said = headline("; ".join(said)) + "."
+    if any(len(one.stages) > 1 for one in groups):
+        figure.said += " Of stages that share a panel the one that holds most is drawn."
+    return figure
+
+
+def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
+    """The summands of what is live on a stage in a phase, by the part that they are."""
+    live = result.get(f"memory.live[{stage.path},{phase.path}]")
+    values = {
+        term.id.split(".")[1]: Fraction(term.value)
+        for term in (live.terms if live is not None else [])
+        if term.id is not None and not isinstance(term.value, str)
+    }
+    return {name: values[name] for name in LIVE if name in values}
+
+
+def _distinct(found: Sequence[Held]) -> list[Held]:
+    """Stages that print alike as one; then the most alike of neighbours, but for the ends, until
+    there are few enough. The fuller one stands for both."""
+    alike: dict[tuple[str, ...], Held] = {}
+    for one in found:
+        key = tuple(shown(size, "bytes") for size in one.sizes)
+        alike[key] = _joined(alike[key], one) if key in alike else one
+    groups = list(alike.values())
+    while len(groups) > MOST:
+        pairs = list(pairwise(groups))
+        apart = [
+            max(abs(a - b) for a, b in zip(one.sizes, other.sizes, strict=True))
+            for one, other in pairs[1:-1]
+        ]
+        at = 1 + apart.index(min(apart))
+        groups[at : at + 2] = [_joined(*pairs[at])]
+    return groups
+
+
+def _joined(one: Held, other: Held) -> Held:
+    """Both as the fuller one."""
+    fuller = max(one, other, key=lambda held: max(held.sizes))
+    return Held((*one.stages, *other.stages), fuller.parts)
+
+
+def _stages_said(stages: Sequence[int]) -> str:
+    """Numbers of stages in words, neighbours as a range."""
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(sorted(stages)), key=lambda pair: pair[1] - pair[0])
+    ]
+    said: list[str] = []
+    for run in runs:
+        said += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    words = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+    return f"Stage{'s' if len(stages) > 1 else ''} {words}"
+
+
+def kernels(result: Result) -> Data | None:
+    """The kernels of the layer kind that there is most of, against the roof of the device, and the
+    step as a whole; None where the roof or the kernels are not known, or where utilisation is
+    assumed, which no kernel follows from."""
+    if result.plan.get("time.mfu") is not None:
+        return None
+    known, peak, ridge = result.quantities, result.get("time.peak"), result.get("roofline.ridge")
+    if peak is None or ridge is None or not ridge.number:
+        return None
+    layers = [part for part in result.entries("part") if part.settings.get("layers")]
+    value = result.evaluation.compute
+    layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
+    if layer is None:
+        return None
+    rows: list[Data] = []
+    dots: list[Data] = []
+    for quantity in known.values():
+        base, _, name = quantity.base.rpartition(".")
+        inside = (within for entry in quantity.entries[:1] for within in entry.around.values())
+        if name != "intensity" or layer not in inside:
+            continue
+        path, kind = quantity.entries[0].path, base.rpartition(".")[2]
+        flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
+        row = Data(
+            label=_kernel(quantity.entries[0]) + (" core" if kind == "core" else ""),
+            cells=[Data(id=q.id, text=facts.brief(q)) for q in (flops, quantity, spent) if q],
+            bound="arithmetic" if quantity.number >= ridge.number else "memory",
+        )
+        rows.append(row)
+        if spent is not None and spent.number:
+            rate = float(flops.number / spent.number)
+            dots.append(
+                Data(label=row.label, intensity=float(quantity.number), rate=rate, own=False)
+            )
+    if not dots:
+        return None
+    # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
+    intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
+    if intensity is not None and tflops is not None and tflops.number:
+        rate = float(tflops.number) * 1e12
+        dots.append(
+            Data(label="whole step", intensity=float(intensity.number), rate=rate, own=True)
+        )
+    return Data(
+        rows=rows,
+        columns=["FLOPs", "For each byte", "Predicted"],
+        ridge=Data(id=ridge.id, text=facts.brief(ridge)),
+        step=dots[-1].own,
+        text=", ".join(f"{row.label} {row.cells[1].text}" for row in rows),
+        layer=place(layer),
+        figure=under_roof(float(peak.number), float(peak.number / ridge.number), dots),
+    )
+
+
+def _kernel(entry: Entry) -> str:
+    """A product of a layer in words, without the layer: attention output."""
+    return clean(" ".join(entry.path.split(".")[1:]).replace("_", " "))
 
 
 def roof(result: Result) -> Data | None:

@@ -193,17 +193,18 @@ class Step:
                 batches.add(span.micro_batch)
         rows = []
         for look in ORDER:
-            if any(lane.runs.get(look) for lane in self._lanes):
+            runs = [run for lane in self._lanes for run in lane.runs.get(look, [])]
+            if any(end - start > lanes.UNITS for start, end in runs):  # others nobody sees
                 each, words = spent[look] / len(batches), LEGEND.get(look, look)
                 if look == "exchange" and self.timeline.stages == 1:
                     words = look  # in a lane of its own, beside passes or between them
                 text = f"{words}, {shown(each, 's')} a micro-batch" if each else words
                 rows.append(Data(look=look, words=text))
-        idle, critical = (
-            Data(look="idle", words="idle"),
-            Data(look="critical", words="critical path"),
-        )
-        return [*rows, idle, critical]
+        idle = list(dict.fromkeys(shown(found, "s") for found in sorted(self.timeline.idle)))
+        if idle[-1] != shown(0, "s"):
+            spans = f"{idle[0]} to {idle[-1]}" if len(idle) > 1 else idle[0]
+            rows.append(Data(look="idle", words=f"idle, {spans} of a stage"))
+        return rows
 
     @cached_property
     def break_said(self) -> str:

@@ -1,0 +1,207 @@
+"""Memory by stage and moment, and kernels under the roof, as they are drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.report import panels, pictures, roofline, timeline
+from planner.report.numbers import Data
+from planner.report.report import _environment
+from planner.results.result import Result
+
+SHARED = {"cluster": {"accelerator": "h800-sxm-80gb", "devices": 2048}}
+#: A dense pipeline, a single stage, experts on a long pipeline of which all stages differ, serving.
+PLANS = {
+    "dense": "presets/llama70b_h100x1024.yaml",
+    "single": "presets/gpt2small_hgx-h100.yaml",
+    "long": SHARED
+    | {
+        "name": "long",
+        "model": "deepseek-v3",
+        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 15360},
+        "parallelism": {"pipeline": 16, "expert": 64, "zero": 1,
+                        "stages": [3, 4, 5, 4, 3, 4, 5, 3, 4, 3, 5, 4, 3, 4, 4, 3]},
+    },
+    "serving": {
+        "name": "serving",
+        "model": "llama3-8b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 2},
+        "training": {"mode": "inference", "sequence_length": 4096, "global_batch": 8},
+        "parallelism": {"pipeline": 2},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def result(request: pytest.FixtureRequest) -> Result:
+    return planner.load(PLANS[request.param]).evaluate()
+
+
+def figures(name: str, *given: object) -> str:
+    made = getattr(_environment(True).get_template("figures.html.jinja").module, name)
+    return str(made(*given))
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def numbers(title: str) -> list[int]:
+    """The stages that a panel's title names."""
+    found: list[int] = []
+    for words in re.split(", | and ", title.partition(" ")[2]):
+        first, _, last = words.partition(" to ")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def test_each_stage_stands_in_one_panel(result: Result) -> None:
+    figure = pictures.memory(result)
+    assert figure is not None and 1 <= len(figure.panels) <= 8
+    count = result.plan.get("parallelism.pipeline")
+    titles = [panel.title for panel in figure.panels]
+    if count == 1:
+        assert titles == ["Each device"]
+    else:
+        assert sorted(n for title in titles for n in numbers(title)) == [*range(1, count + 1)]
+    assert sum("fullest" in panel.note for panel in figure.panels) == (len(figure.panels) > 1)
+
+
+def test_parts_add_up_to_what_is_live(result: Result) -> None:
+    """No summand is lost on the way to a column: heights are bytes on one scale."""
+    figure = pictures.memory(result)
+    assert figure is not None
+    for stage in result.entries("stage"):
+        for phase in result.entries("phase"):
+            live = result[f"memory.live[{stage.path},{phase.path}]"]
+            assert sum(pictures._held(result, stage, phase).values()) == live.number
+    pace: list[float] = []
+    for panel in figure.panels:
+        heights = [0.0] * len(figure.moments)
+        for path in panel.shapes.values():
+            for x, high in re.findall(r"M([\d.]+) [\d.]+v-([\d.]+)", path):
+                wide = min(panels.WIDEST, (figure.right - figure.left) / len(heights))
+                heights[int((float(x) - figure.left) / wide)] += float(high)
+        both = zip(heights, panel.sizes, strict=True)
+        pace += [high / float(text) for high, text in both if high > 20]
+        assert sum(top.peak for top in panel.tops) == 1
+    assert max(pace) <= 1.03 * min(pace)
+    peak = max(result.entries("stage"), key=lambda e: result[f"memory.peak[{e.path}]"].number)
+    most = max(figure.panels, key=lambda panel: "fullest" in panel.note)
+    said = result[f"memory.peak[{peak.path}]"].number / 2**30
+    top = next(top for top in most.tops if top.peak)
+    assert float(top.text) == pytest.approx(float(said), rel=0.01)
+
+
+def test_columns_stand_to_scale() -> None:
+    """By hand: half of the most is half as high; the capacity is a line where it is near."""
+    stages = [[[("weights", 40), ("activations", 40)]], [[("weights", 40)]]]
+    figure = panels.panels(stages, [["80"], ["40"]], 100.0, 1.0)
+    whole = figure.bottom - figure.top
+    assert figure.limit == figure.top
+    assert figure.panels[0].shapes["weights"] == figure.panels[1].shapes["weights"]
+    assert re.findall(r"v-([\d.]+)", figure.panels[0].shapes["activations"]) == [f"{0.4 * whole:g}"]
+    assert [label.text for label in figure.panels[0].labels] == ["weights", "activations"]
+    assert not figure.panels[1].labels and not figure.thin
+    assert panels.panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
+
+
+def test_few_panels_for_many_stages() -> None:
+    """Alike stages share one, wherever they stand; the ends stay by themselves."""
+
+    def held(stage: int, size: int) -> pictures.Held:
+        return pictures.Held((stage,), ({"weights": pictures.Fraction(size)},))
+
+    same = pictures._distinct([held(1, 9), held(2, 5), held(3, 7), held(4, 5)])
+    assert [one.stages for one in same] == [(1,), (2, 4), (3,)]
+    sizes = [900, 10, 20, 21, 40, 50, 60, 70, 80, 95, 300]
+    many = pictures._distinct([held(i, size) for i, size in enumerate(sizes, 1)])
+    assert len(many) == pictures.MOST
+    assert many[0].stages == (1,) and many[-1].stages == (11,)
+    merged = next(one for one in many if 3 in one.stages)
+    assert 4 in merged.stages and max(merged.sizes) >= 21  # the fuller one stands for both
+    assert pictures._stages_said([1]) == "Stage 1"
+    assert pictures._stages_said([2, 3]) == "Stages 2 and 3"
+    assert pictures._stages_said([2, 4, 6, 7, 8]) == "Stages 2, 4 and 6 to 8"
+
+
+def test_memory_is_read_aloud_and_light(result: Result) -> None:
+    figure = pictures.memory(result)
+    text = figures("memory", figure)
+    assert figure is not None and len(text) < 20_000
+    drawn = re.findall(r'<svg [^>]*role="img" aria-label="([^"]+)"', text)
+    assert drawn == [panel.text for panel in figure.panels]
+    assert all(panel.title in said for panel, said in zip(figure.panels, drawn, strict=True))
+    assert len(figure.table.rows) == len(figure.panels)
+    assert figure.capacity in figure.said
+
+
+def test_what_has_no_shape_has_no_panels() -> None:
+    assert pictures.memory(planner.load("presets/cs336_70b_h100x1024.yaml").evaluate()) is None
+
+
+# -- the roof ------------------------------------------------------------------------------------
+
+KERNELS = st.lists(
+    st.tuples(st.floats(1, 4000), st.floats(0.02, 1), st.integers(3, 28)), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(KERNELS)
+def test_labels_do_not_overlap(kernels: list[tuple[float, float, int]]) -> None:
+    peak, bandwidth = 989e12, 3.35e12
+    dots = [
+        Data(label="k" * size, own=False, intensity=at, rate=share * min(peak, at * bandwidth))
+        for at, share, size in kernels
+    ]
+    figure = roofline.under_roof(peak, bandwidth, dots)
+    boxes = [roofline.corners(dot) for dot in figure.dots]
+    for one, other in combinations(boxes, 2):
+        assert not roofline.overlap(one, other)
+    for left, top, right, bottom in boxes:
+        assert left >= 0 and right <= figure.width and top >= 0 and bottom <= figure.height
+
+
+def test_kernels_stand_at_their_rates() -> None:
+    """A kernel at the roof touches it: below the ridge the bandwidth, above it the peak."""
+    peak, bandwidth = 1000e12, 2e12  # the ridge is at 500
+    dots = [
+        Data(label=str(at), own=False, intensity=at, rate=min(peak, at * bandwidth) / part)
+        for at, part in ((50, 1), (500, 1), (2000, 1), (2000, 4))
+    ]
+    figure = roofline.under_roof(peak, bandwidth, dots)
+    low, ridge, high, quarter = figure.dots
+    assert low.y == low.roof and ridge.y == ridge.roof == high.y == high.roof
+    decade_x, decade_y = ridge.x - low.x, low.y - ridge.y
+    assert high.x - ridge.x == pytest.approx(decade_x * math.log10(4), abs=0.3)
+    assert quarter.y - high.y == pytest.approx(decade_y * math.log10(4), abs=0.3)
+    assert quarter.roof == high.y
+
+
+def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
+    given = "presets/llama70b_h100x1024.yaml"
+    part = pictures.kernels(planner.load(given).evaluate())
+    assert part is not None and part.figure.dots[-1].own
+    assert pictures.kernels(planner.load(given, set={"time.mfu": 0.4}).evaluate()) is None
+    part.figure.dots[0].label = part.layer = "<b>"
+    text = figures("roof", part)
+    assert "<b>" not in text and "&lt;b&gt;" in text
+
+
+# -- the timeline --------------------------------------------------------------------------------
+
+
+def test_a_timeline_is_light() -> None:
+    made = timeline.step(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
+    assert made is not None and made.timeline.stages == 8
+    text = figures("timeline", made)
+    assert len(text) < 25_000 and 'role="img"' in text
+    looks = [row.look for row in made.legend]
+    assert len(looks) == len(set(looks))
