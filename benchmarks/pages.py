@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Command
+from planner.documents import aliases
 from planner.report import book
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +24,7 @@ DOCS = ROOT / "docs"
 #: Folders whose files are all made here, so that one which nothing makes any more goes.
 MADE = (DOCS / "formulas", DOCS / "commands")
 #: Pages whose examples are shown, in the order in which they are looked through.
-SHOWN = ("quick_start.md", "recipes.md", "layouts.md")
+SHOWN = ("quick_start.md", "quick.md", "recipes.md", "layouts.md")
 RULE = "| --- | --- |"
 #: A line that shows a command, with what stands behind the program's name.
 SHOWING = re.compile(r"(?:python plan\.py|trainplan) (.+)")
@@ -44,6 +45,9 @@ def pages() -> dict[Path, str]:
     index = _kept(DOCS / "commands.md") or ""
     index = rewritten(index, "\n".join(["| command | does |", RULE, *listed]), "commands")
     made[DOCS / "commands.md"] = rewritten(index, _table(options._actions, "option"), "options")
+    rows = (f"| {where} | `{ours}` | {also} |" for where, ours, also in aliases.table())
+    table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
+    made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
     for page in (ROOT / "README.md", DOCS / "quick_start.md"):
         made[page] = _with_output(page.read_text("utf-8"))
     return made
