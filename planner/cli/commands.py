@@ -516,27 +516,32 @@ def _one_voice(debug: bool) -> Iterator[None]:
         nargs="*",
     ),
     many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
+    flag("--all", "every difference, and the reports that are unchanged"),
 )
 def _check(options: argparse.Namespace) -> int:
     from planner.review import check
 
     findings = check.check(list(map(Path, options.paths)), list(map(Path, options.plans)))
-    sys.stdout.write(check.text(findings))
+    sys.stdout.write(check.text(findings, options.all))
     return FAILED if any(finding.drift for finding in findings) else OK
 
 
 @command(
     "diff",
     "compare two plans or results",
-    argument("old A", "a plan, a result (.json) or REVISION:PATH"),
+    argument("old A", "a plan, a result (.json), a report (.md, .html) or REVISION:PATH"),
     argument("new B", "what it is compared with"),
-    formats("text", "md"),
+    formats("text", "md", "json"),
+    flag("--all", "every input and quantity that moved, grouped; JSON has them anyway"),
 )
 def _diff(options: argparse.Namespace) -> str:
-    from planner.review import diff
+    from planner.review import diff, writing
 
-    rows = diff.diff(options.old, options.new)
-    return diff.markdown(rows) if options.format == "md" else diff.text(rows)
+    found = diff.diff(options.old, options.new)
+    if options.format == "json":
+        return writing.json_text(found)
+    write = writing.markdown if options.format == "md" else writing.text
+    return write(found, options.all)
 
 
 @command(

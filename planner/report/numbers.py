@@ -64,12 +64,19 @@ def shares(values: Sequence[Any]) -> list[str]:
     total = sum(Fraction(value) for value in values)
     if not total or any(value < 0 for value in values):
         return ["–"] * len(values)
-    exact = [Fraction(value) * 1000 / total for value in values]
-    tenths = [int(part) for part in exact]
-    order = sorted(range(len(values)), key=lambda i: (tenths[i] - exact[i], i))
-    for i in order[: 1000 - sum(tenths)]:
-        tenths[i] += 1
-    return [f"{part // 10}.{part % 10}" for part in tenths]
+    return [f"{part // 10}.{part % 10}" for part in apportioned(values, 1000)]
+
+
+def apportioned(values: Sequence[Any], whole: int) -> list[int]:
+    """Integers in the proportions of some values, whose sum is not 0, that add up to ``whole``, by
+    the largest remainder."""
+    total = sum(Fraction(value) for value in values)
+    exact = [Fraction(value) * whole / total for value in values]
+    parts = [part.numerator // part.denominator for part in exact]
+    order = sorted(range(len(values)), key=lambda i: (parts[i] - exact[i], i))
+    for i in order[: whole - sum(parts)]:
+        parts[i] += 1
+    return parts
 
 
 def column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:

@@ -1,20 +1,16 @@
 """Committed reports held against what their plans give today. Nothing is written.
 
-A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
-command under "How to reproduce". It is rendered again and compared: lines that agree but for their
-digits are moved numbers, all others moved wording.
+A report is rendered again and compared: lines that agree but for their digits are moved numbers,
+all others moved wording.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher
-from html import unescape
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,32 +18,42 @@ from planner import report as render
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect import compare as measured
 from planner.documents import references
-from planner.questions import loading
-from planner.results.result import evaluate
-from planner.review.diff import compare, is_result, line
+from planner.review import reports
+from planner.review.diff import Diff, between, compare, counted
+from planner.review.writing import HEADLINES, line
 
 #: Folders that hold the files of programs, not reports.
 SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
 #: What lies in a folder that is a virtual environment.
 ENVIRONMENT = "pyvenv.cfg"
 KINDS = (".md", ".html", ".json")
-WRITTEN = "a .md, .html or .json written with -o"
-#: How a report ends: with the fingerprint of its input.
-_MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
-_INPUT = re.compile(
-    r"^(?:<p[^>]*>)?trainplan ([^;\n]+);[^\n]*resolved input (?:<code>|`)([0-9a-f]+)", re.MULTILINE
-)
-_COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 #: Numbers that say nothing but where a source stands in the list at the end.
 _REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
 _BAR = re.compile("[█░]+")
+#: What is markup of a line, in Markdown and HTML, and how many characters of its words are shown.
+_MARKUP = re.compile(r"<[^>]*>|\]\([^)]*\)|[\\*`|\[\]~]")
+MOST_WORDS = 50
 #: Values that differ by less, as a share, are the same: the last digits of floats.
 ROUNDING = 1e-12
-#: Differences shown for each report.
-MOST = 12
+#: Differences shown of a report, and lines of all that drifted, where they are few.
+MOST, LINES = 12, 25
+#: What became of a report, and how a summary counts it.
+KINDS_SAID = {
+    "same": "unchanged",
+    "numbers": "numbers moved",
+    "wording": "wording moved, numbers agree",
+    "lost": "its plan is gone",
+    "missing": "no report of this plan",
+    "invalid": "its plan is no longer valid",
+}
+SUMMED = {
+    "numbers": "in numbers",
+    "wording": "in wording only",
+    "lost": "without a plan",
+    "invalid": "with an invalid plan",
+}
 
 
 class Finding(NamedTuple):
@@ -64,15 +70,6 @@ class Finding(NamedTuple):
         return self.kind != "same"
 
 
-class Claim(NamedTuple):
-    """What a report says of itself."""
-
-    plan: str
-    overrides: tuple[str, ...]
-    log: str | None = None  # of the run that stands beside the plan
-    warm_up: int | None = None
-
-
 def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
     """Every report under the paths, evaluated anew; below the current folder without paths.
 
@@ -86,20 +83,24 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
     """
     found, covered = [], set()
     for path, named in _files(paths or (Path(),), KINDS):
-        claim = read(path)
+        claim = reports.read(path)
         if claim is None:
             if named:
-                raise PlanError(Fault("this is no report of trainplan", Place(str(path)), WRITTEN))
+                raise PlanError(
+                    Fault("this is no report of trainplan", Place(str(path)), reports.WRITTEN)
+                )
             continue
         found.append(_compare(path, claim))
-        file = _find(path, claim.plan)
+        file = reports.find(path, claim.plan)
         if file is not None:
             covered.add(file.resolve())
     for plan, named in _files(plans, references.ENDINGS):
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
-        raise PlanError(Fault("no reports found", Place(" ".join(map(str, paths))), WRITTEN))
+        raise PlanError(
+            Fault("no reports found", Place(" ".join(map(str, paths))), reports.WRITTEN)
+        )
     return found
 
 
@@ -125,131 +126,88 @@ def _files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[tuple[Pa
                     yield here / name, False
 
 
-def text(findings: Sequence[Finding]) -> str:
-    """One line for each report, the differences below it, the verdict last."""
-    said = {
-        "same": "unchanged",
-        "numbers": "numbers moved",
-        "wording": "wording moved, numbers agree",
-        "lost": "its plan is gone",
-        "missing": "no report of this plan",
-        "invalid": "its plan is no longer valid",
-    }
+def text(findings: Sequence[Finding], everything: bool = False) -> str:
+    """A block for each report that drifted: who moved it, and what of it, fewer lines of each where
+    there are several, all with ``everything``; a summary last."""
+    drifted = [finding for finding in findings if finding.drift]
+    most = max(0, min(MOST, LINES // len(drifted) - 2)) if drifted else 0
     lines = []
-    for finding in findings:
+    for finding in findings if everything else drifted:
         cause = f"; {finding.cause}" if finding.cause else ""
-        lines.append(f"{finding.path}: {said[finding.kind]}{cause}")
-        lines += [f"  {detail}" for detail in finding.details]
-    drifted = sum(finding.drift for finding in findings)
-    missing = sum(finding.kind == "missing" for finding in findings)
-    verdict = f"{len(findings) - missing} reports, {drifted - missing or 'none'} drifted"
-    verdict += f"; {missing} plans without a report" if missing else ""
-    lines.append(verdict if findings else "no reports found")
-    return "".join(one_line(line) + "\n" for line in lines)
+        lines.append(f"{finding.path}: {KINDS_SAID[finding.kind]}{cause}")
+        shown = finding.details if everything else finding.details[:most]
+        lines += [f"  {detail}" for detail in shown]
+        left = len(finding.details) - len(shown)
+        if shown and left:
+            lines.append(f"  and {left} more: --all")
+    return "".join(one_line(line) + "\n" for line in [*lines, _summary(findings)])
 
 
-# finding reports ---------------------------------------------------------------------------
-
-
-def read(path: Path) -> Claim | None:
-    """What a file says of the plan that made it; None where it is no report."""
-    try:
-        content = files.read_text(path, files.MAX_JSON)
-        if path.suffix == ".json":
-            data = files.parse_json(content)
-            if not is_result(data, report=True):
-                return None
-            made, beside = data["plan"], data.get("comparison") or {}
-            of_run = beside.get("log"), beside.get("warm_up")
-            return Claim(str(made.get("document")), tuple(made.get("set", ())), *of_run)
-    except PlanError:
-        return None
-    commands = _COMMAND.findall(content)
-    if not commands or not _MARK.search(content):
-        return None
-    command = commands[-1] if path.suffix == ".md" else unescape(commands[-1])
-    try:
-        words = shlex.split(command)[2:]
-    except ValueError:
-        return None
-    words = words[1:] if words[:1] == ["compare"] else words
-    if not words:
-        return None
-    given: dict[str, list[str]] = {}
-    for flag, value in pairwise(words):
-        given.setdefault(flag, []).append(value)
-    log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
-    number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
-    return Claim(words[0], tuple(given.get("--set", ())), log, number)
+def _summary(findings: Sequence[Finding]) -> str:
+    """How many reports there are, and how many drifted in which way."""
+    if not findings:
+        return "no reports found"
+    kinds = Counter(finding.kind for finding in findings)
+    missing = kinds.pop("missing", 0)
+    reports_found = counted(len(findings) - missing, "report")
+    ways = [f"{count} {SUMMED[kind]}" for kind, count in kinds.items() if kind != "same"]
+    drifted = sum(kinds.values()) - kinds["same"]
+    said = f"{drifted} drifted ({', '.join(ways)})" if drifted else "none drifted"
+    more = f"; {counted(missing, 'plan')} without a report" if missing else ""
+    return f"{reports_found}, {said}{more}"
 
 
 # comparing ---------------------------------------------------------------------------------
 
 
-def _compare(path: Path, claim: Claim) -> Finding:
+def _compare(path: Path, claim: reports.Claim) -> Finding:
     for name in (claim.plan, claim.log):
-        if name is not None and _find(path, name) is None:
+        if name is not None and reports.find(path, name) is None:
             return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
-        fresh = _render(path, claim)
+        fresh = render.as_text(reports.evaluated(path, claim), path.suffix.lstrip("."))
     except PlanError as error:
-        return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
+        return Finding(str(path), "invalid", tuple(map(str, error.faults)))
     old = files.read_text(path, files.MAX_JSON)
     if old == fresh:
         return Finding(str(path), "same")
-    inputs: list[str] = []  # that changed; only results tell
-    # The version of the program and the fingerprint of the input that a report states.
     if path.suffix == ".json":
         before, after = files.parse_json(old), files.parse_json(fresh)
-        rows = compare(before, after, everything=True)
-        inputs = [row.id for row in rows if row.kind == "input"]
-        stated = [
-            (str(r.get("version")), str(r["plan"].get("fingerprint"))) for r in (before, after)
-        ]
         kind, details = _compare_results(before, after)
-    else:
-        stated = [(_INPUT.findall(report) or [("", "")])[-1] for report in (old, fresh)]
-        kind, details = _compare_lines(old.splitlines(), fresh.splitlines())
-    more = len(details) - MOST
-    told = (*details[:MOST], *([f"and {more} more"] if more > 0 else []))
-    return Finding(str(path), kind, told, _cause(stated[0], stated[1], inputs))
+        stated = [
+            reports.Stated(str(r.get("version")), str(r["plan"].get("fingerprint")))
+            for r in (before, after)
+        ]
+        found = between(str(path), str(path), before, after)
+        return Finding(str(path), kind, tuple(details), _cause(stated[0], stated[1], found))
+    stated = [reports.stated(report) for report in (old, fresh)]
+    kind, details = _compare_lines(old.splitlines(), fresh.splitlines())
+    return Finding(str(path), kind, tuple(details), _cause(stated[0], stated[1]))
 
 
-def _cause(before: tuple[str, str], after: tuple[str, str], keys: Sequence[str]) -> str:
-    """Whether the plan changed since a report was written, or the program that wrote it."""
-    (old, input_before), (new, input_now) = before, after
+def _cause(before: reports.Stated, after: reports.Stated, found: Diff | None = None) -> str:
+    """Who moved a report since it was written: its plan, or the program; of results, which keys of
+    the plan, or of presets."""
+    old, new = before.version, after.version
     program = f"the program changed ({old} → {new})" if old != new else ""
-    if input_before == input_now:
+    if before.fingerprint == after.fingerprint:
         return f"the plan is as it was, {program or 'the program or the report changed'}"
+    if found is None or not found.changes:
+        return ", and ".join(filter(None, ["the plan or what it names changed", program]))
+    whose = [cause for cause in found.causes if cause != "program"]
+    keys = [one.key for one in found.changes if one.key != "program"]
     some = [*keys[:3], *([f"{len(keys) - 3} more"] if len(keys) > 3 else [])]
-    more = f" ({', '.join(some)})" if keys else ""
-    return f"the plan or what it names changed{more}" + (f", and {program}" if program else "")
-
-
-def _find(report: Path, plan: str) -> Path | None:
-    """The plan as named, from here or from any folder around the report."""
-    for base in (Path(), *report.parents):
-        if files.is_file(base / plan):
-            return base / plan
-    return None
-
-
-def _render(report: Path, claim: Claim) -> str:
-    """The report as it would be written today, naming its plan as the old one does."""
-    plan = loading.load(_find(report, claim.plan) or claim.plan, claim.overrides)
-    if claim.log is None:
-        result = evaluate(plan)
-    else:
-        found = measured.compare(plan, _find(report, claim.log) or claim.log, claim.warm_up)
-        result = found.result
-        result.comparison = replace(found, log=claim.log)
-    result.document = claim.plan
-    return render.as_text(result, report.suffix.lstrip("."))
+    who = " and ".join("the plan" if cause == "plan" else cause for cause in whose)
+    said = f"{who or 'what follows from the plan'} changed ({', '.join(some)})"
+    return ", and ".join(filter(None, [said, program]))
 
 
 def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
-    """Two results in JSON: quantities whose values moved, came or went, else wording."""
-    moved = [line(row) for row in compare(old, new, precision=ROUNDING)]
+    """Two results in JSON: quantities whose values moved, came or went, those that decide first;
+    else wording."""
+    rows = compare(old, new, precision=ROUNDING)
+    rank = {figure: place for place, figure in enumerate(HEADLINES)}
+    moved = [line(row) for row in sorted(rows, key=lambda row: rank.get(row.id, len(rank)))]
     beside = ((side.get("comparison") or {}).get("quantities", ()) for side in (old, new))
     before, after = ({row["id"]: row["measured"] for row in rows} for rows in beside)
     moved += [
@@ -282,7 +240,7 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
         before, after = plain_old[a:b], plain_new[c:d]
         if what == "equal":
             for number, (one, other) in enumerate(zip(before, after, strict=True), a + 1):
-                if one != other and not _MARK.search(other):
+                if one != other and not reports.MARK.search(other):
                     numbers.append(f"line {number}: {_moved(one, other)}")
             continue
         moved = f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}"
@@ -299,8 +257,10 @@ def _moved(before: str, after: str) -> str:
     pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
     for a, b in pairs:
         if a[0] != b[0]:
-            words = re.sub(r"<[^>]*>|[*`|]", " ", before[: a.start()])
-            return f"{' '.join(words.split())[-50:]} {a[0]} → {b[0]}".strip()
+            words = _MARKUP.sub(" ", before[: a.start()]).split()
+            while len(" ".join(words)) > MOST_WORDS:
+                words = words[1:]
+            return " ".join([*words, f"{a[0]} → {b[0]}"])
     return "a bar"
 
 

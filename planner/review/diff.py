@@ -1,50 +1,46 @@
-"""What changed between two plans or results, quantity by quantity.
+"""What changed between two plans or results, who changed it, and what that does.
 
-A side is a plan (YAML), a result (JSON), or a file of a git revision, ``main:plans/x.yaml``. The
-verdict comes first; numbers that print the same are the same.
+A side is a plan (YAML), a result (JSON), a report (Markdown or HTML: its plan, evaluated today), or
+one of these of a git revision, ``main:plans/x.yaml``. Numbers that print the same are the same.
+planner/review/writing.py says it in words.
 """
 
 from __future__ import annotations
 
-import math
+import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from planner.base import files, resources
-from planner.base.display import format_value, one_line, significant
+from planner.base import files
+from planner.base.display import format_value, significant
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents.json_schema import accepts
 from planner.questions import loading
-from planner.report.numbers import clean
-from planner.report.report import code, escaped
+from planner.report.numbers import clean, exactly
 from planner.results.result import evaluate
-from planner.review import revisions
+from planner.review import reports, revisions
 
-#: What a comment on a pull request shows above the fold.
-KEY_FIGURES = (
-    "parameters.total",
-    "parameters.active",
-    "compute.training_flops",
-    "memory.process",
-    "memory.headroom",
-    "time.step_seconds",
-    "time.tokens_per_second",
-    "time.mfu",
-    "time.training_days",
-    "cost.total",
-    "energy.total",
-)
-#: A line that reviewers do not see, by which a comment is found again and updated in place.
-MARKER = "<!-- trainplan diff -->"
+#: Who may have changed something, in the order in which it is told.
+CAUSES = ("plan", "program", "presets", "prices")
+#: Origins of an input that somebody wrote for this plan, and of one from a preset.
+_STATED = re.compile(r"--set|argument|[^:]+:\d+")
+_PRESET = re.compile("preset (.+)")
+#: Inputs that follow from a provider, an accelerator and a day.
+_PRICES = ("cluster.price", "cluster.reserved_price")
+_PRICED = ("cluster.provider", "cluster.accelerator.name")
+#: What is left of a sum, as a share, is due to rounding below this.
+ROUNDING = Fraction(1, 10**6)
+STEP, PROCESS = "time.step_seconds", "memory.process"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One input or quantity that changed; None on the side where it is absent."""
+    """One input or quantity that changed; None on the side where it is absent. An input has who
+    decided it on either side."""
 
     id: str
     kind: str  # verdict | input | quantity
@@ -52,31 +48,165 @@ class Row:
     unit: str
     old: Any
     new: Any
+    origins: tuple[str, ...] = ("", "")
+
+    def said_by(self, pattern: re.Pattern[str]) -> bool:
+        """Whether an origin of a kind decided it, on one side at least."""
+        return any(map(pattern.fullmatch, self.origins))
+
+
+class Change(NamedTuple):
+    """What somebody changed: one input, or all that one preset says in the place of another."""
+
+    key: str
+    old: str
+    new: str
+    place: str
+
+
+class Parts(NamedTuple):
+    """A sum on either side, in its unit, and what it consists of by name."""
+
+    unit: str
+    of: str
+    totals: tuple[Fraction, Fraction]
+    parts: dict[str, tuple[Fraction, Fraction]]
 
 
 @dataclass(frozen=True)
 class Diff:
-    """All that changed between two results."""
+    """All that changed between two results, and the results as JSON has them."""
 
     old: str
     new: str
     rows: tuple[Row, ...]
+    sides: tuple[Mapping[str, Any], ...] = field(default=({}, {}), repr=False)
 
     def of(self, kind: str) -> list[Row]:
         return [row for row in self.rows if row.kind == kind]
+
+    @cached_property
+    def moved(self) -> dict[str, Row]:
+        """The quantities that changed, by id."""
+        return {row.id: row for row in self.of("quantity")}
+
+    @cached_property
+    def states(self) -> tuple[str, str]:
+        """The verdict of each side: fits, tight, no or open."""
+        by_fit = {True: "fits", False: "no", None: "open"}
+        said = (side.get("verdict") or {"fits": None} for side in self.sides)
+        old, new = (verdict.get("state") or by_fit[verdict["fits"]] for verdict in said)
+        return old, new
+
+    @cached_property
+    def versions(self) -> tuple[str, str]:
+        """The program that each side is of."""
+        old, new = (clean(side.get("version") or "unknown", 40) for side in self.sides)
+        return old, new
+
+    @cached_property
+    def one_plan(self) -> bool:
+        """Whether both sides are of one document, at two times."""
+        names = ((side.get("plan") or {}).get("document") for side in self.sides)
+        return len({Path(str(name)).name for name in names}) == 1
+
+    @cached_property
+    def _kept(self) -> set[str]:
+        """Parts of a plan (its model, its accelerator) that take the same preset on both sides."""
+        old, new = map(_presets, self.sides)
+        return {part for part in old if old[part] & new.get(part, set())}
+
+    @cached_property
+    def causes(self) -> dict[str, list[Row]]:
+        """What changed, of ``CAUSES``, each with the inputs by which it did. What only follows from
+        other inputs is the program's doing where nobody changed any other one."""
+        found: dict[str, list[Row]] = {cause: [] for cause in CAUSES}
+        follow, inputs = [], self.of("input")
+        priced = {row.id for row in inputs}.intersection(_PRICED)
+        for row in inputs:
+            if row.said_by(_STATED):
+                found["plan"].append(row)
+            elif row.said_by(_PRESET):
+                found["presets" if _part(row.id) in self._kept else "plan"].append(row)
+            elif row.id in _PRICES and not priced:
+                found["prices"].append(row)
+            else:
+                follow.append(row)
+        if not any(found.values()):
+            found["program"] = follow
+        another = self.versions[0] != self.versions[1]
+        alone = bool(self.rows) and not any(found.values())
+        return {
+            cause: rows
+            for cause, rows in found.items()
+            if rows or (cause == "program" and (another or alone))
+        }
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """What was changed, as a reviewer looks for it: keys with their places; of another preset
+        its name, and by how many keys they differ."""
+        found: list[Change] = []
+        swapped: dict[str, int] = {}
+        for rows in self.causes.values():
+            for row in rows:
+                part = _part(row.id)
+                if row.said_by(_PRESET) and not row.said_by(_STATED) and part not in self._kept:
+                    swapped[part] = swapped.get(part, 0) + 1
+                else:
+                    old, new = (_input(row.id, value) for value in (row.old, row.new))
+                    place = next((origin for origin in reversed(row.origins) if origin), "")
+                    found.append(Change(clean(row.id), old, new, clean(place)))
+        found.sort(key=lambda one: one.key.split(".")[-1] == "name")
+        presets = []
+        for part, count in swapped.items():
+            named = (", ".join(sorted(_presets(side).get(part, ()))) for side in self.sides)
+            old, new = (names or "the plan's own" for names in named)
+            presets.append(Change(part, old, new, counted(count, "input")))
+        another = self.versions[0] != self.versions[1]
+        return [*([Change("program", *self.versions, "")] if another else []), *presets, *found]
+
+    @cached_property
+    def first_moved(self) -> list[Row]:
+        """The quantities that moved although none that they rest on did: what the inputs, or the
+        program, moved directly. None where a side does not say what its quantities rest on."""
+        after = self.sides[1].get("quantities", {})
+        told = {i: after[i].get("uses") for i in self.moved if i in after}
+        if any(uses is None for uses in told.values()):
+            return []
+        return [self.moved[i] for i, uses in told.items() if not self.moved.keys() & set(uses)]
+
+    @cached_property
+    def parts(self) -> list[Parts]:
+        """The time of a step and the memory of the fullest device by what they consist of, where
+        they moved."""
+        found = []
+        for identifier, unit, parted in ((STEP, "s", _step), (PROCESS, "bytes", _memory)):
+            old, new = (_number(side, identifier) for side in self.sides)
+            if identifier in self.moved and old is not None and new is not None:
+                before, after = (parted(side) for side in self.sides)
+                apart = _beside(before, after, (old, new)) if before and after else {}
+                found.append(Parts(unit, identifier, (old, new), apart))
+        return found
 
 
 def diff(old: str, new: str) -> Diff:
     """What changed from one plan or result to another.
 
     Args:
-        old: a plan document, a result in JSON, or ``REVISION:PATH`` of either.
+        old: a plan document, a report, a result in JSON, or ``REVISION:PATH`` of one.
         new: the same.
 
     Raises:
         PlanError: a side cannot be read or is no valid plan.
     """
-    return Diff(old, new, tuple(compare(_load(old), _load(new), everything=True)))
+    return between(old, new, _load(old), _load(new))
+
+
+def between(old: str, new: str, before: Any, after: Any, precision: float | None = None) -> Diff:
+    """The same of two results in JSON form, by their names; see ``compare``."""
+    rows = compare(before, after, everything=True, precision=precision)
+    return Diff(old, new, tuple(rows), (before, after))
 
 
 def compare(
@@ -93,9 +223,11 @@ def compare(
         if fits[0] != fits[1]:
             rows.append(Row("verdict", "verdict", "fits", "", *fits))
         for key in dict.fromkeys((*old["inputs"], *new["inputs"])):
-            a, b = ((side["inputs"].get(key) or {}).get("value") for side in (old, new))
+            said = [side["inputs"].get(key) or {} for side in (old, new)]
+            a, b = (one.get("value") for one in said)
             if a != b and "sources" not in key.split("."):
-                rows.append(Row(key, "input", key, "", a, b))
+                origins = tuple(one.get("origin", "") for one in said)
+                rows.append(Row(key, "input", key, "", a, b, origins))
     before, after = old["quantities"], new["quantities"]
     for identifier in dict.fromkeys((*before, *after)):
         a, b = before.get(identifier), after.get(identifier)
@@ -110,14 +242,68 @@ def compare(
 
 
 def _same(old: Any, new: Any, unit: str, precision: float | None) -> bool:
-    if precision is None or not (_is_number(old) and _is_number(new)):
+    if precision is None or not (is_number(old) and is_number(new)):
         return printed(old, unit) == printed(new, unit)
     a, b = Fraction(old), Fraction(new)  # an integer may be too large for a float
     return abs(a - b) <= Fraction(precision) * max(abs(a), abs(b))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, as yes and no are none."""
+    return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
+
+
+# parts of a side ---------------------------------------------------------------------------
+
+
+def _number(side: Any, identifier: str) -> Fraction | None:
+    value: Any = (side["quantities"].get(identifier) or {}).get("value")
+    return Fraction(value) if is_number(value) else None
+
+
+def _step(side: Any) -> dict[str, Fraction]:
+    """Seconds of a step by what they are spent on; nothing where its time is assumed."""
+    return {clean(name, 38): Fraction(s) for name, s in side.get("step_parts", {}).items()}
+
+
+def _memory(side: Any) -> dict[str, Fraction]:
+    """Bytes of the fullest device: its live tensors by kind, what the allocator keeps besides, and
+    the runtime."""
+    total = side["quantities"].get("memory.total") or {}
+    kinds = [i for i in total.get("uses", ()) if i.startswith("memory.")]
+    found = {i: _number(side, i) for i in (*kinds, "memory.allocator")}
+    process, reserved = _number(side, PROCESS), _number(side, "memory.reserved")
+    if not kinds or None in (*found.values(), process, reserved):
+        return {}
+    found["memory.runtime"] = process - reserved  # type: ignore[operator]
+    return {i.removeprefix("memory."): size for i, size in found.items() if size is not None}
+
+
+def _beside(
+    before: dict[str, Fraction], after: dict[str, Fraction], totals: tuple[Fraction, Fraction]
+) -> dict[str, tuple[Fraction, Fraction]]:
+    """The parts of two sums beside each other, with what is left of the sums."""
+    none = Fraction(0)
+    both = {name: (before.get(name, none), after.get(name, none)) for name in {**before, **after}}
+    rest = totals[0] - sum(before.values()), totals[1] - sum(after.values())
+    left = any(abs(part) > ROUNDING * abs(of) for part, of in zip(rest, totals, strict=True))
+    return {**both, "the rest": rest} if left else both
+
+
+def _part(key: str) -> str:
+    """The part of a plan that a key is of: its model, its cluster or the accelerator there."""
+    head, *rest = key.split(".")
+    return f"{head}.accelerator" if rest[:1] == ["accelerator"] else head
+
+
+def _presets(side: Any) -> dict[str, set[str]]:
+    """The presets that the inputs of each part of a plan come from."""
+    found: dict[str, set[str]] = {}
+    for key, said in side.get("inputs", {}).items():
+        preset = _PRESET.fullmatch(said.get("origin", ""))
+        if preset is not None:
+            found.setdefault(_part(key), set()).add(clean(preset[1], 60))
+    return found
 
 
 # reading a side ----------------------------------------------------------------------------
@@ -134,26 +320,23 @@ def _load(side: str) -> Any:
 
 
 def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
-    if Path(file).suffix != ".json":
+    ending = Path(file).suffix
+    if ending in (".md", ".html"):
+        claim = reports.read(Path(file)) if files.is_file(Path(file)) else None
+        if claim is None:
+            raise reports.none(name)
+        here = Path() if name == file else Path(file).parent  # of a revision nothing else is taken
+        return reports.evaluated(Path(file), claim, here, presets).to_json()
+    if ending != ".json":
         return evaluate(loading.load(file, presets=presets)).to_json()
     place, wanted = Place(name), "a result written with -o"
     data = files.parse_json(files.read_text(file, files.MAX_JSON, place, wanted), place, wanted)
-    if not is_result(data):
+    if not reports.is_result(data):
         raise PlanError(Fault("this is no result", place, wanted))
     return data
 
 
-def is_result(data: Any, report: bool = False) -> bool:
-    """Whether everything is there that a comparison reads, of any version of the program; of a
-    ``report``, what it says of how it was made too."""
-    said = resources.read_yaml(Path(__file__).with_name("results.yaml"))
-    if not accepts(said["result"], data) or (report and not accepts(said["report"], data)):
-        return False
-    values = (one["value"] for key in ("quantities", "inputs") for one in data[key].values())
-    return all(math.isfinite(value) for value in values if isinstance(value, float))
-
-
-# as text -----------------------------------------------------------------------------------
+# values ------------------------------------------------------------------------------------
 
 
 def printed(value: Any, unit: str) -> str:
@@ -169,91 +352,28 @@ def printed(value: Any, unit: str) -> str:
     return clean(value)
 
 
+def _input(key: str, value: Any) -> str:
+    """An input as a plan states it: counts as 15T where that is all of them."""
+    if is_number(value) and not key.startswith(("cluster.", "memory.")):
+        for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
+            if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
+                return f"{float(Fraction(value, size)):g}{suffix}"
+    return exactly(value, "1") if is_number(value) else printed(value, "")
+
+
+def counted(count: int, what: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{count} {what}" + ("s" if count != 1 else "")
+
+
 def change(row: Row) -> str:
     """The change in percent; ``new`` against zero or nothing, ``gone`` where nothing is left."""
     a, b = row.old, row.new
     if b is None:
         return "gone"
-    numbers = _is_number(a) and _is_number(b)
-    if a is None or (numbers and a == 0):
+    if a is None or (is_number(a) and a == 0 and is_number(b)):
         return "new"
-    if not numbers:
+    if not (is_number(a) and is_number(b)):
         return ""
     percent = (Fraction(b) - Fraction(a)) / abs(Fraction(a)) * 100
     return f"{'+' if percent > 0 else '−'}{significant(abs(percent), 2)} %"
-
-
-def line(row: Row) -> str:
-    """``id: old → new (percent)``."""
-    how = change(row)
-    old, new = printed(row.old, row.unit), printed(row.new, row.unit)
-    if old == new:
-        old, new = str(row.old), str(row.new)
-    return f"{row.id}: {old} → {new}" + (f" ({how})" if how else "")
-
-
-def sentence(found: Diff) -> str:
-    """The verdict: does it still fit, and what time and money do."""
-    for row in found.of("verdict"):
-        said = {True: "fits", False: "does not fit", None: "has no verdict"}
-        return f"{said[row.old]} before, {said[row.new]} now"
-    if not found.rows:
-        return "nothing changed"
-    moved = {row.id: row for row in found.of("quantity")}
-    wanted = [
-        moved[i] for i in ("time.training_days", "cost.total", "memory.process") if i in moved
-    ]
-    if wanted:
-        return "; ".join(
-            f"{row.title} {printed(row.old, row.unit)} → {printed(row.new, row.unit)} "
-            f"({change(row)})"
-            for row in wanted
-        )
-    return f"{len(found.of('quantity'))} quantities and {len(found.of('input'))} inputs changed"
-
-
-def text(found: Diff) -> str:
-    """For a terminal: the verdict, the inputs that changed, the quantities that moved."""
-    lines = [one_line(f"{found.old} → {found.new}"), sentence(found)]
-    for heading, kind in (("Inputs", "input"), ("Quantities", "quantity")):
-        rows = found.of(kind)
-        if rows:
-            lines += ["", heading, *(f"  {line(row)}" for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def markdown(found: Diff) -> str:
-    """For a comment: the marker, the verdict, the key figures, the rest folded."""
-    title = sentence(found)
-    moved = found.of("quantity")
-    by_id = {row.id: row for row in moved}
-    key = [by_id[identifier] for identifier in KEY_FIGURES if identifier in by_id]
-    lines = [
-        MARKER,
-        f"**{escaped(title[:1].upper() + title[1:])}**",
-        "",
-        f"{code(one_line(found.old))} → {code(one_line(found.new))}",
-        "",
-    ]
-    lines += _table(key, "quantity") + _table(found.of("input"), "input")
-    rest = [row for row in moved if row not in key]
-    if rest:
-        lines += [
-            f"<details><summary>{len(rest)} more quantities</summary>",
-            "",
-            *_table(rest, "quantity"),
-            "</details>",
-            "",
-        ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _table(rows: Sequence[Row], heading: str) -> list[str]:
-    if not rows:
-        return []
-    lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
-    for row in rows:
-        cells = (printed(row.old, row.unit), printed(row.new, row.unit), change(row))
-        name = code(one_line(row.id)) if row.kind == "input" else escaped(row.title)
-        lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
-    return [*lines, ""]

@@ -16,7 +16,7 @@ from planner import report as render
 from planner.base.errors import PlanError
 from planner.questions import loading
 from planner.results.result import evaluate
-from planner.review import check, diff
+from planner.review import check, diff, writing
 
 PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
 FORMATS = ("md", "html", "json")
@@ -95,7 +95,7 @@ def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
     found = check.check(plans=[Path("plans")])
     assert [f.path for f in found if f.kind == "missing"] == ["plans/other.yaml"]
     assert check.text(found).splitlines()[-1] == (
-        "6 reports, none drifted; 1 plans without a report"
+        "6 reports, none drifted; 1 plan without a report"
     )
     assert all(f.kind == "same" for f in check.check(plans=[Path("plans/small.yaml")]))
     with pytest.raises(PlanError, match="no such file or folder"):
@@ -183,7 +183,8 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     found = {f.path: f for f in check.check()}
     for ending in FORMATS:
         cause = found[f"docs/small.{ending}"].cause
-        assert cause.startswith("the plan or what it names changed")
+        said = "the plan changed (t" if ending == "json" else "the plan or what it names changed"
+        assert cause.startswith(said)
         assert "and the program changed (0.0.9 → " in cause
     assert "(training.tokens" in found["docs/small.json"].cause
     for ending in FORMATS:
@@ -200,7 +201,7 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
 def test_equal_sides(repository: Path) -> None:
     found = diff.diff("plans/small.yaml", "docs/small.json")
     assert found.rows == ()
-    assert "nothing changed" in diff.text(found)
+    assert writing.text(found) == "NOTHING CHANGED; it FITS.\n"
 
 
 @pytest.mark.slow
@@ -210,9 +211,9 @@ def test_doubling_the_tokens(repository: Path) -> None:
     assert diff.change(rows["time.training_days"]) == "+100 %"
     assert diff.change(rows["training.tokens"]) == "+100 %"
     assert "parameters.total" not in rows and "memory.total" not in rows
-    text = diff.markdown(found)
-    assert text.startswith(diff.MARKER)
-    assert text.splitlines()[1].startswith("**Days of training")
+    text = writing.markdown(found)
+    assert text.startswith(writing.MARKER)
+    assert text.splitlines()[1].startswith("**THE PLAN CHANGED; it still FITS.** ")
 
 
 def test_percent_against_zero_is_new() -> None:
@@ -232,16 +233,190 @@ def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
         text.replace("sequence_length: 1024", "sequence_length: 1024\n  loss: full")
     )
     found = diff.diff("plans/small.yaml", "plans/big.yaml")
-    assert diff.sentence(found).startswith("fits before, does not fit now")
+    for text in (writing.text(found), writing.sentence(found)):
+        assert text.startswith("FITS → DOES NOT FIT: the plans differ.")
+    assert writing.markdown(found).splitlines()[1].startswith("**FITS → DOES NOT FIT: ")
 
 
 def test_hostile_names_stay_in_their_cell(repository: Path) -> None:
     edit("plans/small.yaml", "name: GPT-2", "name: <script>|`x`\u202e GPT-2")
-    text = diff.markdown(diff.diff("docs/small.json", "plans/small.yaml"))
+    text = writing.markdown(diff.diff("docs/small.json", "plans/small.yaml"))
     assert "<script>" not in text and "\u202e" not in text
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.replace("\\|", "").count("|") == 5
+
+
+@pytest.fixture
+def sides(repository: Path) -> Callable[..., diff.Diff]:
+    """The shipped plan of a cluster against itself with overrides, or with another result."""
+
+    def made(*overrides: str, against: Any = None) -> diff.Diff:
+        old = evaluate(loading.load(CLUSTER)).to_json()
+        new = against or evaluate(loading.load(CLUSTER, overrides)).to_json()
+        return diff.between("a.yaml", "b.yaml", old, new)
+
+    return made
+
+
+CLUSTER = PLAN.with_name("llama70b_h100x1024.yaml")
+CASES = {
+    "one key": ("parallelism.tensor=8",),
+    "a model": ("model=llama3-8b", "parallelism.virtual_pipeline=1"),
+    "a cluster": ("cluster={accelerator: a100-sxm-80gb, devices: 512, devices_per_node: 8}",),
+    "assumed": ("time.mfu=0.5",),
+    "serving": ("training.mode=inference", "training.output_tokens=64",
+                "parallelism.virtual_pipeline=1"),
+    "many": ("training.tokens=3T", "training.sequence_length=8192", "training.global_batch=512",
+             "training.precision=fp8", "training.optimizer=lion", "training.recompute=full",
+             "parallelism.tensor=2", "parallelism.sequence=false", "model.layers=160",
+             "model.vocab=64000", "cluster.provider=none", "memory.other=1 GiB"),
+}  # fmt: skip
+
+
+def number(cell: str) -> int:
+    """Digits of a cell as an integer of the last one that prints."""
+    text = cell.replace("\u202f", "").replace(".", "").replace("−", "-").replace("+", "")
+    return 0 if text == "=" else int(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", CASES.values(), ids=CASES)
+def test_a_difference_is_short_and_adds_up(
+    sides: Callable[..., diff.Diff], overrides: tuple[str, ...]
+) -> None:
+    """At most 25 lines of 80 columns or 6 KB; the parts of every sum add up exactly as they print,
+    down to the total and across to the change."""
+    found = sides(*overrides)
+    lines = writing.text(found).splitlines()
+    assert len(lines) <= 25 and max(map(len, lines)) <= 80
+    said = "THE PLAN CHANGED; it still FITS.", "FITS → DOES NOT FIT: the plan changed. "
+    assert lines[0].startswith(said)
+    assert len(writing.markdown(found).encode()) < 6000
+    for most in range(2, 8):
+        for parts in found.parts:
+            _, rows = writing.by_part(parts, most)
+            assert len(rows) <= most + 1
+            cells = [[number(cell) for cell in row[1:]] for row in rows]
+            assert all(after - before == moved for before, after, moved in cells)
+            if len(cells) > 1:
+                *body, total = cells
+                assert [sum(column) for column in zip(*body, strict=True)] == total
+    whole = writing.text(found, everything=True)
+    assert all(f"  {row.id}: " in whole for row in found.of("quantity"))
+    data = json.loads(writing.json_text(found))
+    assert len(data["rows"]) == len(found.rows) and data["changed"] == ["plan"]
+
+
+@pytest.mark.slow
+def test_the_keys_that_were_changed_stand_with_their_places(repository: Path) -> None:
+    shutil.copy(CLUSTER, "plans/large.yaml")
+    text = Path("plans/large.yaml").read_text()
+    Path("old").mkdir()
+    Path("old/large.yaml").write_text(text.replace("tensor: 4", "tensor: 8"))
+    lines = writing.text(diff.diff("old/large.yaml", "plans/large.yaml")).splitlines()
+    at = next(n for n, line in enumerate(text.splitlines(), 1) if "tensor: 4" in line)
+    assert [line.split() for line in lines if "parallelism" in line] == [
+        ["parallelism.tensor", "8", "→", "4", f"large.yaml:{at}"]
+    ]
+    assert not any("parallelism.data" in line for line in lines)  # which only follows
+
+
+@pytest.mark.slow
+def test_of_another_model_its_name_is_told(sides: Callable[..., diff.Diff]) -> None:
+    (row,) = (one for one in sides(*CASES["a model"]).changes if one.key == "model")
+    assert (row.old, row.new) == ("llama2-70b", "llama3-8b")
+
+
+@pytest.mark.slow
+def test_keys_that_are_not_shown_are_counted(sides: Callable[..., diff.Diff]) -> None:
+    found = sides(*CASES["many"])
+    shown = [line for line in writing.text(found).splitlines() if line.endswith("--set")]
+    (more,) = (line for line in writing.text(found).splitlines() if "more keys" in line)
+    assert len(shown) + int(more.split()[1]) == len(found.changes) >= 12
+
+
+@pytest.mark.slow
+def test_who_changed_something_comes_first(sides: Callable[..., diff.Diff]) -> None:
+    """The program (its version, or numbers of the same input), presets, prices."""
+
+    def altered(**how: Any) -> str:
+        result = evaluate(loading.load(CLUSTER)).to_json()
+        result |= {key: how[key] for key in how if key == "version"}
+        for key, value in how.get("inputs", {}).items():
+            result["inputs"][key]["value"] = value
+        for key, value in how.get("quantities", {}).items():
+            result["quantities"][key]["value"] = value
+        return writing.sentence(sides(against=result))
+
+    slower = {"time.training_days": 500.0}
+    assert altered(version="9", quantities=slower).startswith("THE PROGRAM CHANGED; it still FITS.")
+    assert altered(quantities=slower).startswith("THE PROGRAM CHANGED; it still FITS. ")
+    assert altered(version="9").startswith("THE PROGRAM CHANGED; it still FITS. No number moves.")
+    preset = {"cluster.accelerator.memory_bandwidth": 1}
+    assert altered(inputs=preset).startswith("PRESETS CHANGED; ")
+    assert altered(inputs={"cluster.price": 1}).startswith("PRICES CHANGED; ")
+    assert altered(inputs={"training.tokens": 1}).startswith("THE PLAN CHANGED; ")
+    both = altered(version="9", inputs={"training.tokens": 1})
+    assert both.startswith("THE PLAN AND THE PROGRAM CHANGED; ")
+    assert altered(inputs={"time.efficiency.network": 0.5}).startswith("THE PROGRAM CHANGED; ")
+
+
+@pytest.mark.slow
+def test_what_one_side_lacks_is_told(sides: Callable[..., diff.Diff]) -> None:
+    said = writing.sentence(sides(*CASES["serving"]))
+    assert "Training " in said and " before, none now" in said and "GiB less memory" in said
+
+
+def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Diff]) -> None:
+    """Of any version: without states, parts, origins and what quantities use."""
+    new = evaluate(loading.load(CLUSTER, ["parallelism.tensor=8"])).to_json()
+    bare = {
+        "verdict": {"fits": True},
+        "inputs": {key: {"value": said["value"]} for key, said in new["inputs"].items()},
+        "quantities": {
+            key: {part: said[part] for part in ("value", "unit", "title")}
+            for key, said in new["quantities"].items()
+        },
+    }
+    found = sides(against=bare)
+    assert "memory" in writing.text(found) and writing.markdown(found, everything=True)
+    assert json.loads(writing.json_text(found))["parts"]
+
+
+@pytest.mark.slow
+def test_a_hostile_result_stays_short(sides: Callable[..., diff.Diff]) -> None:
+    """Whatever stands in it, a comment keeps its bytes and its tables their cells."""
+    new = evaluate(loading.load(CLUSTER, CASES["many"])).to_json()
+    bad = "<img src=x>|`&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&\n# x\u202e" * 9
+    for said in new["inputs"].values():
+        said.update(value=bad, origin=f"{bad}:1".replace("\n", ""))
+    new["inputs"] |= {f"{bad}{number}": {"value": bad} for number in range(20)}
+    new["step_parts"] = {bad: 3.0, f"{bad}!": 0.7}
+    new["version"] = bad
+    found = sides(against=new)
+    text = writing.markdown(found)
+    assert len(text.encode()) < 6000 and "<img" not in text.replace("`<", "").replace("\u202e", "")
+    assert all(
+        line.replace("\\|", "").count("|") == 5 for line in text.splitlines() if line[:1] == "|"
+    )
+    assert len(writing.text(found).splitlines()) <= 25
+    assert all(
+        line.isprintable() for line in writing.text(found).replace("\u202f", "").splitlines()
+    )
+
+
+@pytest.mark.slow
+def test_a_report_stands_for_its_plan(repository: Path) -> None:
+    """In any format, as committed or as of a revision; numbers are those of today's program."""
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    for ending in ("md", "html"):
+        assert diff.diff(f"docs/deep/long.{ending}", "docs/deep/long.json").rows == ()
+    edit("plans/small.yaml", "sequence_length: 1024", "sequence_length: 512")
+    found = diff.diff("main:docs/small.md", "docs/small.md")
+    assert [row.id for row in found.causes["plan"]] == ["training.sequence_length"]
 
 
 def git(*words: str) -> None:
@@ -358,6 +533,6 @@ def test_a_damaged_result_is_one_line(repository: Path, path: tuple[str, ...], v
 
 @pytest.mark.slow
 def test_sides_that_are_nothing(repository: Path) -> None:
-    for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.yaml"):
+    for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.md", "none.yaml"):
         with pytest.raises(PlanError):
             diff.diff(side, "plans/small.yaml")

@@ -1,0 +1,129 @@
+"""Committed reports as files: which are some, of which plan, and what they say of themselves.
+
+A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
+command under "How to reproduce".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from dataclasses import replace
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect import compare as measured
+from planner.documents.json_schema import accepts
+from planner.questions import loading
+from planner.results.result import Result, evaluate
+
+#: How a report ends: with the fingerprint of its input.
+MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
+_INPUT = re.compile(
+    r"^(?:<p[^>]*>)?trainplan ([^;\n]+);[^\n]*resolved input (?:<code>|`)([0-9a-f]+)", re.MULTILINE
+)
+WRITTEN = "a .md, .html or .json written with -o"
+_COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
+
+
+class Claim(NamedTuple):
+    """What a report says of itself."""
+
+    plan: str
+    overrides: tuple[str, ...]
+    log: str | None = None  # of the run that stands beside the plan
+    warm_up: int | None = None
+
+
+class Stated(NamedTuple):
+    """The program that wrote a report, and the fingerprint of its input."""
+
+    version: str
+    fingerprint: str
+
+
+def is_result(data: Any, report: bool = False) -> bool:
+    """Whether everything is there that a comparison reads, of any version of the program; of a
+    ``report``, what it says of how it was made too."""
+    said = resources.read_yaml(Path(__file__).with_name("results.yaml"))
+    if not accepts(said["result"], data) or (report and not accepts(said["report"], data)):
+        return False
+    values = [one["value"] for key in ("quantities", "inputs") for one in data[key].values()]
+    values += data.get("step_parts", {}).values()
+    return all(math.isfinite(value) for value in values if isinstance(value, float))
+
+
+def none(name: str | Path) -> PlanError:
+    """That a file which was named is no report."""
+    return PlanError(Fault("this is no report of trainplan", Place(str(name)), WRITTEN))
+
+
+def read(path: Path) -> Claim | None:
+    """What a file says of the plan that made it; None where it is no report."""
+    try:
+        content = files.read_text(path, files.MAX_JSON)
+        if path.suffix == ".json":
+            data = files.parse_json(content)
+            if not is_result(data, report=True):
+                return None
+            made, beside = data["plan"], data.get("comparison") or {}
+            of_run = beside.get("log"), beside.get("warm_up")
+            return Claim(str(made.get("document")), tuple(made.get("set", ())), *of_run)
+    except PlanError:
+        return None
+    commands = _COMMAND.findall(content)
+    if not commands or not MARK.search(content):
+        return None
+    command = commands[-1] if path.suffix == ".md" else unescape(commands[-1])
+    try:
+        words = shlex.split(command)[2:]
+    except ValueError:
+        return None
+    words = words[1:] if words[:1] == ["compare"] else words
+    if not words:
+        return None
+    given: dict[str, list[str]] = {}
+    for flag, value in pairwise(words):
+        given.setdefault(flag, []).append(value)
+    log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
+    number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
+    return Claim(words[0], tuple(given.get("--set", ())), log, number)
+
+
+def stated(content: str) -> Stated:
+    """What a report in Markdown or HTML states at its end."""
+    return Stated(*(_INPUT.findall(content) or [("", "")])[-1])
+
+
+def find(report: Path, name: str, here: Path = Path()) -> Path | None:
+    """A file as a report names it, from here or from any folder around the report."""
+    for base in (here, *report.parents):
+        if files.is_file(base / name):
+            return base / name
+    return None
+
+
+def evaluated(
+    report: Path, claim: Claim, here: Path = Path(), presets: Path | None = None
+) -> Result:
+    """What the plan of a report gives today, named as the report names it from ``here``; names of
+    shipped documents are looked up in ``presets`` where that is not the program's own.
+
+    Raises:
+        PlanError: the plan is no longer there, or no longer valid.
+    """
+    found_plan = find(report, claim.plan, here) or claim.plan
+    plan = loading.load(found_plan, claim.overrides, presets=presets)
+    if claim.log is None:
+        result = evaluate(plan)
+    else:
+        found = measured.compare(plan, find(report, claim.log, here) or claim.log, claim.warm_up)
+        result = found.result
+        result.comparison = replace(found, log=claim.log)
+    result.document = claim.plan
+    return result

@@ -1,0 +1,409 @@
+"""A difference in words: for a terminal, for a comment on a pull request, as JSON.
+
+The verdict and who changed something come first, then the keys that were changed, then seconds and
+bytes by what they consist of, then what else moved and what did not. ``everything`` adds each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from planner.base.display import THIN, as_json, columns, exact_text, one_line, plain, rounded
+from planner.report.layout import KEY_FIGURES, by_prefix
+from planner.report.numbers import SCALES, apportioned, clean, shown, signed
+from planner.report.report import code, escaped
+from planner.review.diff import (
+    CAUSES,
+    PROCESS,
+    STEP,
+    Change,
+    Diff,
+    Parts,
+    Row,
+    change,
+    counted,
+    is_number,
+    printed,
+)
+
+#: A line that reviewers do not see, by which a comment is found again and updated in place.
+MARKER = "<!-- trainplan diff -->"
+WIDTH, LINES, BYTES = 80, 25, 6000
+#: Keys and parts that are shown at most.
+KEYS, PARTS = 5, 6
+WORDS = {"fits": "FITS", "tight": "TIGHT", "no": "DOES NOT FIT", "open": "OPEN"}
+STILL = {
+    "fits": ("it still FITS", "both FIT"),
+    "tight": ("it is still TIGHT", "both are TIGHT"),
+    "no": ("it still DOES NOT FIT", "neither FITS"),
+    "open": ("whether it fits is still OPEN", "whether they fit is OPEN"),
+}
+#: What the first sentences tell: its name, and what less and more of it are called.
+HEADLINES = {
+    "time.training_days": ("training", "sooner", "later"),
+    "cost.total": ("cost", "less", "more"),
+    "time.prefill_seconds": ("the first token", *("to the first token",) * 2),
+    "time.decode_seconds": ("a further token", *("for a further token",) * 2),
+    "cost.million_output_tokens": ("a million tokens", *("for a million tokens",) * 2),
+    PROCESS: ("memory", "less memory", "more memory"),
+}
+MOST_HEADLINES = 3
+#: A share that is no news beside larger changes.
+SLIGHT = Fraction(1, 200)
+TOTALS = {STEP: "one step", PROCESS: "fullest device"}
+
+
+# what every format says ------------------------------------------------------------------------
+
+
+def verdict(found: Diff) -> str:
+    """Whether it fits and who changed something: the change of the verdict first, if there is
+    one."""
+    old, new = found.states
+    who = list(found.causes)
+    if not who:
+        said = "nothing changed"
+    elif not found.one_plan and "plan" in who:
+        said = "the plans differ"
+    else:
+        rest = [name for name in who if name in ("presets", "prices")]
+        singular = [f"the {name}" for name in who if name not in rest]
+        said = f"{' and '.join([*singular, *rest])} changed"
+    if old != new:
+        return f"{WORDS[old]} → {WORDS[new]}: {said}"
+    both = not found.one_plan and "plan" in who
+    tail = STILL[new][both] if who else STILL[new][0].replace(" still", "")
+    return f"{said.upper()}; {tail}"
+
+
+def figures(found: Diff) -> str:
+    """What that does to days, money and memory; nothing where they stay."""
+    rows = [found.moved[i] for i in HEADLINES if i in found.moved]
+    large = [row for row in rows if not 0 < abs(_relative(row)) < SLIGHT]
+    rows = large or rows
+    if len(rows) > MOST_HEADLINES:
+        rows = [*rows[: MOST_HEADLINES - 1], rows[-1]]
+    return ", ".join(_figure(row) for row in rows)
+
+
+def _figure(row: Row) -> str:
+    """``22.6 days sooner (202 → 179, −11.2 %)``."""
+    name, less, more = HEADLINES[row.id]
+    if not (is_number(row.old) and is_number(row.new)):
+        when = "before, none now" if row.new is None else "now, none before"
+        return f"{name} {_shown(row.old if row.new is None else row.new, row.unit)} {when}"
+    by, share = Fraction(row.new) - Fraction(row.old), _relative(row)
+    percent = f", {signed(share)}" if abs(share) >= SLIGHT else ""
+    words = f"{_shown(abs(by), row.unit)} {more if by > 0 else less}"
+    return f"{words} ({_pair(row, words)}{percent})"
+
+
+def _relative(row: Row) -> Fraction:
+    """The change as a share; 0 against nothing."""
+    if not (is_number(row.old) and is_number(row.new)) or not row.old:
+        return Fraction(0)
+    return (Fraction(row.new) - Fraction(row.old)) / abs(Fraction(row.old))
+
+
+def _pair(row: Row, before: str = "") -> str:
+    """``old → new``, with the unit once where it is one, or not at all where it stands before."""
+    old, new = (_shown(value, row.unit) for value in (row.old, row.new))
+    unit = new.partition(" ")[2]
+    if unit and old.endswith(f" {unit}"):
+        old = old.removesuffix(f" {unit}")
+        new = new.removesuffix(f" {unit}") if f" {unit} " in before else new
+    return f"{old} → {new}"
+
+
+def _shown(value: Any, unit: str) -> str:
+    return shown(value, unit, unit == "1") if is_number(value) else printed(value, unit)
+
+
+def sentence(found: Diff) -> str:
+    """The verdict and what moved, in one line."""
+    return " ".join(f"{words}." for words in (verdict(found), told(found)) if words)
+
+
+def told(found: Diff) -> str:
+    """What follows the verdict: why it does not fit, what moved of days, money and memory."""
+    said = [figures(found)]
+    if not said[0] and found.causes:
+        said = ["days, cost and memory stay" if found.moved else "no number moves"]
+    new = found.sides[1].get("quantities", {})
+    needed, there = (new.get(i, {}).get("value") for i in (PROCESS, "memory.capacity"))
+    if found.states[1] == "no" and is_number(needed) and is_number(there):
+        said.insert(0, f"{_shown(needed, 'bytes')} are needed, {_shown(there, 'bytes')} are there")
+    return ". ".join(words[:1].upper() + words[1:] for words in said if words)
+
+
+class Line(NamedTuple):
+    """A part of a sum as it prints, before and after."""
+
+    label: str
+    before: str
+    after: str
+    change: str
+
+
+def by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
+    """A sum by its parts: its unit, and lines that add up exactly as they print, down and across;
+    the parts that moved most, then all others in one, then the sum."""
+    largest = max(map(abs, parts.totals))
+    name, size = next((step for step in SCALES[parts.unit] if largest >= step[1]), (parts.unit, 1))
+    decimals = max(0, 3 - rounded(largest / size, 4).adjusted()) if largest else 0
+    last = Fraction(size) / 10**decimals  # what the last digit that prints is worth
+    totals = [round(total / last) for total in parts.totals]
+    both = zip(*parts.parts.values(), strict=True)
+    cells = zip(*map(apportioned, both, totals), strict=True)
+    numbers = dict(zip(parts.parts, cells, strict=True))
+    order = sorted(numbers, key=lambda part: -abs(numbers[part][1] - numbers[part][0]))
+    kept = [part for part in order if numbers[part][0] != numbers[part][1]]
+    kept = kept if len(kept) == most and len(order) == most else kept[: most - 1]
+    rest = [part for part in order if part not in kept]
+    rows = [(part, *numbers[part]) for part in kept]
+    if rest:
+        words = ", ".join(rest) if len(rest) < 5 else ""
+        label = words if 0 < len(words) <= 38 else "everything else"
+        rows.append((label, *(sum(numbers[part][i] for part in rest) for i in (0, 1))))
+    rows.append((TOTALS[parts.of], *totals))
+
+    def text(number: int, sign: str = "") -> str:
+        digits = exact_text(abs(number) // 10**decimals)
+        part = f".{abs(number) % 10**decimals:0{decimals}d}" if decimals else ""
+        return ("−" if number < 0 else sign) + digits + part
+
+    lines = [Line(n, text(a), text(b), text(b - a, "+") if a != b else "=") for n, a, b in rows]
+    return {"s": "seconds"}.get(name, name), lines
+
+
+def further(found: Diff) -> list[str]:
+    """Key figures that moved besides: what, from, to."""
+    told = {*HEADLINES, STEP}
+    said = []
+    for figure in KEY_FIGURES:
+        row = found.moved.get(figure.id)
+        if row is not None and row.id not in told:
+            name = figure.label[:1].lower() + figure.label[1:]
+            said.append(f"{name} {_pair(row).removesuffix(f' {name}')}")
+    return said
+
+
+def also(found: Diff, most: int) -> str:
+    """These, as many as so many characters hold."""
+    said = further(found)
+    for kept in range(len(said), 0, -1):
+        more = [f"{len(said) - kept} more"] if kept < len(said) else []
+        words = f"also: {', '.join([*said[:kept], *more])}"
+        if len(words) <= most:
+            return words
+    return ""
+
+
+def unchanged(found: Diff) -> str:
+    """What did not change, of the plan, the program, presets and prices."""
+    names = {
+        "plan": "the plan",
+        "program": f"the program ({found.versions[1]})",
+        "presets": "presets",
+        "prices": "prices",
+    }
+    return ", ".join(names[cause] for cause in CAUSES if cause not in found.causes)
+
+
+def _first(found: Diff) -> str:
+    """Where the program changed, the quantities that moved by themselves."""
+    first = found.first_moved if list(found.causes) == ["program"] else []
+    if not first:
+        return ""
+    some = [*(row.id for row in first[:4]), *([f"{len(first) - 4} more"] if len(first) > 4 else [])]
+    rest = len(found.moved) - len(first)
+    return f"moved first: {', '.join(some)}" + (f"; {rest} follow" if rest else "")
+
+
+def line(row: Row) -> str:
+    """``id: old → new (percent)``."""
+    how = change(row)
+    old, new = printed(row.old, row.unit), printed(row.new, row.unit)
+    if old == new:
+        old, new = str(row.old), str(row.new)
+    return f"{row.id}: {old} → {new}" + (f" ({how})" if how else "")
+
+
+def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
+    """Every row, under what brought it about: the inputs, the quantities that inputs or the program
+    moved by themselves, and what follows from these, by chapter."""
+    first = found.first_moved
+    ids = {row.id for row in first}
+    follow = [row for row in found.of("quantity") if row.id not in ids]
+    chapters = [(f"{title}, in consequence", rows) for _, title, rows in by_prefix(follow)]
+    groups = [("Inputs", found.of("input")), ("Moved by them or by the program", first), *chapters]
+    return [(title, rows) for title, rows in groups if rows]
+
+
+# formats -----------------------------------------------------------------------------------
+
+
+def text(found: Diff, everything: bool = False) -> str:
+    """For a terminal, at most ``LINES`` lines where not ``everything`` is asked for."""
+    head = _wrapped(sentence(found))[:4]
+    keys = _key_lines(found.changes, len(found.changes) if everything else KEYS)
+    tail = _wrapped(also(found, 2 * WIDTH - 20), 2)
+    tail += _wrapped(_first(found), 2)[:2]
+    last = [f"unchanged: {unchanged(found)}" if unchanged(found) else ""]
+    if found.rows and not everything:
+        last.append(f"{counted(len(found.rows), 'row')} in all: --all")
+    tail += _wrapped(" · ".join(filter(None, last)), 2) if found.causes else []
+    # What is left of the lines, but for the head of the table and an empty line between two sums.
+    sums = found.parts
+    room = LINES - sum(len(block) + 1 for block in (head, keys, tail) if block) - max(1, len(sums))
+    each = [max(3, (room + place) // 2) if len(sums) > 1 else room for place in range(len(sums))]
+    most = [PARTS if everything else min(PARTS, lines - 1) for lines in reversed(each)]
+    blocks = [head, keys, _sum_lines(sums, most), tail]
+    if everything:
+        blocks += [[title, *(f"  {line(row)}" for row in rows)] for title, rows in grouped(found)]
+    return "\n\n".join("\n".join(map(one_line, block)) for block in blocks if block) + "\n"
+
+
+def _wrapped(words: str, indent: int = 0) -> list[str]:
+    space = " " * indent
+    return wrap(
+        words.replace(" %", f"{THIN}%"),  # never at the start of a line
+        WIDTH,
+        initial_indent=space,
+        subsequent_indent=space,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
+    """The keys that were changed, and at the right where they stand."""
+    kept = list(changes[:most])
+    width = max((len(one.key) for one in kept), default=0)
+    lines = []
+    for one in kept:
+        said = f"  {one.key:<{width}}  {_cut(one.old)} → {_cut(one.new)}"
+        room = max(12, WIDTH - len(said) - 2)
+        lines.append(f"{said}  {_cut(one.place, room):>{room}}".rstrip())
+    return [*lines, *_more(changes, most, "  ")]
+
+
+def _more(changes: Sequence[Change], most: int, indent: str = "") -> list[str]:
+    """How many keys are not shown, by the part of the plan that they are of."""
+    if len(changes) <= most:
+        return []
+    parts: dict[str, int] = {}
+    for one in changes[most:]:
+        part = one.key.partition(".")[0]
+        parts[part] = parts.get(part, 0) + 1
+    said = ", ".join(f"{part} {count}" for part, count in parts.items())
+    return [f"{indent}and {len(changes) - most} more keys ({said})"]
+
+
+def _cut(value: str, most: int = 28) -> str:
+    return value if len(value) <= most else value[: most - 1] + "…"
+
+
+def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
+    """Seconds and bytes by part, before and after."""
+    rows, ends = [("", "", "before", "after", "change")], []
+    for one, kept in zip(sums, most, strict=True):
+        unit, lines = by_part(one, kept)
+        for number, entry in enumerate(lines):
+            mark = unit if number == 0 else "=" if entry is lines[-1] else ""
+            rows.append((mark, *entry))
+        ends.append(len(rows))
+    if len(rows) == 1:
+        return []
+    padded = [(mark, name.ljust(38), *(cell.rjust(8) for cell in cells))
+              for mark, name, *cells in rows]  # fmt: skip
+    table = columns(padded, indent="  ")
+    for end in reversed(ends[:-1]):
+        table.insert(end, "")
+    return table
+
+
+def markdown(found: Diff, everything: bool = False) -> str:
+    """For a comment: as for a terminal, in tables, below ``BYTES`` bytes; with ``everything`` each
+    row in folds."""
+    most = KEYS
+    while True:
+        lines = _comment(found, most)
+        if most == 0 or len("\n".join(lines).encode()) < BYTES:
+            break
+        most -= 1
+    if everything:
+        for title, rows in grouped(found):
+            about = f"<details><summary>{escaped(title)}: {len(rows)}</summary>"
+            head = "input" if rows[0].kind == "input" else "quantity"
+            lines += [about, "", *_rows(head, rows), "</details>", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _comment(found: Diff, most: int) -> list[str]:
+    names = [code(_cut(one_line(clean(name)), 100)) for name in (found.old, found.new)]
+    rest = f" {escaped(told(found))}." if told(found) else ""
+    lines = [MARKER, f"**{escaped(verdict(found))}.**{rest}", ""]
+    lines += [" → ".join(names), ""]
+    if found.changes:
+        lines += ["| changed | before | after | where |", "|---|--:|--:|---|"]
+        for one in found.changes[:most]:
+            cells = [escaped(_cut(text, 60)) for text in (one.old, one.new, one.place)]
+            lines.append(f"| {code(_cut(one.key, 60))} | {' | '.join(cells)} |")
+        lines += ["", *map(escaped, _more(found.changes, most)), ""]
+    for parts in found.parts:
+        unit, rows = by_part(parts)
+        lines += [f"| {unit} | before | after | change |", "|---|--:|--:|--:|"]
+        for row in rows:
+            mark = "**" if row is rows[-1] else ""
+            lines.append("| " + " | ".join(f"{mark}{escaped(cell)}{mark}" for cell in row) + " |")
+        lines.append("")
+    last = f"unchanged: {unchanged(found)}" if unchanged(found) and found.causes else ""
+    for words in filter(None, (also(found, 400), _first(found), last)):
+        lines += [escaped(_cut(words, 400)), ""]
+    return lines
+
+
+def _rows(heading: str, rows: Sequence[Row]) -> list[str]:
+    lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
+    for row in rows:
+        cells = (printed(row.old, row.unit), printed(row.new, row.unit), change(row))
+        name = code(one_line(row.id)) if row.kind == "input" else escaped(row.title)
+        lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
+    return [*lines, ""]
+
+
+def json_text(found: Diff) -> str:
+    """All of it as data: the verdict, who changed what, the sums by part, each row."""
+    data = {
+        "old": found.old,
+        "new": found.new,
+        "sentence": sentence(found),
+        "verdict": dict(zip(("old", "new"), found.states, strict=True)),
+        "changed": list(found.causes),
+        "changes": [one._asdict() for one in found.changes],
+        "parts": [
+            {
+                "id": one.of,
+                "unit": one.unit,
+                "total": [plain(total) for total in one.totals],
+                "parts": {name: [plain(v) for v in pair] for name, pair in one.parts.items()},
+            }
+            for one in found.parts
+        ],
+        "rows": [
+            {
+                "id": r.id,
+                "kind": r.kind,
+                "title": r.title,
+                "unit": r.unit,
+                "old": r.old,
+                "new": r.new,
+            }
+            for r in found.rows
+        ],
+    }
+    return as_json(data)
