@@ -276,7 +276,7 @@ CASES = {
 
 def number(cell: str) -> int:
     """Digits of a cell as an integer of the last one that prints."""
-    text = cell.replace("\u202f", "").replace(".", "").replace("−", "-").replace("+", "")
+    text = cell.replace(",", "").replace(".", "").replace("−", "-").replace("+", "")
     return 0 if text == "=" else int(text)
 
 
