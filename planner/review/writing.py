@@ -11,7 +11,7 @@ from fractions import Fraction
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from planner.base.display import THIN, as_json, columns, exact_text, one_line, plain, rounded
+from planner.base.display import as_json, columns, exact_text, one_line, plain, rounded
 from planner.report.layout import KEY_FIGURES, by_prefix
 from planner.report.numbers import SCALES, apportioned, clean, shown, signed
 from planner.report.report import code, escaped
@@ -268,15 +268,9 @@ def text(found: Diff, everything: bool = False) -> str:
 
 
 def _wrapped(words: str, indent: int = 0) -> list[str]:
-    space = " " * indent
-    return wrap(
-        words.replace(" %", f"{THIN}%"),  # never at the start of a line
-        WIDTH,
-        initial_indent=space,
-        subsequent_indent=space,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Lines of a width; none begins with a percent sign."""
+    lines = wrap(words.replace(" %", "\0%"), WIDTH - indent, break_on_hyphens=False)
+    return [" " * indent + line.replace("\0", " ") for line in lines]
 
 
 def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
