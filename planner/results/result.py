@@ -8,7 +8,8 @@ number in JSON only). Formulas are printed when they are asked for: a summary ne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -328,6 +329,23 @@ class Term(NamedTuple):
     id: str | None = None
 
 
+def told_apart(entries: Sequence[Entry]) -> list[str]:
+    """What entries of an axis are called; those that would be called alike by what they lie in
+    too, as far out as it takes."""
+    labels = [(entry.title or entry.path).replace("_", " ") for entry in entries]
+    around = list(entries)
+    while len(set(labels)) < len(labels):
+        several = Counter(labels)
+        for i, label in enumerate(labels):
+            outer = around[i].parent
+            if several[label] > 1 and outer is not None:
+                mark = ": " if around[i] is entries[i] else " "
+                labels[i], around[i] = f"{outer.name.replace('_', ' ')}{mark}{label}", outer
+        if Counter(labels) == several:
+            break
+    return labels
+
+
 #: What the JSON of a quantity says of it in any case.
 SAID = (
     *("value", "unit", "symbol", "title", "formula", "latex", "substituted"),
@@ -456,13 +474,10 @@ class Quantity:
             expression = expression.args[0]
         if expression.op == "total":
             below = evaluation.entries(expression.axis, point, expression.where)
+            labels = told_apart([p[expression.axis] for p in below])
             found = [
-                Term(
-                    p[expression.axis].title or p[expression.axis].path,
-                    evaluation.compute(expression.body, p),
-                    self._id_of(expression.body, p),
-                )
-                for p in below
+                Term(label, evaluation.compute(expression.body, p), self._id_of(expression.body, p))
+                for label, p in zip(labels, below, strict=True)
             ]
             return [term for term in found if term.value]
         if expression.op == "add":

@@ -205,3 +205,12 @@ def test_a_timeline_is_light() -> None:
     assert len(text) < 25_000 and 'role="img"' in text
     looks = [row.look for row in made.legend]
     assert len(looks) == len(set(looks))
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def test_no_two_parts_of_a_sum_are_called_alike(result: Result) -> None:
+    for quantity in result.quantities.values():
+        labels = [term.label for term in quantity.terms]
+        assert len(labels) == len(set(labels)), quantity.id
