@@ -1,26 +1,42 @@
-"""A search as a page and in the other formats that its ending picks: the best layouts, what each
-choice costs, the front of memory, and where all of them lie.
+"""A search in a terminal, as a page and in the other formats that its ending picks: the best layout
+in a sentence, the others by what differs, what each choice costs, the front of memory, and where
+all of them lie.
 
-A sample of the space is drawn by what is made small and by memory, with the capacity of a device,
-the front and the plan's own layout.
+A sample of the space is drawn by what is made small and by memory, and the best close by, with the
+capacity of a device, where what fits becomes tight, the front and the plan's own layout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from planner.base.display import columns, exact_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
-from planner.questions.constraints import shown
 from planner.questions.search import ranking
-from planner.questions.search.engine import FITS, MEMORY, STEP, Found
+from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout
+from planner.questions.search.selection import SPARE
 from planner.report import chart
 from planner.report.numbers import GIB, Data, clean
 from planner.report.report import page, words
+from planner.report.sentences import Parts, between, plain, short, three, with_interval, wrapped
+from planner.results.result import Result
 
-#: Series of the chart, in the order in which they are drawn; points of all but JOINED are loose.
-SERIES = ("does not fit", "fits", "the front", "the best", "the plan's own", "a device's memory")
-JOINED = (2, 5)
+#: What is made small is called best how.
+BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
+#: What stands beside the best, where it has it: days and cost.
+BESIDE = ("time.training_days", "cost.total")
+WORST = "memory.at_worst"
+#: So many times the best, and the memory of a device, a picture goes at most.
+BEYOND, ABOVE = 10, 1.5
+#: The plain and the own layout are drawn beside the best, where they are no further behind.
+NEAR = 1.25
+STATES = (
+    ("front", "front: no layout beats it in both"),
+    ("some", "fits"),
+    ("over", "does not fit"),
+)
 
 
 def view(found: Found) -> Data:
@@ -28,10 +44,13 @@ def view(found: Found) -> Data:
     title = BOOK.quantities[found.by].title  # of what is made small
     layout = found.best[0] if found.best else found.nearest
     capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
+    picture = _picture(found, float(capacity / GIB))
     return Data(
         name=f"Layouts of {clean(found.plan.name or 'a plan')}",
         status="ok" if found.best else "bad",
         word="Layouts that fit" if found.best else "No layout fits",
+        lead=lead(found),
+        facts=facts(found),
         sentence=ranking.counted(found),
         plainest=ranking.plainest(found),
         leeway=" ".join(filter(None, (ranking.simulation(found), ranking.leeway(found)))),
@@ -45,52 +64,285 @@ def view(found: Found) -> Data:
         choosing=f"The best value of each choice, and how far behind ({title}) the best layout "
         "with another value is; in brackets what the nearest of these loses most in, and what "
         f"it has less of where that makes up for half. {ranking.same(found)}".rstrip(),
-        picture=_picture(found, title, float(capacity / GIB)),
-        caption="A sample of all layouts, evenly over the picture. No layout beats one of the "
-        f"front both in memory and in {title}. A device has {shown(capacity, 'bytes')}.",
+        picture=picture,
+        caption="" if picture is None else picture.caption,
         version=__version__,
     )
 
 
+def lead(found: Found) -> Parts:
+    """The best layout in a sentence; where nothing fits that, and which comes nearest."""
+    counted = exact_text(found.fitting)
+    if not found.best:
+        return [("No layout fits.", "b"), (f" {ranking.closest(found).strip()}", "")]
+    best, quantity = found.best[0], BOOK.quantities[found.by]
+    named = BEST.get(found.by, f"Least {quantity.title.split(' (')[0]}")
+    of = "of those that only fit tightly" if found.tight else f"of {counted} that fit"
+    parts = [(f"{named} {of}: ", ""), (ranking.words(best, kernels=False), ""), (", ", "")]
+    text = three(best.values[found.by], quantity.unit)
+    parts.append((f"{text} a step" if found.by == STEP else text, "b"))
+    if best.interval is not None:
+        parts.append((f" ({between(best.interval, quantity.unit, text)})", "small"))
+    if best.evaluated is not None and best.made is not None:
+        result = Result(best.made, best.evaluated[0])
+        for name in BESIDE if found.by == STEP else ():
+            if (one := result.get(name)) is not None:
+                parts += [(", ", ""), *with_interval(one)]
+        memory, capacity = result.get(MEMORY), result.get("memory.capacity")
+        if memory is not None and capacity is not None and found.by != MEMORY:
+            unit = f" {short(capacity).partition(' ')[2]}"
+            parts.append((f", {short(memory).removesuffix(unit)} of {short(capacity)}", ""))
+    return [*parts, (".", "")]
+
+
+def facts(found: Found) -> list[Parts]:
+    """The plainest and the plan's own layout held against the best, and how many there are."""
+    said: list[Parts] = []
+    if found.best:
+        for label, layout in ranking.labelled(found):
+            if label.isdigit() or label == "own, 1":
+                continue
+            what = {
+                "plainest": "Plainest within " + ranking.percent(SPARE),
+                "own, plainest": f"The plan's own, the plainest within {ranking.percent(SPARE)}",
+            }
+            head = what.get(label, "The plan's own")
+            amount = three(layout.values[found.by], BOOK.quantities[found.by].unit)
+            differs = _differences(layout, found)
+            where = "" if label.startswith("own") or not differs else f" ({differs})"
+            said.append([(f"{head}{where}: ", ""), (amount, "b"),
+                         (f", {_behind(layout, found)}", "")])  # fmt: skip
+            if why := own_fits(found) if label.startswith("own") else "":
+                said[-1].append((f"; {why}", ""))
+        if any(label == "own, 1" for label, _ in ranking.labelled(found)):
+            said.append([("The plan's own layout is the best.", "")])
+    said.append([(ranking.counted(found), "")])
+    return said
+
+
+def _behind(layout: Layout, found: Found) -> str:
+    """How far a layout is behind the best, in words."""
+    ratio = float(layout.values[found.by] / found.best[0].values[found.by]) - 1
+    return f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.1f} %"
+
+
+def _differences(layout: Layout, found: Found) -> str:
+    """What a layout chooses otherwise than the best, in words."""
+    pairs = [(heading, layout.get(key), found.best[0].get(key))
+             for heading, key in ranking.columns(found)]  # fmt: skip
+    return ", ".join(
+        f"{heading} {ranking.word(mine)}"
+        for heading, mine, best in pairs
+        if ranking.word(mine) != ranking.word(best)
+    )
+
+
+def own_fits(found: Found) -> str:
+    """That the plan's own layout does not fit, or not for sure; nothing where it does."""
+    if found.own is None or found.margin is None:
+        return ""
+    if found.own.values[FITS] < 0:
+        return "it does not fit into memory"
+    if not found.margin.holds(found.own.values[found.margin.quantity]):
+        return f"it is tight: it does not fit {ranking.spared(found.margin)}"
+    return ""
+
+
 def _table(found: Found, front: bool) -> Data | None:
-    """The best layouts, or the front; None where there are none."""
+    """The best layouts, or the front; None where there are none. What answers comes first, then
+    the choices: ``choices`` are their columns, ``differs`` says of each cell whether it is another
+    than the best one's."""
     if not found.best:
         return None
     rows, reasons = ranking.table(found, front)
     lost = any(reasons)
-    joined = [(*row, *([why] if lost else [])) for row, why in zip(rows, reasons, strict=True)]
-    said = "step" if found.by == STEP else found.by
     by = BOOK.quantities[found.by].title.split(" (")[0]
-    head = [said if cell == by else cell for cell in rows[0]]
-    head += ["loses most by"] if lost else []
-    return Data(title="", head=head, rows=joined[1:], note="", wraps=lost)
+    head = list(rows[0])
+    answers = [head.index(by), *([head.index("simulated")] if "simulated" in head else []),
+               head.index("memory")]  # fmt: skip
+    choices = range(1, head.index(by))
+    listed = ranking.labelled(found, front)
+    body, said = [], "step" if found.by == STEP else found.by
+    first = next((row for row in rows[1:] if row[0].endswith("1")), rows[1])
+    for row, (label, layout), why in zip(rows[1:], listed, reasons[1:], strict=True):
+        body.append(
+            Data(
+                label=label,
+                answers=[(row[i], said if head[i] == by else head[i]) for i in answers],
+                behind=_behind(layout, found),
+                choices=[(row[i], row[i] != first[i]) for i in choices],
+                differs=_differences(layout, found),
+                why=why,
+                best=label.endswith("1") and (label == "1" or label == "own, 1"),
+            )
+        )
+    shown_head = [said if head[i] == by else head[i] for i in answers]
+    # As words and numbers, for Markdown and for reports: all columns as they are ranked.
+    joined = [(*row, *([why] if lost else [])) for row, why in zip(rows, reasons, strict=True)]
+    plain_head = [said if cell == by else cell for cell in head] + (
+        ["loses most by"] if lost else [])  # fmt: skip
+    return Data(
+        title="", head=plain_head, rows=joined[1:], note="", wraps=lost, body=body,
+        answers=shown_head, choices=[head[i] for i in choices], lost=lost,
+    )  # fmt: skip
 
 
-def _picture(found: Found, title: str, capacity: float) -> Data | None:
-    """A sample of the layouts; None where memory itself is made small."""
+def _picture(found: Found, capacity: float) -> Data | None:
+    """Two planes: a sample of all layouts, and the best close by; None where memory itself is made
+    small. ``capacity`` is of a device, GiB."""
     if found.by == MEMORY or not found.points:
         return None
-
-    series: dict[str, list[tuple[float, float]]] = {name: [] for name in SERIES}
-    for point in found.points:
-        name = "the front" if point.front else "fits" if point.fits else "does not fit"
-        series[name].append((point.score, point.memory / GIB))
-    series["the front"].sort()
-    own = [] if found.own is None else [found.own]
-    for name, layouts in (("the best", found.best), ("the plan's own", own)):
-        series[name] = [(float(x.values[found.by]), float(x.values[MEMORY] / GIB)) for x in layouts]
-    scores = [point.score for point in found.points]
-    series["a device's memory"] = [(score, capacity) for score in (min(scores), max(scores))]
-    return chart.lines(
-        [*series.items()],
-        (f"{title}, {BOOK.quantities[found.by].unit}", "memory of a device, GiB"),
-        (chart.tick, chart.tick),
-        loose=[number for number in range(len(SERIES)) if number not in JOINED],
+    points = [((p.score, p.memory / GIB), p) for p in found.points if p.score > 0]
+    least = min((at[0] for at, p in points if p.fits), default=min(at[0] for at, _ in points))
+    top = max(ABOVE * capacity, 1.2 * min(at[1] for at, _ in points))
+    kept = [(at, p) for at, p in points if at[0] <= BEYOND * least and at[1] <= top]
+    kept = kept or points
+    named = [(label.removeprefix("own, "), x) for label, x in ranking.labelled(found)]
+    best = [(label, x) for label, x in named if label.isdigit()][:10]
+    further = [(label, x) for label, x in named if label == "plainest"]
+    own = None if found.own is None else _at(found.own, found.by)
+    unit = BOOK.quantities[found.by].unit
+    names = f"{'step' if found.by == STEP else found.by}, {unit}", "GiB of a device"
+    close = None
+    if best:
+        most = NEAR * float(found.best[0].values[found.by])
+        drawn = best + [(label, x) for label, x in further if float(x.values[found.by]) <= most]
+        around = [_at(layout, found.by) for _, layout in drawn]
+        if own and own[0] <= most:
+            around.append(own)
+        close = chart.Plane(around, names, (chart.tick, chart.tick))
+    ends = [at for at, _ in kept] + ([(kept[0][0][0], capacity)] if capacity else [])
+    whole = chart.Plane(ends, names, (chart.tick, chart.tick))
+    parts = [_plane(found, whole, "All layouts, a sample", kept, capacity, own, [])]
+    if close is not None:
+        parts[0].window = _window(whole, close)
+        title = f"The best {len(drawn)} close by" if len(drawn) > 1 else "The best close by"
+        parts.append(_plane(found, close, title, kept, capacity, own, drawn))
+    said = (
+        [
+            f"{len(points) - len(kept)} of {len(points)} sampled layouts lie beyond the axes: "
+            f"over {BEYOND} times the best or {top:.3g} GiB."
+        ]
+        if len(points) > len(kept)
+        else []
     )
+    if close is not None:
+        said.append("The dotted box is what is drawn beside it; numbers as in the table.")
+    if own:
+        inside = close is not None and close.holds(own)
+        said.append("The ring is the plan's own layout" + (
+            "." if inside or whole.holds(own) else f", beyond the axes at {chart.tick(own[0])} "
+            f"{unit} and {chart.tick(own[1])} GiB."))  # fmt: skip
+        parts[0].own = whole.at(own) if whole.holds(own) else None
+    present = {p.front * "front" or ("some" if p.fits else "over") for _, p in kept}
+    return Data(parts=parts, caption=" ".join(said), states=[s for s in STATES if s[0] in present])
+
+
+def _at(layout: Layout, by: str) -> chart.Point:
+    """Where a layout lies: what is made small, and GiB of a device."""
+    return float(layout.values[by]), float(layout.values[MEMORY] / GIB)
+
+
+def _plane(
+    found: Found,
+    plane: chart.Plane,
+    title: str,
+    points: list[tuple[chart.Point, Any]],
+    capacity: float,
+    own: chart.Point | None,
+    drawn: list[tuple[str, Layout]],
+) -> Data:
+    """One plane with its sample, the front as steps, capacity, where tight begins, the best."""
+    looks: dict[str, list[chart.Point]] = {"over": [], "some": []}
+    for at, point in points:
+        if not point.front:
+            looks["some" if point.fits else "over"].append(at)
+    front = sorted(at for at, point in points if point.front)
+    lines = []
+    worst = _worst(found)
+    for look, y, text in (
+        ("capacity", capacity, f"capacity {capacity:.3g} GiB"),
+        ("worst", worst and capacity / worst, "tight from here on"),
+    ):
+        if y and plane.y_low <= y <= plane.y_high:
+            lines.append(Data(look=look, y=plane.y(y), text=text, above=look == "capacity"))
+    best = [(label, _at(layout, found.by)) for label, layout in drawn]
+    inside = [at for at in front if plane.holds(at)]
+    plane.keep_free([at for _, at in best])
+    return Data(
+        plane=plane,
+        title=title,
+        lines=lines,
+        marks={look: plane.dots(several) for look, several in looks.items() if several},
+        front=plane.line(inside, steps=True),
+        own=plane.at(own) if own and plane.holds(own) else None,
+        best=[Data(x=x, y=y, text=f"{label}: {chart.tick(at[0])}, {chart.tick(at[1])} GiB")
+              for label, at in best for x, y in [plane.at(at)]],
+        labels=plane.labels([(at, label) for label, at in best], far=True),
+        window="",
+    )  # fmt: skip
+
+
+def _worst(found: Found) -> float:
+    """How many times what is predicted a device needs at worst; 0 where no run says."""
+    for layout in found.best[:1]:
+        if layout.evaluated is not None and layout.made is not None:
+            worst = Result(layout.made, layout.evaluated[0]).get(WORST)
+            if worst is not None:
+                return float(worst.number) / float(layout.values[MEMORY])
+    return 0.0
+
+
+def _window(whole: chart.Plane, close: chart.Plane) -> str:
+    """Where one plane lies in another."""
+    left, right = (
+        whole.x(min(max(x, whole.x_low), whole.x_high)) for x in (close.x_low, close.x_high)
+    )
+    low, high = (
+        whole.y(min(max(y, whole.y_low), whole.y_high)) for y in (close.y_low, close.y_high)
+    )
+    return f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
+
+
+def text(found: Found, front: bool = False) -> str:
+    """The best layout in a sentence and the others by what differs, or the front of memory, for a
+    terminal; then what each choice costs."""
+    out = wrapped(plain(lead(found)))
+    for fact in facts(found):
+        out += wrapped(plain(fact), "  ", "    ")
+    if not found.best:
+        return "\n".join(out) + "\n"
+    unit, rows = (
+        BOOK.quantities[found.by].unit,
+        [["", "step" if found.by == STEP else found.by, "", "GiB"]],
+    )
+    differing = ["what differs from the first" if not front else "what differs from the best"]
+    for label, layout in ranking.labelled(found, front):
+        amount = three(layout.values[found.by], unit)
+        behind = "" if label in ("1", "own, 1") and not front else _behind(layout, found)
+        rows.append([label, amount, behind, f"{float(layout.values[MEMORY] / GIB):.1f}"])
+        differing.append(_differences(layout, found))
+    if front:
+        out += ["", "The front: each needs less memory than all before it."]
+    out.append("")
+    for line, differs in zip(columns(rows, right=(0, 1, 2, 3)), differing, strict=True):
+        out += wrapped(differs, f"{line}  ", " " * (len(line) + 2)) or [line]
+    if not front and (choices := ranking.costs(found, reasons=False)):
+        out += ["", "Best value of each choice, and how far behind the best with another one is:"]
+        heads = columns([(choice, best) for choice, best, _ in choices], right=(1,), indent="  ")
+        wide = max(map(len, heads)) + 2
+        for head, (_, _, others) in zip(heads, choices, strict=True):
+            out += wrapped(others, head.ljust(wide), " " * wide) or [head]
+    for said in (ranking.plainest(found), ranking.same(found), ranking.simulation(found),
+                 ranking.leeway(found)):  # fmt: skip
+        out += ["", *wrapped(said)] if said else []
+    return "\n".join(out) + "\n"
 
 
 #: The pages have best and front: GitHub Markdown, and one file without scripts or requests.
 WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
+    "text": text,
+    "txt": text,
     **ranking.WRITERS,
     "md": lambda found, _: words("search.md.jinja", view=view(found)),
     "html": lambda found, _: page("search.html.jinja", view=view(found)),

@@ -1,10 +1,13 @@
-"""The comparison of a study: in a few lines for a terminal, as Markdown, as one HTML page."""
+"""The comparison of a study: in a few lines for a terminal, as Markdown, as one HTML page. It leads
+with one plan in a sentence: the cheapest within the deadline, without one the knee."""
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
@@ -13,43 +16,119 @@ from typing import Any
 from planner.base.display import columns, exact_text, format_value
 from planner.base.files import format_of, write_text
 from planner.base.version import __version__
-from planner.book.quantity import BOOK, KINDS
+from planner.book.quantity import BOOK
+from planner.plans.document import Plan
+from planner.plans.layout import DEGREES, described
 from planner.plans.plan import about
-from planner.questions.studies import COMPARISONS, points, summary
+from planner.questions.studies import COMPARISONS, summary
 from planner.questions.studies.axes import LAYOUT, Axis, keys
-from planner.questions.studies.points import COST, DAYS, DEVICES, FITS, MEMORY, USE
+from planner.questions.studies.points import COST, DAYS, DEVICES, HOURS, MEMORY, STATES
 from planner.questions.studies.run import Outcome
+from planner.questions.studies.study import TASK
 from planner.report import chart
-from planner.report.facts import with_interval
-from planner.report.layout import BETWEEN
 from planner.report.numbers import Data, clean, headline, shown
 from planner.report.report import page, words
-from planner.results.result import Quantity, evaluate
+from planner.report.sentences import (
+    Parts,
+    between,
+    digits,
+    plain,
+    short,
+    three,
+    with_interval,
+    wrapped,
+)
+from planner.results.result import Result, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
-CAPACITY = "memory.capacity"
-#: What stands beside every highlighted point, and what it is called.
-BESIDE = {
-    DAYS: "Days",
-    COST: "Cost",
-    MEMORY: "Memory per device",
-    FITS: "Left",
-    USE: "MFU",
+CAPACITY, AT_WORST = "memory.capacity", "memory.at_worst"
+#: Rows of a table, values of an axis, columns beside each other, labels of a chart that are shown.
+MOST_ROWS, MOST_VALUES, MOST_COLUMNS, MOST_LABELS = 40, 8, 6, 16
+#: Values along x through which a line is drawn; of more, the front is.
+MOST_JOINED = 24
+#: A deadline so many times beyond what is drawn is said, not drawn.
+FAR = 4
+#: What several values of a key are called.
+SEVERAL = {
+    "training.tokens": "budgets of tokens", "training.sequence_length": "lengths of context",
+    DEVICES: "sizes of cluster", LAYOUT: "layouts", "model": "models", "plan": "plans",
+    "cluster.accelerator": "accelerators", "cluster.price": "prices",
+}  # fmt: skip
+#: Keys of the layout that the sentence names.
+SAID = (*(f"parallelism.{name}" for name in DEGREES if "_" not in name), "parallelism.zero")
+FITS, OPEN, TIGHT, NO = (STATES.index(state) for state in ("fits", "open", "tight", "no"))
+#: How many, and what a number of the second is called; of money or what stands for it.
+UNITS = {COST: "USD", HOURS: "device-hours"}
+SIZES = (("billion", 10**9), ("million", 10**6), ("thousand", 10**3))
+VENDORS = ("NVIDIA ", "AMD ", "Intel ", "Google ", "AWS ")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The best point of some places: of those that fit and are in time the cheapest."""
+
+    places: tuple[int, ...]  # along the dimensions that are told apart
+    in_time: bool
+    point: int
+    state: int  # place in STATES
+    days: float | None
+    paid: float | None  # of what is compared: USD or device-hours
+    memory: float | None  # bytes
+
+    @property
+    def drawn(self) -> tuple[float, float] | None:
+        """Days and cost; None where one is not known."""
+        if not self.days or not self.paid:
+            return None
+        return self.days, self.paid
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one task leads with."""
+
+    cell: Cell
+    kind: str  # how it was chosen, of HEADS
+    group: tuple[Cell, ...]  # those that it was chosen from: as sure to fit
+
+
+#: How a sentence begins, by how the answer was chosen: {cheapest}, {task}, {deadline} are put in.
+HEADS = {
+    "in time": "{cheapest} within {deadline}{task}",
+    "late": "Nothing that fits is done within {deadline}{task}; soonest",
+    "knee": "Knee of {cost} against days{task}",
+    "cheapest": "{cheapest}{task}",
+    "both": "{cheapest} and soonest{task}",
+    "only": "{task}",
+    "room": "Least memory{task}",
+    "none": "Nothing fits{task}; nearest",
 }
-#: With more tasks the highlights leave out the questions beyond time and money.
-FEW_TASKS = 3
-WORDS = {"ok": "Something fits", "bad": "Nothing fits", "unknown": "Memory unknown"}
-#: Rows of a table, and bars of a chart, that are shown.
-MOST_ROWS, MOST_BARS, MOST_VALUES, MOST_TASKS = 40, 24, 8, 12
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Data:
-    """Cells as text; the first column is words, the others are numbers. A long one is cut, and
-    says so."""
-    if len(rows) > MOST_ROWS:
-        note = f"{MOST_ROWS} of {len(rows)} shown; the table has all."
-    return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
+def front(cells: Iterable[Cell]) -> list[Cell]:
+    """What no other beats in cost and in days, the cheapest first."""
+    kept: list[Cell] = []
+    known = (cell for cell in cells if cell.drawn)
+    for cell in sorted(known, key=lambda cell: (cell.paid, cell.days)):
+        if not kept or cell.days < kept[-1].days:  # type: ignore[operator]
+            kept.append(cell)
+    return kept
+
+
+def knee(cells: Sequence[Cell]) -> Cell | None:
+    """Of a front the cell farthest from the line between its ends, both on logarithmic scales;
+    None where none lies on the near side of that line."""
+    if len(cells) < 3:
+        return None
+    days, paid = ([math.log(cell.drawn[way]) for cell in cells if cell.drawn] for way in (0, 1))
+    wide, high = days[0] - days[-1], paid[-1] - paid[0]
+    gain = [
+        1 - (day - days[-1]) / wide - (cost - paid[0]) / high
+        for day, cost in zip(days, paid, strict=True)
+    ]
+    best = max(range(len(cells)), key=lambda i: gain[i])
+    return cells[best] if gain[best] > 1e-9 else None
 
 
 class View:
@@ -61,36 +140,58 @@ class View:
         self.name, self.notes = clean(study.name), clean(study.notes or "", 2000)
         self.version, self.fingerprint = __version__, study.digest
         self.limits = [str(limit) for limit in study.where]
-        self.varying = [axis for axis in study.axes if len(axis.choices) > 1]
         self.roles = summary.roles(study)
-        self.tasks = found.best[summary.TASKS]
-        unknown = "unknown" if self.tasks and not found.unfit else "bad"
-        self.status = "ok" if found.fit else unknown
-        self.word = WORDS[self.status]
-        tasks = sorted(self.tasks, key=lambda places: [int(p) for p in places.split(",") if p])
-        asked = list(summary.QUESTIONS)[: None if len(tasks) <= FEW_TASKS else 2]
-        bests = [self.tasks[task] for task in tasks[:MOST_TASKS]]
-        #: Questions with the point that is best, task by task.
-        self.highlights = [(q, best[q][1]) for best in bests for q in asked if q in best]
-        #: These points, each evaluated exactly, as a plan by itself.
-        several = dict.fromkeys(point for _, point in self.highlights)
-        self.results = {point: evaluate(study.plan(point)) for point in several}
+        paid = next((q for q in (COST, HOURS) if any(map(_of(q), found.cells.values()))), COST)
+        self.paid, self.unit = paid, UNITS[paid]
+        self.cells = [
+            Cell(
+                tuple(int(place) for place in at.split(",") if place),
+                not kept[0][0] % 2, kept[1], kept[2], _of(DAYS)(kept), _of(paid)(kept),
+                _of(MEMORY)(kept),
+            )
+            for at, kept in found.cells.items()
+        ]  # fmt: skip
+        size, self.size = max((cell.paid or 0 for cell in self.cells), default=0), 1
+        self.money = self.unit
+        for name, one in SIZES:
+            if size >= one:
+                self.money, self.size = f"{name} {self.unit}", one
+                break
+        apart = [range(study.shape[d]) for d in self.roles.tasks]
+        made = (Task(self, places) for places in product(*apart))
+        #: Each task with its answer; the last one, which is mostly the largest, leads.
+        self.tasks = [task for task in made if task.cells]
+        self.lead = self.tasks[-1] if self.tasks else None
+        self.lines = [point for task in self.tasks for point in (task.chart,) if point]
 
     # -- the head -----------------------------------------------------------------------------
 
     @property
+    def plans(self) -> str:
+        """How many plans there are."""
+        several = [
+            f"{exact_text(size)} {_several(axes)}"
+            for axes, size in zip(self.study.dimensions, self.study.shape, strict=True)
+            if size > 1
+        ]
+        said = f": {' × '.join(map(clean, several))}" if several else ""
+        return f"{exact_text(self.found.points)} plans{said}"
+
+    @property
     def sentence(self) -> str:
-        """How many points there are, and what became of them."""
+        """What became of the plans."""
         found = self.found
-        tight = f" ({exact_text(found.tight)} only tightly)" if found.tight else ""
-        others = {
+        counts = {
+            "fit": found.fit - found.tight,
+            "are tight": found.tight,
             "do not fit": found.unfit,
             "break a limit of the study": found.outside,
             "are no valid plan": found.invalid,
         }
-        said = [f"{exact_text(count)} {what}" for what, count in others.items() if count]
-        fit = f"{exact_text(found.fit)} fit into memory{tight}"
-        return ", ".join([f"{exact_text(found.points)} plans", fit, *said])
+        others = found.points - sum(counts.values())
+        said = [f"{exact_text(count)} {what}" for what, count in counts.items() if count]
+        said += [f"{exact_text(others)} cannot be judged"] if others > 0 else []
+        return ", ".join(said) or "none can be judged"
 
     @cached_property
     def axes(self) -> list[tuple[str, str, str]]:
@@ -112,194 +213,100 @@ class View:
         axes = self.study.dimensions[dimension]
         return ", ".join(_label(axis, axis.choices[place].label) for axis in axes)
 
-    # -- highlights ---------------------------------------------------------------------------
+    def place(self, cell: Cell, dimension: int) -> int:
+        """The place of a cell along a dimension that is told apart."""
+        return cell.places[self.roles.cells.index(dimension)]
+
+    @property
+    def collapsed(self) -> str:
+        """Over what each cell is the best, where not every plan is told apart; else nothing."""
+        rest = [d for d, n in enumerate(self.study.shape) if n > 1 and d not in self.roles.cells]
+        return " and ".join(map(self.dimension, rest))
+
+    def amount(self, value: float) -> str:
+        """An amount of what is compared, three digits, in words."""
+        return three(value, "USD").removesuffix(" USD") + f" {self.unit}"
+
+    def few(self, value: float) -> str:
+        """An amount in the unit of the tables."""
+        return digits(value / self.size)
+
+    # -- what a page shows of all tasks ---------------------------------------------------------
 
     @cached_property
-    def best(self) -> Data | None:
-        """The best point for each question and each task."""
-        if not self.highlights:
+    def answers(self) -> Data | None:
+        """The answer for each task, where there are more than two or each has one plan."""
+        if len(self.tasks) < (2 if self.single else 3):
             return None
-        numbers = {
-            point: [_cell(result.get(quantity)) for quantity in BESIDE]
-            for point, result in self.results.items()
+        head = ["", "Answer", "Plan", "Days", "5 to 95 %", headline(self.money), "GiB", "Memory"]
+        return Data(title="", head=head, rows=[task.row for task in self.tasks], note="")
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether each task has one plan, so that there is nothing to choose."""
+        return all(len(task.cells) == 1 for task in self.tasks)
+
+    @property
+    def basis(self) -> str:
+        """What intervals and kinds of numbers rest on."""
+        results = [task.result for task in self.tasks if task.result is not None]
+        found = [one for r in results for q in (DAYS, MEMORY) if (one := r.get(q)) is not None]
+        said = []
+        if any(one.interval for one in found):
+            said.append(
+                "Intervals: 5th to 95th percentile of published runs of this kind; they shift all "
+                "plans alike, so their order is surer than their values."
+            )
+        if any(one.kind == "assumed" for one in found):
+            said.append("Days and cost rest on an assumed utilisation (time.mfu).")
+        if self.paid == HOURS:
+            said.append("No plan has a price (cluster.price), so device-hours stand for cost.")
+        if any(task.answer.kind == "knee" for task in self.tasks):
+            said.append(
+                "Knee: of the plans that no other beats in cost and in days, the farthest from the "
+                "line between the cheapest and the soonest, both on logarithmic scales; with a "
+                "deadline (the study's key) the answer is the cheapest in time."
+            )
+        if self.collapsed:
+            said.append(f"Each point is the best over {self.collapsed}; the table has all.")
+        return " ".join(said)
+
+    @cached_property
+    def states(self) -> Parts:
+        """What marks mean, those that are drawn."""
+        drawn = {
+            cell.state for task in self.tasks if task.chart for cell in task.cells if cell.drawn
         }
-        rows = []
-        for question, point in self.highlights:
-            layout = []
-            if self.study.searches:
-                found = self.study.searches_at(point)
-                layout = [(found and points.words(self.results[point].plan)) or "as given"]
-            rows.append((question, *self._varied(point), *layout, *numbers[point]))
-        cells = "".join(cell for several in numbers.values() for cell in several)
-        said = ["~ marks what is not exact."] if "~" in cells else []
-        said += [f"In parentheses {BETWEEN}."] if "(" in cells else []
-        if len(self.tasks) > MOST_TASKS:
-            count = len(self.tasks)
-            said.append(f"The first {MOST_TASKS} of {count} are shown; the table has all.")
-        head = ["Question", *(clean(axis.name) for axis in self.varying)]
-        head += ["layout"] if self.study.searches else []
-        head += [f"{name}, {self._known(q)}".rstrip(", ") for q, name in BESIDE.items()]
-        return table("The best for each question", head, rows, " ".join(said))
-
-    def _varied(self, point: int) -> list[str]:
-        """The values of a point along the axes that have several."""
-        labels = self.study.labels(point)
-        return [_label(axis, labels[axis.name]) for axis in self.varying]
-
-    def _known(self, quantity: str) -> str:
-        """How a quantity of the highlighted points is known; nothing where it is exact."""
-        every = (result.get(quantity) for result in self.results.values())
-        found = {one.kind for one in every if one is not None} - {"exact"}
-        return " or ".join(kind for kind in KINDS if kind in found)
-
-    def value(self, quantity: str, value: Any) -> str:
-        """A number of a quantity, with its unit, marked where it is not exact."""
-        declared = BOOK.quantities[quantity]
-        mark = "~" if self._known(quantity) else ""
-        return mark + shown(value, declared.unit, declared.share)
-
-    # -- charts -------------------------------------------------------------------------------
-
-    @cached_property
-    def lines(self) -> list[tuple[tuple[int, ...], str]]:
-        """The places and the words of the lines that a chart draws: all, or where they are too many
-        those with the last values of the last dimensions."""
-        role = self.roles
-        places = [range(self.study.shape[dimension]) for dimension in role.lines]
-        for index in reversed(range(len(places))):
-            if math.prod(map(len, places)) > summary.MOST_LINES and index:
-                places[index] = places[index][-1:]
-        return [
-            (line, ", ".join(self.at(d, place) for d, place in zip(role.lines, line, strict=True)))
-            for line in islice(product(*places), summary.MOST_LINES)
-        ]
-
-    @cached_property
-    def charts(self) -> list[Data]:
-        """One chart for each question, each with the table that it draws."""
-        x = self.roles.x
-        found = [] if x is None else [self._against(x, *one) for one in summary.CHARTS.items()]
-        return [one for one in (*found, self._front(), self._memory()) if one is not None]
-
-    def _drawn(self) -> str:
-        """How many lines a chart draws, where that is not all."""
-        count = math.prod(self.study.shape[dimension] for dimension in self.roles.lines)
-        drawn = len(self.lines)
-        return f" {drawn} of {count} lines are drawn." if count > drawn else ""
-
-    def _against(self, x: int, name: str, question: str) -> Data | None:
-        """The best of a question along dimension x."""
-        bests, quantity = self.found.best[summary.ALONG_X], summary.QUESTIONS[question][0]
-        if not any(question in best for best in bests.values()):
-            return None
-        axis, x_name = self.study.dimensions[x][0], self.dimension(x)
-        texts = [self.at(x, place) for place in range(self.study.shape[x])]
-        # A value stands at its number, or they stand one after another.
-        labels = [choice.label for choice in axis.choices] if axis.numeric else range(len(texts))
-        along = list(map(float, labels))
-        best = [
-            [bests.get(summary.at((place, *line)), {}).get(question) for place in range(len(along))]
-            for line, _ in self.lines
-        ]
-        drawn = [
-            (label, [(where, b[0]) for where, b in zip(along, several, strict=True) if b])
-            for (_, label), several in zip(self.lines, best, strict=True)
-        ]
-        words = dict(zip(along, texts, strict=True))
-        unit, tick = ("days", chart.tick) if quantity == DAYS else ("cost, USD", _cost)
-        picture = chart.lines(
-            drawn,
-            (x_name, unit),
-            (lambda where: words.get(where, f"{where:g}"), tick),
-            along if len(along) <= 16 else None,
-        )
-        rows = [
-            (text, *(self.value(quantity, b[0]) if b else "–" for b in several))
-            for text, *several in zip(texts, *best, strict=True)
-        ]
-        what = BESIDE[quantity]
-        head = (x_name, *(label or what for _, label in self.lines))
-        title = f"{what} against {'devices' if x_name == DEVICES else x_name}"
-        said = f"The {question} that fits for each value of {x_name}, over everything else."
-        cells, said = table("", head, rows), said + self._drawn()
-        return Data(id=name, title=title, caption=said, lines=picture, bars=None, table=cells)
-
-    def _front(self) -> Data | None:
-        """What no other plan beats in cost and in days."""
-        front = self.found.front
-        if not front:
-            return None
-        series = [
-            (text, front[at]) for line, text in self.lines if (at := summary.at(line)) in front
-        ]
-        picture = chart.lines(
-            [(label, [(days, cost) for cost, days, _ in points]) for label, points in series],
-            ("days", "cost, USD"),
-            (chart.tick, _cost),
-        )
-        rows = [
-            (label or "all", self.value(DAYS, days), self.value(COST, cost), *self._varied(point))
-            for label, points in series
-            for cost, days, point in points
-        ]
-        head = ("Line", "Days", "Cost", *(clean(axis.name) for axis in self.varying))
-        title = "Cost against days"
-        said = f"What fits, and no other plan is both cheaper and sooner.{self._drawn()}"
-        cells = table("", head, rows)
-        return Data(id="front", title=title, caption=said, lines=picture, bars=None, table=cells)
-
-    def _memory(self) -> Data | None:
-        """The least and the most memory of each layout."""
-        dimension, limit = self.roles.layout, self._capacity()
-        layouts = self.found.best.get(summary.LAYOUTS)
-        if dimension is None or not layouts:
-            return None
-        rows, cells = [], []
-        for place in sorted(layouts, key=int):
-            low, high = layouts[place]["least"][0], -layouts[place]["most"][0]
-            rows.append((self.at(dimension, int(place)), low, high))
-            cells.append([rows[-1][0], self.value(MEMORY, low), self.value(MEMORY, high)])
-            if limit:
-                cells[-1].append("all" if high <= limit else "none" if low > limit else "some")
-        axes = self.study.dimensions[dimension]
-        of_layout = any(key.startswith(LAYOUT) for key in keys(axes))
-        said = "Least and most that a device needs, over everything else."
-        if limit:
-            said += f" The line is the memory of a device, {shown(limit, 'bytes')}."
-        if len(rows) > MOST_BARS:
-            said += f" The first {MOST_BARS} of {len(rows)} are shown."
-        head = (self.dimension(dimension), "Least", "Most", *(["Fits"] if limit else []))
-        bars = chart.bars(rows[:MOST_BARS], limit, lambda size: shown(size, "bytes"))
-        title = f"Memory by {'layout' if of_layout else self.dimension(dimension)}"
-        told = table("", head, cells)
-        return Data(id="memory", title=title, caption=said, lines=None, bars=bars, table=told)
-
-    def _capacity(self) -> float | None:
-        """The memory of a device, where all points have the same."""
-        moved = {key for key in keys(self.varying) if key.startswith("cluster")}
-        if moved - {DEVICES, "cluster.price"} or self.study.several or not self.results:
-            return None
-        quantity = next(iter(self.results.values())).get(CAPACITY)
-        return None if quantity is None else float(quantity.number)
+        words = {
+            FITS: ("fits", "fits"), OPEN: ("open", "memory is not known for sure"),
+            TIGHT: ("tight", "tight: the interval of memory reaches over the capacity"),
+            NO: ("no", "does not fit"),
+        }  # fmt: skip
+        return [words[state] for state in (FITS, OPEN, TIGHT, NO) if state in drawn]
 
     # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
     def tables(self) -> list[Data]:
         """For each value of an axis how many plans fit, and the best of each question."""
-        head, found = ("Plans", "Valid", "Fit", *map(headline, summary.QUESTIONS)), []
+        found = []
+        asked = {
+            name: said for name, said in summary.QUESTIONS.items()
+            if any(name in best for places in self.found.best.values() for best in places.values())
+        }  # fmt: skip
         for number, places in self.found.each.items():
             name, rows = self.dimension(int(number)), []
             for place, counts in places.items():
                 best = self.found.best[number].get(place, {})
                 cells = [
-                    self.value(quantity, sign * best[question][0]) if question in best else "–"
-                    for question, (quantity, sign) in summary.QUESTIONS.items()
+                    _quantity(quantity, sign * best[question][0]) if question in best else "–"
+                    for question, (quantity, sign) in asked.items()
                 ]
                 label = self.at(int(number), int(place))
                 rows.append((label, *map(exact_text, counts.values()), *cells))
             if len(rows) > 1:
-                found.append(table(f"By {name}", (name, *head), rows))
+                head = (name, "Plans", "Valid", "Fit", *map(headline, asked))
+                found.append(_table(f"By {name}", head, rows))
         return found
 
     @cached_property
@@ -314,7 +321,7 @@ class View:
         return list(islice(found, MOST_ROWS))
 
     @cached_property
-    def reasons(self) -> list[tuple[str, str]]:
+    def reasons(self) -> Parts:
         """Why points are no plan, the most common first."""
         counted = sorted(self.found.reasons.items(), key=lambda item: (-item[1], item[0]))
         return [(exact_text(count), clean(text)) for text, count in counted[:MOST_VALUES]]
@@ -327,31 +334,436 @@ class View:
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
 
 
+class Task:
+    """What is to be done, with the plans that do it: the answer, its neighbours, chart, table."""
+
+    def __init__(self, view: View, places: tuple[int, ...]) -> None:
+        self.view, self.places = view, places
+        role = view.roles
+        self.id = f"task-{'-'.join(map(str, places))}".rstrip("-")
+        self.name = ", ".join(
+            view.at(d, place) for d, place in zip(role.tasks, places, strict=True)
+        )
+        self.cells = [
+            cell for cell in view.cells
+            if all(view.place(cell, d) == p for d, p in zip(role.tasks, places, strict=True))
+        ]  # fmt: skip
+        deadlines = view.study.deadlines
+        place = places[0] if role.tasks and role.tasks[0] == 0 else 0
+        found = deadlines[place] if len(deadlines) > 1 else next(iter(deadlines), None)
+        self.deadline = None if found is None else float(found)
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The cheapest in time, without a deadline the knee; else what comes nearest to it. What
+        surely fits comes before what is open or tight."""
+        if len(self.cells) == 1 and self.cells[0].state != NO and self.deadline is None:
+            return Answer(self.cells[0], "only", (self.cells[0],))
+        groups = [[c for c in self.cells if c.state == state] for state in (FITS, OPEN, TIGHT)]
+        drawn = [tuple(c for c in group if c.drawn) for group in groups]
+        if self.deadline is not None:
+            for group in drawn:
+                if early := [c for c in front(group) if c.in_time]:
+                    return Answer(early[0], "in time", group)
+        for group in filter(None, drawn):
+            ends = front(group)
+            if self.deadline is not None:
+                return Answer(ends[-1], "late", group)
+            if best := knee(ends):
+                return Answer(best, "knee", group)
+            return Answer(ends[0], "both" if len(ends) == 1 else "cheapest", group)
+        for found in filter(None, groups):
+            return Answer(min(found, key=_memory), "room", tuple(found))
+        return Answer(min(self.cells, key=_memory), "none", ())
+
+    @cached_property
+    def result(self) -> Result:
+        """The answer, evaluated exactly as a plan by itself."""
+        return evaluate(self.view.study.plan(self.answer.cell.point))
+
+    @property
+    def within(self) -> str:
+        """The deadline in words; empty without one."""
+        return "" if self.deadline is None else _bare(three(self.deadline, "days"))
+
+    @cached_property
+    def head(self) -> str:
+        """How the sentence begins."""
+        cheap = "Cheapest" if self.view.paid == COST else "Fewest device-hours"
+        task = f" for {self.name}" if self.name else ""
+        cost = "cost" if self.view.paid == COST else "device-hours"
+        if self.answer.kind == "only":
+            return headline(self.name or "The plan")
+        said = HEADS[self.answer.kind]
+        return said.format(cheapest=cheap, task=task, deadline=self.within, cost=cost)
+
+    @cached_property
+    def subject(self) -> tuple[str, str]:
+        """Which plan the answer is: its devices, and what else was varied."""
+        plan, study = self.result.plan, self.view.study
+        labels, said = study.labels(self.answer.cell.point), []
+        varied = [axis for axis in study.axes if len(axis.choices) > 1]
+        if any(key.startswith(LAYOUT) for key in keys(varied)) or study.searches:
+            said.append(f"as {described(plan.get, SAID)}")
+        tasks = {axis.name for d in self.view.roles.tasks for axis in study.dimensions[d]}
+        for axis in varied:
+            key = axis.name.split(".")[-1].replace("_", " ")
+            layout = all(k.startswith(f"{LAYOUT}.") or k == LAYOUT for k in axis.keys)
+            if axis.name not in tasks and not layout and axis.keys != {DEVICES}:
+                said.append(f"{clean(key)} {_label(axis, labels[axis.name])}")
+        return device_count(plan), ", ".join(said)
+
+    @cached_property
+    def lead(self) -> Parts:
+        """The sentence, as texts each with how it is set: b, small or nothing."""
+        devices, rest = self.subject
+        parts = [(f"{self.head}: ", ""), (devices, "b")]
+        parts += [(f"{' ' if rest.startswith('as ') else ', '}{rest}", "")] if rest else []
+        for quantity in (DAYS, self.view.paid):
+            if (found := self.result.get(quantity)) is not None:
+                parts += [(", ", ""), *with_interval(found, self._unit(quantity))]
+        memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
+        if memory and capacity and self.answer.cell.state == NO:
+            parts += [(", ", ""), *with_interval(memory), (f" of {short(capacity)}", "")]
+        if self.answer.cell.state in (TIGHT, OPEN):
+            parts.append((", tight" if self.answer.cell.state == TIGHT else ", memory open", ""))
+        return [*parts, (".", "")]
+
+    @property
+    def said(self) -> str:
+        """The sentence as plain text."""
+        return plain(self.lead)
+
+    def _unit(self, quantity: str) -> str | None:
+        """What device-hours are counted in; of other quantities their own unit."""
+        return UNITS[HOURS] if quantity == HOURS else None
+
+    @cached_property
+    def brief(self) -> str:
+        """The answer in a few words, for the head of a chart."""
+        head = self.head.replace(f" for {self.name}", "") if self.name else self.head
+        values = [
+            short(found, self._unit(quantity))
+            for quantity in (DAYS, self.view.paid)
+            if (found := self.result.get(quantity)) is not None
+        ]
+        return f"{head[:1].lower()}{head[1:]}: {', '.join([self.subject[0], *values])}"
+
+    @cached_property
+    def row(self) -> list[str]:
+        """The answer as a row of a table."""
+        cell, days = self.answer.cell, self.result.get(DAYS)
+        kind = HEADS[self.answer.kind].partition("{task}")[0]
+        head = kind.format(cheapest="Cheapest", deadline=self.within, cost="cost") or "–"
+        text = "" if days is None else short(days)
+        interval = "" if not days or not days.interval else between(days.interval, days.unit, text)
+        return [
+            self.name,
+            head,
+            " ".join(filter(None, self.subject)),
+            digits(cell.days),
+            interval,
+            self.view.few(cell.paid) if cell.paid else "–",
+            digits(cell.memory and cell.memory / 2**30),
+            {FITS: "fits", TIGHT: "△ tight", NO: "× does not fit"}.get(cell.state, "open"),
+        ]
+
+    @cached_property
+    def facts(self) -> list[Parts]:
+        """The neighbours of the answer, its memory, and where its interval reaches."""
+        cell, found = self.answer.cell, []
+        if cell.drawn:
+            found += self._neighbours()
+        days = self.result.get(DAYS)
+        if self.answer.kind == "in time" and days is not None and days.interval:
+            worst = float(days.interval[1])
+            if self.deadline is not None and worst > self.deadline:
+                found.append([("The interval reaches over the deadline: at worst ", ""),
+                              (three(worst, "days"), "b")])  # fmt: skip
+        if days is not None and days.predicted is not None:
+            found.append([("Predicted instead of assumed: ", ""), *with_interval(days.predicted)])
+        memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
+        if memory is not None and capacity is not None and self.answer.kind != "none":
+            worst_of, whole = self.result.get(AT_WORST), short(capacity)
+            unit = f" {whole.partition(' ')[2]}"
+            more = f", {short(worst_of)} at worst" if worst_of is not None else ""
+            text = f"{short(memory).removesuffix(unit)} of {whole}"
+            found.append([("Memory: ", ""), (text, "b"), (more, "")])
+        return found
+
+    def _neighbours(self) -> list[Parts]:
+        """The next plans along x, else along the front, held against the answer."""
+        cell, along = self.answer.cell, self.along
+        if along is None:
+            row, word = front(self.answer.group), ("Next cheaper", "Next sooner")
+            texts = [""] * len(row)
+        else:
+            row, word = along, ("", "")
+            texts = [self.text_of(one) for one in row]
+        if cell not in row:
+            return []
+        here, found = row.index(cell), []
+        for place in (here - 1, here + 1):
+            if not 0 <= place < len(row):
+                continue
+            other = row[place]
+            said = word[place > here] or self._times(cell, other) or texts[place]
+            change = Fraction(other.paid or 0) / Fraction(cell.paid or 1) - 1
+            percent = round(abs(change) * 100)
+            worth = (
+                f"{percent} % {'dearer' if change > 0 else 'cheaper'}" if percent else "same cost"
+            )
+            found.append([(f"{said}: ", ""), (three(other.days or 0, "days"), "b"), (", ", ""),
+                          (worth, "b")])  # fmt: skip
+        return found
+
+    def _times(self, cell: Cell, other: Cell) -> str:
+        """How many devices another cell has, where these are along x: twice, half or a number."""
+        view, x = self.view, self.view.roles.x
+        assert x is not None
+        axes = view.study.dimensions[x]
+        if len(axes) != 1 or axes[0].name != DEVICES:
+            return ""
+        mine, theirs = (axes[0].choices[view.place(c, x)].label for c in (cell, other))
+        if 2 * mine == theirs or mine == 2 * theirs:
+            return "Twice the devices" if theirs > mine else "Half the devices"
+        return f"{exact_text(theirs)} devices"
+
+    # -- chart ----------------------------------------------------------------------------------
+
+    def text_of(self, cell: Cell) -> str:
+        """What a cell is called in the chart: its value along x."""
+        x = self.view.roles.x
+        if x is None or x not in self.view.roles.cells:
+            return ""
+        axes, text = self.view.study.dimensions[x], self.view.at(x, self.view.place(cell, x))
+        return text.split(" ")[0] if all(axis.numeric for axis in axes) else text[:24]
+
+    @cached_property
+    def along(self) -> list[Cell] | None:
+        """The cheapest cell at each value along x, of those as sure to fit as the answer; None
+        where no line through them says something."""
+        view, x = self.view, self.view.roles.x
+        if x is None or x not in view.roles.cells:
+            return None
+        axes = view.study.dimensions[x]
+        if not all(axis.numeric for axis in axes) or any(map(TASK.match, keys(axes))):
+            return None
+        best: dict[int, Cell] = {}
+        for cell in self.answer.group:
+            place = view.place(cell, x)
+            held = best.get(place)
+            if cell.drawn and (held is None or _order(cell) < _order(held)):
+                best[place] = cell
+        found = [best[place] for place in sorted(best)]
+        return found if 1 < len(found) <= MOST_JOINED else None
+
+    @cached_property
+    def chart(self) -> Data | None:
+        """Cost against days: all cells, a line, the deadline; None with fewer than two."""
+        drawn = [cell for cell in self.cells if cell.drawn]
+        usable = [c.drawn for c in drawn if c.state != NO] or [c.drawn for c in drawn]
+        points = [point for point in usable if point]
+        if len(set(points)) < 2:
+            return None
+        inside, days = list(points), sorted(point[0] for point in points)
+        late = self.deadline
+        if late and days[0] / FAR < late < days[-1] * FAR:
+            inside.append((late, points[0][1]))
+        else:
+            late = None
+        unit = self.view.size
+        plane = chart.Plane(
+            [(x, y / unit) for x, y in inside],
+            ("days of training", self.view.money),
+            (chart.tick, chart.tick),
+        )
+
+        def at(cell: Cell) -> chart.Point:
+            assert cell.drawn is not None
+            return cell.drawn[0], cell.drawn[1] / unit
+
+        answer, ends = self.answer, self.along or front(self.answer.group)
+        if any(map(TASK.match, keys(self.view.study.dimensions[self.view.roles.x or 0]))):
+            ends = []
+        shapes = {FITS: "h0", OPEN: "h0", TIGHT: chart.TRIANGLE, NO: chart.CROSS}
+        marks = {
+            STATES[s]: plane.dots((at(c) for c in drawn if c.state == s), shapes[s]) for s in shapes
+        }
+        chosen = answer.cell if answer.cell.drawn else None
+        plane.keep_free(map(at, ends))
+        if self.along:
+            plane.keep_line_free(list(map(at, ends)))
+        whisker = None
+        if chosen is not None:
+            interval = (one := self.result.get(DAYS)) and one.interval
+            if interval:
+                low, high = (min(max(float(b), plane.x_low), plane.x_high) for b in interval)
+                y = plane.y(at(chosen)[1])
+                whisker = Data(left=plane.x(low), right=plane.x(high), y=y)
+                plane.keep_free([(low, at(chosen)[1]), (high, at(chosen)[1])])
+            name = self.subject[0] if self.along else self.text_of(chosen) or self.subject[0]
+        named = ends if len(ends) <= MOST_LABELS else [ends[0], ends[-1]]
+        named = named or sorted(drawn, key=_order)[:MOST_LABELS]
+        wanted = [(at(c), self.text_of(c)) for c in named if c != chosen and self.text_of(c)]
+        best = plane.labels([(at(chosen), name)], far=True) if chosen is not None else []
+        outside = sum(not plane.holds(at(cell)) for cell in drawn)
+        told = (
+            [f"{outside} that do not fit lie beyond the axes."]
+            if outside > 1
+            else (["One that does not fit lies beyond the axes."] if outside else [])
+        )
+        missing = len(self.cells) - len(drawn)
+        told += (
+            [f"{missing} of no known time or cost {'is' if missing == 1 else 'are'} not drawn."]
+            if missing
+            else []
+        )
+        if self.deadline and late is None:
+            side = "longer" if self.deadline < days[0] else "less"
+            told.append(f"All take {side} than the {self.within} allowed.")
+        return Data(
+            plane=plane,
+            marks={state: path for state, path in marks.items() if path},
+            line=plane.line(list(map(at, ends)), steps=self.along is None),
+            ends=[Data(x=x, y=y, text=self._told(c)) for c in ends for x, y in [plane.at(at(c))]]
+            if len(ends) <= MOST_ROWS
+            else [],
+            chosen=None if chosen is None else plane.at(at(chosen)),
+            labels=plane.labels(wanted),
+            best=best,
+            whisker=whisker,
+            late=None if late is None else Data(x=plane.x(late), text=f"later than {self.within}"),
+            said=" ".join(told),
+        )
+
+    def _told(self, cell: Cell) -> str:
+        """A cell in words, where a pointer rests on it."""
+        amount = self.view.amount(cell.paid or 0)
+        return f"{self.text_of(cell)}: {three(cell.days or 0, 'days')}, {amount}"
+
+    # -- table ----------------------------------------------------------------------------------
+
+    @cached_property
+    def tables(self) -> list[Data]:
+        """All cells: values along x as rows, layouts as columns, so many beside each other as a
+        phone has room for."""
+        view, role = self.view, self.view.roles
+        x, across = role.x, role.columns
+        x = x if x in role.cells else None
+        across = across if across in role.cells else None
+        best: dict[tuple[int, int], Cell] = {}
+        for cell in self.cells:
+            place = tuple(0 if d is None else view.place(cell, d) for d in (x, across))
+            held = best.get(place)  # type: ignore[arg-type]
+            if held is None or _order(cell) < _order(held):
+                best[place] = cell  # type: ignore[index]
+        rows = range(1 if x is None else view.study.shape[x])
+        places = range(1 if across is None else view.study.shape[across])
+        heads = [view.at(across, p) if across is not None else "Plan" for p in places]
+        firsts = {r: min((best[r, p] for p in places if (r, p) in best), key=_order, default=None)
+                  for r in rows}  # fmt: skip
+        chosen = self.answer.cell
+        kept = [r for r in rows if r < MOST_ROWS or (x is not None and r == view.place(chosen, x))]
+        found = []
+        for start in range(0, len(places), MOST_COLUMNS):
+            some = places[start : start + MOST_COLUMNS]
+            body = [
+                Data(
+                    head=view.at(x, r) if x is not None else "",
+                    cells=[self._cell(best.get((r, p)), chosen, firsts[r]) for p in some],
+                )
+                for r in kept
+            ]
+            head = view.dimension(x) if x is not None else ""
+            found.append(Data(head=_heading(head), columns=[heads[p] for p in some], rows=body))
+        if len(kept) < len(rows):
+            found[-1].note = f"{len(kept)} of {len(rows)} rows are shown; the table has all."
+        return found
+
+    def _cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
+        """A cell as two lines and how it looks."""
+        if cell is None:
+            return Data(first="–", second="", look="none")
+        memory = digits(cell.memory and cell.memory / 2**30) + " GiB" if cell.memory else ""
+        if cell.state == NO:
+            return Data(first="×", second=memory, look="win" if cell is chosen else "no")
+        mark = "△ " if cell.state == TIGHT else ""
+        look = "" if cell.in_time else "late"
+        if cell is chosen:
+            look = "win"
+        elif cell is first and cell.state == FITS:
+            look = f"first {look}".strip()
+        if cell.days is None:
+            return Data(first=mark + (memory or "open"), second="", look=look)
+        paid = self.view.few(cell.paid) if cell.paid else memory
+        return Data(first=mark + digits(cell.days), second=paid, look=look)
+
+
+def _order(cell: Cell) -> tuple[float, ...]:
+    """What comes first among cells: what fits for sure and in time, then what is cheap."""
+    rank = (FITS, OPEN, TIGHT, NO).index(cell.state)
+    if cell.state == NO or cell.paid is None:
+        return rank, not cell.in_time, cell.memory or math.inf
+    return rank, not cell.in_time, cell.paid
+
+
+def _memory(cell: Cell) -> float:
+    return math.inf if cell.memory is None else cell.memory
+
+
+def _of(quantity: str) -> Callable[[Sequence[Any]], float | None]:
+    """What gives a quantity of a cell as it is kept."""
+    place = 3 + summary.DRAWN.index(quantity)
+    return lambda kept: kept[place]
+
+
+def device_count(plan: Plan) -> str:
+    """The devices of a plan: 64 × H100."""
+    name = clean(plan.get("cluster.accelerator.name") or "device").partition(",")[0]
+    for vendor in VENDORS:
+        name = name.removeprefix(vendor)
+    words = name.split(" ")
+    numbered = next((i for i, word in enumerate(words) if any(map(str.isdigit, word))), len(words))
+    return f"{exact_text(plan.get(DEVICES))} × {' '.join(words[: numbered + 1])}"
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Data:
+    """Cells as text; the first column is words, the others are numbers. A long one is cut, and
+    says so."""
+    note = f"{MOST_ROWS} of {len(rows)} shown; the table has all." if len(rows) > MOST_ROWS else ""
+    return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
+
+
+def _several(axes: Iterable[Axis]) -> str:
+    """What the values of a dimension are called."""
+    return " and ".join(SEVERAL.get(axis.name, f"values of {axis.name}") for axis in axes)
+
+
+def _heading(key: str) -> str:
+    """What stands above the values of a key."""
+    return headline(key.split(".")[-1].replace("_", " "))
+
+
 def _label(axis: Axis, value: Any) -> str:
     """A value of an axis, for people."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         unit = str(about(axis.name).get("unit", "1")) if axis.numeric else "1"
-        return format_value(value, unit, short=unit in ("tokens", "parameters"))
+        return _bare(format_value(value, unit, short=unit in ("tokens", "parameters")))
     return clean(value, 80)
 
 
-def _cell(quantity: Quantity | None) -> str:
-    """A value with what published runs leave open of it, and with what is predicted where its time
-    is assumed."""
-    if quantity is None:
-        return "–"
-    text = with_interval(quantity) if quantity.exact else f"~{with_interval(quantity)}"
-    if quantity.predicted is not None:
-        text += f", predicted {with_interval(quantity.predicted)}"
-    return text
+def _bare(text: str) -> str:
+    """A number that was chosen, without zeros at the end: 15T, not 15.0T."""
+    return re.sub(r"\.0+(?!\d)|(\.\d*[1-9])0+(?!\d)", r"\1", text)
 
 
-def _cost(value: float) -> str:
-    """How a tick says a cost: short, the unit stands on the axis."""
-    for name, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if value >= size:
-            return f"{value / size:.3g}{name}"
-    return chart.tick(value)
+def _quantity(quantity: str, value: Any) -> str:
+    """A number of a quantity, with its unit."""
+    declared = BOOK.quantities[quantity]
+    return shown(value, declared.unit, declared.share)
 
 
 def markdown(outcome: Outcome) -> str:
@@ -364,15 +776,55 @@ def html(outcome: Outcome) -> str:
     return page("study.html.jinja", view=View(outcome))
 
 
+#: Tasks whose plans a terminal lists.
+LISTED = 3
+
+
 def text(outcome: Outcome) -> str:
     """What a terminal shows when a sweep is done."""
     view = View(outcome)
-    out = [f"{view.name}: {view.sentence}."]
-    if view.best is not None:
-        out += ["", *columns([view.best.head, *view.best.rows])]
-    elif view.reasons:
+    lead = view.lead
+    out = wrapped("No plan can be evaluated." if lead is None else lead.said)
+    for fact in [] if lead is None else lead.facts:
+        out += wrapped(plain(fact), "  ")
+    out += ["", *wrapped(f"{view.plans}; {view.sentence}.")]
+    if view.answers is not None:
+        head, *rows = [[row[0], *row[2:]] for row in (view.answers.head, *view.answers.rows)]
+        short = [[row[0], row[1].partition(" as ")[0], *row[2:]] for row in rows]
+        out += ["", *columns([head, *short], right=(2, 4, 5))]
+    else:
+        for task in view.tasks[::-1][:LISTED]:
+            out += ["", *_lines(task)]
+    if not view.tasks:
         out += ["", *(f"{count} × {reason}" for count, reason in view.reasons[:3])]
+    out += ["", *wrapped(view.basis)] if view.basis else []
     return "\n".join(out) + "\n"
+
+
+def _lines(task: Task) -> list[str]:
+    """The best plan at each value along x, for a terminal."""
+    view, row = task.view, task.along or front(task.answer.group)
+    if not row:
+        return []
+    layout = view.roles.columns if view.roles.columns in view.roles.cells else None
+    head = [
+        task.name or "Plans",
+        "days",
+        view.money,
+        "GiB",
+        *([_heading(view.dimension(layout))] if layout is not None else []),
+    ]
+    rows = [
+        [
+            f"{'>' if cell is task.answer.cell else ' '} {task.text_of(cell)}",
+            digits(cell.days),
+            view.few(cell.paid or 0),
+            digits(cell.memory and cell.memory / 2**30),
+            *([view.at(layout, view.place(cell, layout))] if layout is not None else []),
+        ]
+        for cell in row[:MOST_ROWS]
+    ]
+    return columns([head, *rows], right=(1, 2, 3))
 
 
 def write(outcome: Outcome, path: str) -> None:

@@ -15,9 +15,9 @@ from planner.connect.exports import FORMATS, config
 from planner.connect.exports.table import Elsewhere
 from planner.plans import plan as plans
 from planner.questions import loading
-from planner.questions.search import ranking
 from planner.questions.search.engine import STEP, Walk, search
 from planner.questions.search.layouts import KEYS, Space
+from planner.report import searched
 from tests.conftest import RunCli
 
 PLAN: dict[str, Any] = {
@@ -106,7 +106,7 @@ def test_its_own_kernels_run_where_the_plan_names_none() -> None:
     training = {k: v for k, v in PLAN["training"].items() if k != "implementation"}
     plan = loading.load({**PLAN, "training": training})
     found = search(plan, 2, launcher="torchtitan", margin="0")
-    assert found.plain is not None and "that torchtitan can start" in ranking.text(found)
+    assert found.plain is not None and "that torchtitan can start" in searched.text(found)
     assert found.plain.of(plan).get("training.implementation") == "torchtitan"
     auto = {"auto": True, "for": "torchtitan", "margin": 0}
     chosen = loading.load({**PLAN, "training": training, "parallelism": auto})

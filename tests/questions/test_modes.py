@@ -19,6 +19,7 @@ from planner.questions import loading
 from planner.questions.search import engine, modes, ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import Space
+from planner.report import searched
 
 KEY = modes.RECOMPUTE
 MODES = ROW[KEY].values
@@ -170,9 +171,9 @@ def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
         held |= {"training.micro_batch": 1, "training.schedule": "1f1b"}
         found = search(own, fixed=held, choices=True)
         assert found.size == 2 and found.same == {left: asked}
-        text = ranking.text(found)
+        text = searched.text(found)
         assert [line for line in text.splitlines() if line.strip().startswith(label)]
-        assert text.count(left) == 1 and ranking.same(found) in text.splitlines()
+        assert text.count(left) == 1 and ranking.same(found) in " ".join(text.split())
         assert json.loads(ranking.to_json(found))["same"] == {KEY: {left: asked}}
         assert {c.value for c in found.choices if c.key == KEY} == {asked, "full"}
 
@@ -184,7 +185,7 @@ def test_modes_that_are_asked_for_are_all_searched() -> None:
     assert not search(small, 1, fixed={KEY: "none"}).same
     for values in ((), ("none", "selective")):
         found = search(small, 1, vary={KEY: values}, choices=True)
-        assert not found.same and "same step" not in ranking.text(found)
+        assert not found.same and "same step" not in searched.text(found)
         assert {c.value for c in found.choices if c.key == KEY} >= {"none", "selective"}
     both = search(small, 1, vary={"training.attention": ("flash", "eager")})
     assert not both.same  # eager attention tells them apart

@@ -80,7 +80,7 @@ def test_nothing_fits_only_where_nothing_of_all_does(
         assert (roomiest is not None) is fits
         if not fits:
             assert found.narrowed == {} and found.size == found.every == every.size
-            assert "only those" not in ranking.text(found)
+            assert "only those" not in searched.text(found)
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
     wide = plan()
     found = search(wide, 1, limits=[Limit(STEP, "<=", 0)], most=1)
     assert not found.best and found.narrowed == {REPLICAS: (1,)}
-    assert "parallelism.replicate 1" in ranking.text(found)
+    assert "parallelism.replicate 1" in searched.text(found)
 
 
 @pytest.mark.parametrize(

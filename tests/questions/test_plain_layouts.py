@@ -14,6 +14,7 @@ from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
 from planner.questions.sensitivity import neighbours
+from planner.report import searched
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
 WORST = "memory.headroom_p95"
@@ -200,7 +201,7 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     tight = search(plan, fixed=held)
     assert tight.tight == (tight.fitting == 0) and bool(tight.best) == (tight.nearest is None)
     if tight.tight:
-        assert "tight" in ranking.text(tight)
+        assert "tight" in searched.text(tight)
         assert tight.best[0].values[WORST] < 0 <= tight.best[0].values[FITS]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.base.display import exact_text
 from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans import pipeline
@@ -24,6 +25,7 @@ from planner.questions.constraints import Limit
 from planner.questions.search import choices, layouts, ranking
 from planner.questions.search import engine as searching
 from planner.questions.search.layouts import SCHEDULES, Space
+from planner.report import searched
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
 
@@ -216,8 +218,10 @@ def test_ranked_by_memory() -> None:
 
 def test_written_out() -> None:
     found = searching.search(small("gpt2-small"), top=4)
-    text = ranking.text(found)
-    assert "fit into memory" in text.splitlines()[0] and "own" in text
+    text = searched.text(found)
+    step = float(found.best[0].values["time.step_seconds"])
+    assert text.startswith(f"Fastest of {exact_text(found.fitting)} that fit: ") and "own" in text
+    assert f"{1000 * step:.3g} ms a step" in text.replace("\n", " ")
     data = json.loads(ranking.to_json(found))
     assert data["layouts"] == found.size and len(data["best"]) == 4
     rows = list(csv.DictReader(io.StringIO(ranking.to_csv(found))))
@@ -235,7 +239,7 @@ def test_what_cannot_be_searched() -> None:
     with pytest.raises(PlanError, match="shape"):
         searching.search(variant(plan, {"model": {"parameters": 10**9}}))
     none = searching.search(small("llama2-70b", cluster__devices=1, training__global_batch=1))
-    assert none.best == () and ranking.text(none).startswith("no layout fits")
+    assert none.best == () and searched.text(none).startswith("No layout fits.")
 
 
 def test_words_of_a_choice_are_values_of_its_key() -> None:
@@ -349,9 +353,10 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
     for choice in first.values():
         assert choice.layout is not None
         assert choice.layout.values[step] == pytest.approx(float(found.best[0].values[step]))
-    told = ranking.text(found)
-    for heading, best, others in ranking.costs(found):
-        assert heading in told and best in told and others in told
+    told = searched.text(found)
+    words = " ".join(told.split())
+    for heading, best, others in ranking.costs(found, reasons=False):
+        assert f"{heading} {best} {others}".strip() in words
 
 
 def test_which_kernels_run_is_said_where_they_differ() -> None:
@@ -395,7 +400,7 @@ def test_each_layout_says_where_it_loses() -> None:
     assert found.own is not None
     assert "recomputation" in ranking.behind(found.own, found.best[0], found.by)
     assert ranking.behind(found.best[0], found.best[0], found.by) == ""
-    (own,) = (line for line in ranking.text(found).splitlines() if line.strip().startswith("own"))
+    (own,) = (line for line in searched.text(found).splitlines() if line.strip().startswith("own"))
     assert " s " in own
 
 

@@ -816,7 +816,10 @@ def test_the_command_writes_table_and_comparison(
     words = [word for path in outputs for word in ("-o", str(path))]
     status, out, err = called(capsys, str(document), *words, "--workers", "1")
     assert (status, err) == (0, "")
-    assert out.startswith("Small: 90 plans, ") and "lowest cost" in out
+    assert (
+        out.startswith("Cheapest for 2T tokens: 128 × H100 as tensor 4, pipeline 4, zero 1")
+        and "\n90 plans" in out
+    )
     assert all(path.stat().st_size > 1000 for path in outputs)
 
 
@@ -1011,12 +1014,24 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     reader = HTMLParser()
     reader.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign,assignment]
     reader.feed(page)
-    assert tags.count("figure") == 4 and "script" not in tags
-    for title in ("Days against devices", "Cost against devices", "Cost against days"):
-        assert f">{title}</h2>" in page
-    assert "Memory by layout" in page and "://" not in page
-    best = next(b for b in found.best if b["question"] == "shortest run")
-    assert f"{best['value']:#.3g} days" in page  # three digits, as anywhere
+    assert tags.count("figure") == 2 and "script" not in tags and "://" not in page
+    # The answer, from the rows of the table: safe, in 120 days, the cheapest.
+    rows = [r for r in planner.load_study(path) if r["training.tokens"] == 15 * 10**12]
+    safe = [r for r in rows if r["verdict"] == "fits"]
+    best = min((r for r in safe if r["time.training_days"] <= 120), key=lambda r: r["cost.total"])
+    lead = re.sub(r"<[^>]*>", "", page.split("<h1")[1].split("</h1>")[0]).partition(">")[2]
+    devices = f"{best['cluster.devices']:,} × H100".replace(",", "\u202f")
+    assert lead.startswith(f"Cheapest within 120 days for 15T tokens: {devices}")
+    for end in ("", ".low", ".high"):
+        assert f"{best[f'time.training_days{end}']:#.3g}".rstrip(".") in lead
+        assert f"{best[f'cost.total{end}'] / 1e6:#.3g}" in lead
+    half = min((r for r in safe if 2 * r["cluster.devices"] == best["cluster.devices"]),
+               key=lambda r: r["cost.total"])  # fmt: skip
+    cheaper = round(100 * (1 - half["cost.total"] / best["cost.total"]))
+    assert f"<b>{cheaper} % cheaper</b>" in page and page.count("class=deadline ") == 2
+    assert page.count("class=win>") == 2  # one in the table of each task
+    text = str(found)
+    assert " ".join(text.split("\n  ")[0].split()) == " ".join(lead.split())
     found.write(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == page
 
@@ -1029,14 +1044,17 @@ def test_the_page_says_how_its_numbers_are_known() -> None:
     lecture = {"base": "cs336_70b_h100x1024", "axes": {"training.tokens": ["15T", "30T"]}}
     found = planner.load_study(lecture).sweep()
     for page in (pages.markdown(found.outcome), pages.html(found.outcome)):
-        assert "Days, assumed" in page and "MFU, assumed" in page
-        assert re.search(r"\\?~144 days", page) and "predicted" not in page
+        assert "rest on an assumed utilisation" in page
+        assert "144 | " in page or (">144<" in page and "redicted" not in page)
     half = {**LLAMA, "time": {"mfu": 0.5}}
     assumed = {"base": half, "axes": {"cluster.devices": [512, 1024]}}
     page = pages.markdown(planner.load_study(assumed).sweep().outcome)
-    assert "Days, assumed" in page and "Memory per device, estimate" in page
-    alone = planner.load(LLAMA).evaluate()["time.training_days"]
-    assert alone.kind == "estimate" and f"predicted {float(alone.number):.0f} days" in page
+    assert "rest on an assumed utilisation" in page and "Predicted instead of assumed" in page
+    alone = [planner.load(LLAMA, set=[f"cluster.devices={n}"]).evaluate()["time.training_days"]
+             for n in (512, 1024)]  # fmt: skip
+    assert all(one.kind == "estimate" for one in alone)
+    assert any(f"Predicted instead of assumed: **{float(one.number):.0f} days**" in page
+               for one in alone)  # fmt: skip
 
 
 # Ranges ----------------------------------------------------------------------------------------

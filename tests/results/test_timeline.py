@@ -17,6 +17,7 @@ from planner.book import notation
 from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
 from planner.questions.search import ranking
+from planner.report import searched
 from planner.results.durations import Chunk, Step, of_plan
 from planner.results.timeline import Timeline, run, step_seconds
 
@@ -313,7 +314,7 @@ def test_the_best_of_a_search_are_simulated() -> None:
         assert run_ == planner.simulate(api.Plan(layout.of(plan.plan))).seconds
         assert run_ == pytest.approx(float(layout.values["time.step_seconds"]), rel=0.1)
     assert [one.get("simulated") for one in ranking.as_data(found)["best"]] == seconds
-    assert "Simulated as events" in ranking.text(found)
+    assert "Simulated as events" in searched.text(found)
 
 
 def test_seconds_alone_are_those_of_the_whole_story() -> None:

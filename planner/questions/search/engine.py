@@ -60,7 +60,7 @@ Array = NDArray[Any]
 Progress = Callable[[int, int, float], None]
 
 #: About how many layouts a picture shows.
-POINTS = 300
+POINTS = 1000
 #: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
 EXACT = 20
 #: Forward passes of all stages, up to which one of the best is simulated.

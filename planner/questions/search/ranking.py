@@ -1,4 +1,4 @@
-"""What a search found, as text, as plain data, as CSV."""
+"""What a search found, in words and tables, as plain data, as CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from planner.base import display
 from planner.base.display import cell, exact_text, plain
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
@@ -86,33 +85,40 @@ def of_how_many(found: Found) -> str:
     return f"{several} ({only(found.narrowed)}; all are too many to search)"
 
 
+def labelled(found: Found, front: bool = False) -> list[tuple[str, Layout]]:
+    """The best layouts by their numbers, or those of the front of memory, the plainest of those
+    near the best before them and the plan's own last."""
+    listed = found.front if front else found.best
+    numbered = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
+    if not front and found.plain is not None and plainest(found):
+        rest = [pair for pair in numbered if pair[1].changes != found.plain.changes]
+        numbered = [("plainest", found.plain), *rest]
+    if (own := found.own) is not None:
+        is_own = [_choices(layout, found) == _choices(own, found) for _, layout in numbered]
+        numbered = [(f"own, {label}" if one else label, layout)
+                    for (label, layout), one in zip(numbered, is_own, strict=True)]  # fmt: skip
+        numbered += [] if any(is_own) else [("own", own)]
+    return numbered
+
+
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The head and a row for each of the best layouts, or of the front of memory, the plainest of
-    those near the best before them and the plan's own last; and for each row where the layout loses
+    """The head and a row for each layout of ``labelled``, and for each row where the layout loses
     against the best."""
     listed = found.front if front else found.best
-    labelled = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
-    if not front and found.plain is not None and plainest(found):
-        rest = [pair for pair in labelled if pair[1].changes != found.plain.changes]
-        labelled = [("plainest", found.plain), *rest]
-    if (own := found.own) is not None:
-        is_own = [_choices(layout, found) == _choices(own, found) for _, layout in labelled]
-        labelled = [(f"own, {label}" if one else label, layout)
-                    for (label, layout), one in zip(labelled, is_own, strict=True)]  # fmt: skip
-        labelled += [] if any(is_own) else [("own", own)]
+    named = labelled(found, front)
     said = [column for column in columns(found) if _differs(found, listed, column[1])]
     by, between = BOOK.quantities[found.by], any(layout.interval for layout in listed)
     headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
     #: Of the first few and of those with a name of their own, by label.
-    few = labelled if found.by == STEP else []
+    few = named if found.by == STEP else []
     runs = {label: layout.simulated for n, (label, layout) in enumerate(few)
             if n < SIMULATED or not label.isdigit()}  # fmt: skip
     shows = any(runs.values())
     further = [*(["5 to 95 %"] if between else []), *(["simulated"] if shows else []), "memory"]
     rows = [("", *headings, title, *further)]
     reasons = [""]
-    for label, layout in labelled:
-        cells = [label, *(_word(layout.get(key)) for _, key in said)]
+    for label, layout in named:
+        cells = [label, *(word(layout.get(key)) for _, key in said)]
         cells.append(shown(layout.values[found.by], by.unit))
         if between:
             cells.append(" to ".join(shown(bound, by.unit) for bound in layout.interval or ()))
@@ -169,36 +175,6 @@ def simulation(found: Found) -> str:
     )
 
 
-def text(found: Found, front: bool = False) -> str:
-    """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
-    if not found.best:
-        return f"no layout fits: {counted(found)}\n" + closest(found)
-    rows, reasons = table(found, front)
-    cells = [*zip(*rows, strict=True)]  # of each column
-    order = "each needs less memory than all before it" if front else "smallest first"
-    lines = [f"{counted(found)}; by {found.by}, {order}", ""]
-    lines += display.columns([*zip(*cells, reasons, strict=True)], right=range(len(cells)))
-    lines += [line for said in (plainest(found), _own_fits(found)) if said for line in ("", said)]
-    if not front and (choices := costs(found)):
-        lines += ["", "Best value of each choice, and how far behind the best with another one is:"]
-        lines += display.columns(choices, right=(1,), indent="  ")
-    if found.same:
-        lines += ["", same(found)]
-    lines += [line for said in (simulation(found), leeway(found)) if said for line in ("", said)]
-    return "\n".join(lines) + "\n"
-
-
-def _own_fits(found: Found) -> str:
-    """That the plan's own layout does not fit, or not for sure; nothing where it does."""
-    if found.own is None or found.margin is None:
-        return ""
-    if found.own.values[FITS] < 0:
-        return "The plan's own layout does not fit into memory."
-    if not found.margin.holds(found.own.values[found.margin.quantity]):
-        return f"The plan's own layout is tight: it does not fit {spared(found.margin)}."
-    return ""
-
-
 def behind(layout: Layout, best: Layout, by: str) -> str:
     """Where a layout loses most against a better one, in words, and where it gains, if that makes
     up for much of it; nothing where it does not lose."""
@@ -226,9 +202,9 @@ def named(part: str) -> str:
     return BOOK.quantities[part].title if part in BOOK.quantities else part
 
 
-def costs(found: Found) -> list[tuple[str, str, str]]:
+def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
     """For each choice its heading, the best value, and the others, each by how far the best layout
-    with it is behind, those that cost least first."""
+    with it is behind, those that cost least first, the nearest with its reason."""
     headings = {key: heading for heading, key in columns(found)}
     known = {_key(layout): layout for layout in found.best if layout.evaluated}
     rows = []
@@ -243,14 +219,18 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
             least, more = (one.approximate[found.by] for one in (first.layout, choice.layout))
             ratio = more / least if least > 0 else 1.0
             slower = f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
-            why = "" if number or slower == SAME else _lost(choice.layout, found, known)
-            said.append(f"{_word(choice.value)}: {slower}{why}")
+            why = (
+                ""
+                if number or slower == SAME or not reasons
+                else _lost(choice.layout, found, known)
+            )
+            said.append(f"{word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")
         if len(fitting) < len(choices):
-            none = ", ".join(_word(choice.value) for choice in choices[len(fitting) :])
+            none = ", ".join(word(choice.value) for choice in choices[len(fitting) :])
             said.append(f"fits with nothing: {none}")
-        rows.append((headings[key], _word(first.value), "; ".join(said)))
+        rows.append((headings[key], word(first.value), "; ".join(said)))
     order = list(headings.values())
     return sorted(rows, key=lambda row: order.index(row[0]))
 
@@ -281,9 +261,9 @@ def closest(found: Found) -> str:
     return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
 
 
-def words(layout: Layout | Plan) -> str:
-    """A layout in a few words: what is not neutral."""
-    return described(layout.get, (*KEYS, KERNELS))
+def words(layout: Layout | Plan, kernels: bool = True) -> str:
+    """A layout in a few words: what is not neutral, and whose kernels run."""
+    return described(layout.get, (*KEYS, *([KERNELS] if kernels else [])))
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
@@ -291,14 +271,14 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
     saying, as kernels do."""
     layouts = (*listed, *([found.own] if found.own else []))
     values = [layout.get(key) for layout in layouts]
-    if len(set(map(_word, values))) > 1 or key not in ROW:
+    if len(set(map(word, values))) > 1 or key not in ROW:
         return True
     value, row = values[0], ROW[key]
     always = row.stated and isinstance(value, str)  # a mode, not a size
     return value is not None and key != KERNELS and (always or value != row.neutral)
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     """A value in words; None is what follows where the plan says nothing."""
     if value is None:
         return "default"
@@ -373,8 +353,6 @@ def to_csv(found: Found, front: bool = False) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
-    "text": text,
-    "txt": text,
     "json": to_json,
     "csv": to_csv,
 }

@@ -24,11 +24,12 @@ from planner.results import intervals
 Array = NDArray[Any]
 DAYS = "time.training_days"
 COST = "cost.total"
+HOURS = "time.device_hours"
 MEMORY = "memory.process"
 FITS, SURE = "memory.headroom", "memory.headroom_p95"
 USE = "time.mfu"
 #: The quantities that a comparison asks of every point, recorded or not.
-COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
+COMPARED = (DAYS, COST, HOURS, MEMORY, FITS, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
 #: The key along which charts go, where it varies.
@@ -182,6 +183,13 @@ class Points:
         least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
         known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
         return np.where(self.valid, np.where(self.fits == 0, 2, known), 0)
+
+    @cached_property
+    def deadline(self) -> Array:
+        """Days within which a point is to be done, (dimension, …); infinite without a deadline."""
+        days = np.array([float(one) for one in self.study.deadlines] or [np.inf])
+        chosen = days[self.ranges[0]] if len(days) > 1 else days
+        return chosen.reshape(-1, *[1] * (len(self.shape) - 1)) if self.shape else chosen
 
     @cached_property
     def whole(self) -> dict[str, bool]:

@@ -20,7 +20,7 @@ from planner.questions.studies.summary import Summary
 from planner.questions.studies.work import Job
 
 #: Of what is kept of a piece: one of another form is not gone on with.
-FORM = 3
+FORM = 4
 #: Called with points done, points in all, seconds passed.
 Progress = Callable[[int, int, float], None]
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
+from planner.base import units
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
 from planner.documents import schema, source
@@ -31,14 +34,19 @@ from planner.questions.studies.axes import (
     Choice,
     is_numeric,
     key_known,
+    keys,
     label,
     number,
     only,
     spread,
 )
 
+#: Keys that say what is to be done.
+TASK = re.compile(r"model|training\.(tokens|sequence_length)$")
 T = TypeVar("T")
 R = TypeVar("R")
+#: What a deadline is about.
+DAYS = "time.training_days"
 #: The axis of several plans, and what else a table calls its own columns.
 PLANS = "plan"
 OWN_COLUMNS = (PLANS, "layout", "fits", "verdict", "reason")
@@ -61,6 +69,9 @@ class Study:
     record: tuple[str, ...]
     where: tuple[Limit, ...]
     keep_invalid: bool
+    #: Days within which a plan is to be done: none, one for all, or one for each place of the first
+    #: dimension.
+    deadlines: tuple[units.Exact, ...] = ()
 
     @cached_property
     def dimensions(self) -> tuple[tuple[Axis, ...], ...]:
@@ -127,6 +138,7 @@ class Study:
             [base.data for base in self.bases],
             [[axis.name, [[c.label, c.changes] for c in axis.choices]] for axis in self.axes],
             [self.zipped, self.record, list(map(str, self.where)), self.keep_invalid],
+            list(map(str, self.deadlines)),
         ]
         return hashlib.sha256(json.dumps(data, default=str).encode()).hexdigest()
 
@@ -190,19 +202,61 @@ class _Reader:
         files = {*self.document.files(), *(f for base in documents for f in base.files())}
         file = self.document.node.place.file
         path = Path(file).name if Path(file).is_absolute() else Path(file).as_posix()
-        return Study(
-            name=data["name"],
-            notes=data.get("notes"),
-            document=None if file.startswith("<") else path,
-            files=tuple(sorted(files)),
-            bases=tuple(documents),
-            several="plans" in data,
-            axes=tuple(axes),
-            zipped=data["combine"] == "zip",
-            record=tuple(data["record"]),
-            where=tuple(where),
-            keep_invalid=data["invalid"] == "keep",
+        return self._in_time(
+            Study(
+                name=data["name"],
+                notes=data.get("notes"),
+                document=None if file.startswith("<") else path,
+                files=tuple(sorted(files)),
+                bases=tuple(documents),
+                several="plans" in data,
+                axes=tuple(axes),
+                zipped=data["combine"] == "zip",
+                record=tuple(data["record"]),
+                where=tuple(where),
+                keep_invalid=data["invalid"] == "keep",
+            )
         )
+
+    def _in_time(self, study: Study) -> Study:
+        """The study with its deadlines; without any, a limit on the days of training is one.
+
+        Raises:
+            PlanError: one is no time, or there are not as many as the first axis has values.
+        """
+        limits = [
+            Fraction(x.value) for x in study.where if (x.quantity, x.relation) == (DAYS, "<=")
+        ]
+        if not self.document.has(("deadline",)):
+            return replace(study, deadlines=(min(limits),)) if limits else study
+        node = self.document.find(("deadline",))
+        several = node.value if isinstance(node.value, list) else [node]
+
+        def days(one: Node) -> units.Exact:
+            try:
+                return units.parse(one.value, "days")  # type: ignore[arg-type]
+            except units.UnitError as error:
+                what = f"deadline: {error.message}"
+                raise PlanError(Fault(what, one.place, error.allowed, error.hint)) from None
+
+        found = self.each(days, several)
+        self.finish()
+        if len(found) != 1:
+            first = study.dimensions[0] if study.axes else ()
+            names = " and ".join(axis.name for axis in first)
+            tasks = not keys(first) or any(map(TASK.match, keys(first)))
+            if not tasks or len(found) != study.shape[0]:
+                what = f"deadline has {len(found)} values"
+                said = "one time, or one for each value of the first axis"
+                said += (
+                    f", {names}: {study.shape[0]}"
+                    if tasks and first
+                    else (
+                        " where that says what is trained: a plan, a model, tokens or their length"
+                    )
+                )
+                raise PlanError(Fault(what, node.place, said))
+        return replace(study, deadlines=tuple(found))
 
     # -- plans --------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ question, and the best for each value of each axis. It stays small however many 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from planner.questions.studies.points import (
     COST,
     DAYS,
     DEVICES,
+    HOURS,
     MEMORY,
     REASON,
     STATES,
@@ -26,7 +26,7 @@ from planner.questions.studies.points import (
     Array,
     Points,
 )
-from planner.questions.studies.study import Study
+from planner.questions.studies.study import TASK, Study
 
 #: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
 QUESTIONS: dict[str, tuple[str, int]] = {
@@ -35,21 +35,23 @@ QUESTIONS: dict[str, tuple[str, int]] = {
     "least memory": (MEMORY, 1),
     "highest MFU": (USE, -1),
 }
-#: Keys that say what is to be done.
-TASK = re.compile(r"model|training\.(tokens|sequence_length)$")
-#: The charts along x, and what each asks.
-CHARTS = {"days": "shortest run", "cost": "lowest cost"}
-#: What else is asked of memory, of layout by layout.
-ENDS = {"least": 1, "most": -1}
-#: Along what a best is kept: each task, x with each line, each layout; and each dimension by its
-#: number.
-TASKS, ALONG_X, LAYOUTS = "tasks", "x", "layouts"
+#: Along what a best is kept: each task; and each dimension by its number.
+TASKS = "tasks"
+#: How good a point is by its verdict, by the places of ``STATES``: what fits for sure comes first,
+#: then what is open, what is tight, what does not fit. What is done in time comes before the rest.
+RANKS = np.array([np.inf, 2, 6, 4, 0])
+#: What a cell keeps of its best point besides its number.
+DRAWN = (DAYS, COST, HOURS, MEMORY)
+#: Cells that are told apart: so many points may be drawn.
+MOST_CELLS = 2000
+#: The score of what has none.
+MOST = 1e300
 #: Values of one dimension that are told apart.
 MOST_PLACES = 128
 #: Tasks, each with a best of its own.
 MOST_TASKS = 24
-#: Lines of a chart, reasons and points of a front that are kept.
-MOST_LINES, MOST_REASONS, MOST_FRONT = 6, 64, 64
+#: Reasons that are kept.
+MOST_REASONS = 64
 
 #: A score, the smaller the better, and the first point that has it.
 Best = list[Any]
@@ -71,8 +73,8 @@ class Summary:
     best: dict[str, dict[str, dict[str, Best]]] = field(default_factory=dict)
     # dimension -> place -> plans, valid, fit: how many
     each: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    # places of the lines -> [cost, days, point], nothing better in both
-    front: dict[str, list[list[Any]]] = field(default_factory=dict)
+    # places of the cells -> [[rank, score], point, verdict, *DRAWN], the best point of each
+    cells: dict[str, Best] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
@@ -97,54 +99,47 @@ def _merged(mine: Any, theirs: Any) -> Any:
         return mine and theirs
     if isinstance(theirs, int):
         return mine + theirs
-    if isinstance(theirs[0], list):
-        return _front([*mine, *theirs])
     return min(mine, theirs, key=itemgetter(0))
-
-
-def _front(points: list[list[Any]]) -> list[list[Any]]:
-    """Of points [cost, days, …] those that no other one beats in both, by cost."""
-    kept: list[list[Any]] = []
-    for point in sorted(points):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    if len(kept) <= MOST_FRONT:
-        return kept
-    step = (len(kept) - 1) / (MOST_FRONT - 1)
-    return [kept[round(index * step)] for index in range(MOST_FRONT)]
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which dimensions the charts show: along x, as lines, as layouts."""
+    """Which dimensions a comparison shows: along x, each task by itself, as columns."""
 
     x: int | None
-    lines: tuple[int, ...]
-    tasks: tuple[int, ...]  # the lines where these are different tasks, each with a best of its own
-    layout: int | None
+    tasks: tuple[int, ...]
+    columns: int | None
+    cells: tuple[int, ...]  # all that are told apart, in the order of the dimensions
 
 
 def roles(study: Study) -> Roles:
-    """Devices along x where they vary, else the longest row of numbers. What is to be done (plans,
-    models, tokens) makes lines, for a best over different tasks says nothing; without such, the
-    first words do. What changes the layout are layouts."""
+    """Devices along x where they vary, else the longest row of numbers, else any. What is to be
+    done (plans, models, tokens) is a task, for a best over different ones says nothing; it is
+    along x only where nothing else varies and there are many. What changes the layout makes
+    columns, or what is left."""
     shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_PLACES]
     changed = {i: keys(study.dimensions[i]) for i in shown}
-    numeric = [i for i in shown if all(axis.numeric for axis in study.dimensions[i])]
     tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
-    x = next((i for i in shown if DEVICES in changed[i]), None)
-    if x is None:
-        x = max(numeric, key=lambda i: (i not in tasks, study.shape[i]), default=None)
+    free = [i for i in shown if i not in tasks]
+    if not free and math.prod(study.shape[i] for i in tasks) > MOST_TASKS:
+        free = shown
+
+    def sort(i: int) -> tuple[bool, bool, int]:
+        numeric = all(axis.numeric for axis in study.dimensions[i])
+        return DEVICES in changed[i], numeric, study.shape[i]
+
+    x = max(free, key=sort, default=None)
     apart = tuple(i for i in tasks if i != x)
     while apart and math.prod(study.shape[i] for i in apart) > MOST_TASKS:
         apart = apart[:-1]
-    rest = [i for i in shown if i != x]
-    words = [i for i in rest if i not in numeric]
-    few = [i for i in rest if study.shape[i] <= MOST_LINES]
-    lines = apart or tuple((words or few)[:1])
-    layouts = [i for i in shown if any(k.startswith("parallelism") for k in changed[i])]
-    others = [i for i in (*layouts, *lines) if i != x]
-    return Roles(x, lines, apart, others[0] if others else None)
+    rest = [i for i in shown if i != x and i not in apart]
+    layouts = [i for i in rest if any(k.startswith("parallelism") for k in changed[i])]
+    columns = next(iter((*layouts, *rest)), None)
+    cells: list[int] = []
+    for i in dict.fromkeys((*([] if x is None else [x]), *apart, *layouts, *rest)):
+        if math.prod(study.shape[d] for d in (*cells, i)) <= MOST_CELLS:
+            cells.append(i)
+    return Roles(x, apart, columns, tuple(sorted(cells)))
 
 
 def summary(table: Points) -> Summary:
@@ -173,13 +168,7 @@ def summary(table: Points) -> Summary:
     role = roles(study)
     _keep_best(found, table, TASKS, role.tasks, scores)
     _keep_each(found, table, usable, scores)
-    if role.x is not None:
-        _keep_best(found, table, ALONG_X, (role.x, *role.lines), scores)
-    if role.layout is not None:
-        memory = table.numbers[MEMORY]
-        ends = {end: _score(sign * memory, table.holds) for end, sign in ENDS.items()}
-        _keep_best(found, table, LAYOUTS, (role.layout,), ends)
-    _fronts(found, table, scores, role.lines)
+    _keep_cells(found, table, role.cells)
     return found
 
 
@@ -228,18 +217,23 @@ def _keep_best(
             best.setdefault(places, {})[question] = [float(least[index]), int(points[index])]
 
 
-def _fronts(
-    found: Summary, table: Points, scores: dict[str, Array], lines: tuple[int, ...]
-) -> None:
-    """Of each line the points that no other one beats in cost and in days."""
-    asked = scores["lowest cost"], scores["shortest run"], table.of_study
-    cost, days, points = (_along(table, array, lines) for array in asked)
-    there = np.isfinite(cost) & np.isfinite(days)
-    for index in np.ndindex(there.shape[:-1]):
-        several = [array[index][there[index]] for array in (cost, days, points)]
-        order = np.lexsort(several[1::-1])
-        sooner = np.diff(np.minimum.accumulate(several[1][order]), prepend=np.inf) < 0
-        if len(order):
-            places = at(table.ranges[d][i] for d, i in zip(lines, index, strict=True))
-            kept = zip(*(array[order][sooner].tolist() for array in several), strict=True)
-            found.front[places] = _front([list(point) for point in kept])
+def _keep_cells(found: Summary, table: Points, keep: Sequence[int]) -> None:
+    """Of each cell the best point: of those of the first rank the cheapest, where nothing has a
+    cost that of the fewest device-hours, of what does not fit the one with the least memory."""
+    days, cost, hours, memory = (table.numbers[name] for name in DRAWN)
+    rank = RANKS[table.verdict] + (days > table.deadline)
+    paid = np.where(np.isfinite(cost), cost, np.where(np.isfinite(hours), hours, memory))
+    score = np.nan_to_num(np.where(rank >= RANKS[STATES.index("no")], memory, paid), nan=MOST)
+    ranks = _along(table, np.where(table.holds, rank, np.inf), keep)
+    scores = np.minimum(_along(table, score, keep), MOST)
+    first = np.where(ranks == ranks.min(axis=-1, keepdims=True), scores, np.inf).argmin(axis=-1)
+    arrays = (table.of_study, table.verdict, days, cost, hours, memory)
+    of_first = [
+        np.take_along_axis(one, first[..., None], axis=-1)[..., 0]
+        for one in (ranks, scores, *(_along(table, array, keep) for array in arrays))
+    ]
+    for index in map(tuple, np.argwhere(np.isfinite(of_first[0])).tolist()):
+        rank, score, point, verdict, *numbers = (array[index].item() for array in of_first)
+        shown = [n if math.isfinite(n) else None for n in numbers]
+        places = at(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
+        found.cells[places] = [[rank, score], point, verdict, *shown]
