@@ -157,21 +157,30 @@ def _range(values: Sequence[float]) -> tuple[float, float, Callable[[float], flo
 
 def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
     """Round numbers inside a range, three to eight."""
-    if logarithmic:
-        decades = math.log10(high / low)
-        inner = (1, 1.5, 2, 3, 5, 7.5) if decades < 1.4 else (1, 2, 5) if decades < 2.5 else (1,)
-        every = max(1, math.ceil(decades / 7))
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1, every)
-        ticks = [m * 10.0**power for power in powers for m in inner]
-        found = [tick for tick in ticks if low <= tick <= high]
-        if len(found) > 2:
-            return found
+    if logarithmic and high / low < 25:
+        decade = 10.0 ** math.floor(math.log10(low))
+        found = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
+    else:
+        found = powers(low, high) if logarithmic else []
+    found = [tick for tick in found if low <= tick <= high]
+    if len(found) > 2:
+        return found
     size = 10.0 ** math.floor(math.log10(high - low))
     for step in (size, size / 2, size / 4, size / 5, size / 10):
         places = range(math.ceil(low / step), math.floor(high / step) + 1)
         if len(places) > 2:
             break
     return [round(place * step, 12) for place in places]
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Powers of ten with what lies between them, not too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
+    ticks = [m * 10.0**power for power in range(first, last + 1) for m in inner]
+    below = max((t for t in ticks if t <= low), default=low)
+    above = min((t for t in ticks if t >= high), default=high)
+    return [t for t in ticks if below <= t <= above]
 
 
 def steps(low: float, high: float) -> list[float]:
