@@ -279,14 +279,24 @@ def _validate(options: argparse.Namespace) -> int:
     "explain",
     "print the derivation of one quantity",
     *PLAN,
-    argument("quantity QUANTITY", "such as memory.activations"),
-    argument("--depth", "levels shown; all by default", type=int),
+    argument(
+        "quantity QUANTITY",
+        "an id, its end or beginning, or a label: time.mfu, mfu, days, training time; memory. "
+        "lists all that begin so",
+        nargs="+",
+    ),
+    argument("--depth N", "levels shown: 2 by default, 1 is the quantity alone, all is every one"),
+    flag("--symbolic", "in the plan's basic symbols, term by term, and which published equation"),
 )
 def _explain(options: argparse.Namespace) -> str:
-    from planner.report.explain import explain
+    from planner.report.explain import DEPTH, explain
     from planner.results.result import evaluate
 
-    return explain(evaluate(_loaded(options)), options.quantity, options.depth)
+    asked, text = " ".join(options.quantity), options.depth
+    if text is not None and text != "all" and not text.removeprefix("-").isdecimal():
+        raise PlanError(Fault(f"--depth {text}", None, "a number of levels, or all"))
+    depth = DEPTH if text is None else None if text == "all" else int(text)
+    return explain(evaluate(_loaded(options)), asked, depth, options.symbolic)
 
 
 @command(

@@ -176,6 +176,7 @@ def inputs_of(quantity: Quantity) -> list[Data]:
             symbol=note.symbol,
             name=parse(note.latex),
             meaning=clean(note.meaning),
+            given=values,
             value=", ".join(map(_number, values[:MANY])) + (", …" if len(values) > MANY else ""),
             origin=clean(given.origin) if given is not None else "",
             stated=given is not None and given.kind != "derived",

@@ -1,72 +1,439 @@
-"""The derivation of one quantity as a tree: formula, numbers, result, and what it rests on."""
+"""The derivation of one quantity for a terminal: formula, numbers, result, and what it rests on,
+two levels deep by default; or its closed form; or all quantities that begin alike."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.base.display import flow
 from planner.base.errors import Fault, PlanError
+from planner.book.expressions import Symbol
+from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import inputs_of
-from planner.report.facts import brief, left_open, with_interval
-from planner.report.numbers import clean, exactly, shown
+from planner.report.facts import left_open, with_interval
+from planner.report.lookup import input_called, is_pattern, look_up, matching
+from planner.report.numbers import PLAIN, Data, clean, column, exactly, shown
+from planner.results.closed_form import closed_form
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT
+from planner.typeset import TEXT, parse
+
+WIDTH, INDENT = 80, 5
+#: Levels that are shown: a quantity, and what it rests on.
+DEPTH = 2
+#: Instances of one formula below one quantity up to which each stands alone.
+MANY = 3
+SHORT = 16  # characters of a value in a list that others are aligned with
+LONG = 24  # characters of a value or an id that others are aligned with
 
 
-def explain(result: Result, identifier: str, depth: int | None = None) -> str:
-    """How a quantity is made, down to the inputs; `depth` limits the levels, 0 is itself only.
+class Row(NamedTuple):
+    """What a formula uses: its name, its value, its id or key, how it is known or who said it."""
 
-    Each quantity is explained where it first occurs and named afterwards.
+    name: str
+    value: str
+    id: str
+    known: str
+    quantity: Quantity | None = None
+
+
+def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False) -> str:
+    """How a quantity is made; what begins like the text, or fits it, where it ends in a dot or has
+    a ``*``.
+
+    Args:
+        asked: an id, its end or beginning, a label, a symbol.
+        depth: levels shown, 1 is itself only; None for all.
+        symbolic: in the plan's basic symbols instead.
 
     Raises:
-        PlanError: an unknown quantity, or a negative depth.
+        PlanError: no quantity is called so, or several are; or a negative depth.
     """
     if depth is not None and depth < 0:
-        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more"))
-    lines: list[str] = []
-    _tree(result.find(identifier), depth, "", "", set(), lines)
+        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
+    if is_pattern(asked):
+        return _listed(matching(result, asked))
+    given = input_called(result, asked)
+    if given is not None:
+        return _input(result, given)
+    quantity = look_up(result, asked)
+    lines = _head(quantity)
+    if quantity.absent is not None:
+        lines += ["", f"  absent: {clean(quantity.absent)}"]
+    elif symbolic:
+        lines += ["", *_symbolic(quantity)]
+    else:
+        lines += ["", *_formula(quantity), ""]
+        lines += _below(quantity, "", None if depth is None else max(0, depth - 1), {quantity.id})
+        lines += _onwards(quantity, depth)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _listed(quantities: Sequence[Quantity]) -> str:
+    """Ids with values and titles, as much of these as a line holds."""
+    values = [_plain_value(one) for one in quantities]
+    wide = max(len(one.id) for one in quantities)
+    width = max((len(value) for value in values if len(value) <= SHORT), default=0)
+    lines = [
+        f"{one.id.ljust(wide)}  {value.rjust(width)}  {clean(one.title)}"
+        for one, value in zip(quantities, values, strict=True)
+    ]
+    return "".join(f"{line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}\n" for line in lines)
+
+
+def _input(result: Result, key: str) -> str:
+    """An input: its value, its key, what it means, who decided it, and what uses it."""
+    given, notes = result.inputs[key], result.evaluation.book.notation.values()
+    note = next((note for note in notes if key in (note.key, f"model.{note.key}")), None)
+    unit = (note.unit if note is not None else given.unit) or "1"
+    value = given.value
+    number = isinstance(value, (int, Fraction)) and not isinstance(value, bool)
+    text = shown(value, unit) if number and unit not in PLAIN else exactly(value, "1")
+    meaning = f"   {clean(note.meaning)}" if note is not None else ""
+    lines = _ended(f"{text if number else flow(value)}   {key}{meaning}", clean(given.origin))
+    symbols = {each.symbol for each in notes if key in (each.key, f"model.{each.key}")}
+    users = dict.fromkeys(
+        quantity.base
+        for quantity in result.quantities.values()
+        if any(used[0] in symbols for used in quantity.trace.uses)
+    )
+    if users:
+        lines += ["", *_filled(f"used by {', '.join(users)}", "  ")]
     return "\n".join(lines) + "\n"
 
 
-def _tree(
-    quantity: Quantity, depth: int | None, first: str, rest: str, seen: set[str], lines: list[str]
-) -> None:
-    if quantity.id in seen:
-        lines.append(f"{first}{quantity.id} = {brief(quantity)} (above)")
-        return
-    seen.add(quantity.id)
-    absent = quantity.absent is not None
-    mark = "" if absent or quantity.exact else f" ({quantity.kind})"
-    lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
-    said = [f"absent: {clean(quantity.absent)}"] if absent else _formula(quantity)
-    if quantity.chosen is not None:
-        said += [clean(quantity.why, 2000), f"source: {clean(quantity.source)}"]
-    for row in inputs_of(quantity):
-        # The kind of what the document states; a default says it itself.
-        kind = quantity.result.evaluation.case.kinds.get(row.symbol) if row.stated else None
-        who = ", ".join(filter(None, (kind, row.origin)))
-        text = f"{TEXT.write(row.name)} = {row.value}: {row.meaning}"
-        said.append(f"{text} ({who})" if who else text)
-    lines += [f"{rest}  {line}" for line in said]
-    if depth == 0:
-        return
-    deeper = None if depth is None else depth - 1
-    for below in quantity.uses:
-        branch, trunk = ("└─ ", "   ") if below is quantity.uses[-1] else ("├─ ", "│  ")
-        _tree(below, deeper, rest + branch, rest + trunk, seen, lines)
+# -- the quantity itself ----------------------------------------------------------------------
+
+
+def _value(quantity: Quantity) -> str:
+    return with_interval(quantity) if quantity.absent is None else "absent"
+
+
+def _head(quantity: Quantity) -> list[str]:
+    """Value, id, title and kind on one line, or the title below."""
+    kind = quantity.kind if quantity.absent is None else ""
+    first, title = f"{_value(quantity)}   {quantity.id}", clean(quantity.title)
+    if len(first) + len(title) + len(kind) + 6 <= WIDTH:
+        return _ended(f"{first}   {title}", kind)
+    return [*_ended(first, kind), *_filled(title, "")]
 
 
 def _formula(quantity: Quantity) -> list[str]:
-    """`symbol = formula`, the numbers, the value in full and rounded."""
-    name, share = quantity.symbol, quantity.declared.share
-    value = exactly(quantity.value, quantity.unit)
-    texts = [quantity.formula, quantity.substituted, value]
-    steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
+    """`symbol = formula`, the numbers, the value in full; why; whence; how sure."""
+    name = quantity.symbol
     pad = " " * len(name)
-    lines = [f"{pad if i else name} = {step}" for i, step in enumerate(steps)]
-    rounded = brief(quantity, False)
-    if not isinstance(quantity.value, str) and rounded != value:
-        lines[-1] += f" = {rounded}"
+    value = exactly(quantity.value, quantity.unit)
+    formula, *steps = [*_steps(quantity), value]
+    lines = _filled(f"{name} = {formula}", "  ", f"  {pad}   ")
+    for step in steps:
+        if step != formula and (step is value or step != value.split(" ")[0]):
+            lines += _filled(f"{pad} = {step}", "  ", f"  {pad}   ")
+    lines += _filled(clean(quantity.why, 2000), "  ")
+    lines += [f"  {line}" for line in _source(quantity, "source: ", WIDTH - 2)]
     if quantity.interval is not None:
-        low, high = (shown(end, quantity.unit, share) for end in quantity.interval)
-        lines.append(f"{pad}   {low} to {high}: {left_open(quantity.result, quantity.base)}")
+        lines += _filled(f"in parentheses: {left_open(quantity.result, quantity.base)}", "  ")
     if quantity.predicted is not None:
-        lines.append(f"{pad}   predicted: {with_interval(quantity.predicted)}")
+        lines += [f"  predicted: {with_interval(quantity.predicted)}"]
     return lines
+
+
+#: Sources that say nothing of where a formula is from.
+_NO_SOURCE = frozenset(("definition",))
+
+
+def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[str]:
+    """Where its formula is from, as lines; none where it says what the words mean."""
+    if quantity.source in _NO_SOURCE:
+        return []
+    return textwrap.wrap(before + clean(quantity.source, 2000), width)
+
+
+def _numbers(quantity: Quantity) -> str:
+    """The formula with numbers; of a sum over entries each with its name. Nothing where numbers of
+    many entries would have no names."""
+    formula, terms = quantity.chosen, quantity.terms
+    if formula is not None and formula.expression.op == "total" and terms:
+        named: dict[str, Fraction] = {}
+        for term in terms:
+            named[term.label] = named.get(term.label, Fraction(0)) + Fraction(term.value)
+        unit, texts = column([*named.values()], quantity.unit)
+        summed = " + ".join(f"{clean(k)} {text}" for k, text in zip(named, texts, strict=True))
+        return f"{summed} {unit if unit not in (*PLAIN, 'parameters') else ''}".rstrip()
+    return "" if _many(quantity) else quantity.substituted
+
+
+def _many(quantity: Quantity) -> set[str]:
+    """The quantities of which it uses many instances."""
+    counted = Counter(used.base for used in quantity.uses)
+    return {base for base, count in counted.items() if count > MANY}
+
+
+# -- what it rests on -------------------------------------------------------------------------
+
+
+def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) -> list[str]:
+    """The inputs, each with its own formula, and so many levels below."""
+    if depth == 0:
+        return []
+    rows, compared = _rows(quantity), _compared(quantity)
+    rows = [row for row in rows if row.quantity not in compared]
+    lines = _of_compared(compared, trunk)
+    many = _many(quantity)
+    widths = [
+        max((len(cell) for cell in cells if len(cell) <= LONG), default=0)
+        for cells in zip(*(row[:3] for row in rows), strict=True)
+    ]
+    last = len(rows) - 1
+    grouped: set[str] = set()
+    for place, row in enumerate(rows):
+        used = row.quantity
+        later = [other.quantity.base for other in rows[place + 1 :] if other.quantity]
+        branch, below = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
+        if used is not None and used.base in many and depth == 1:
+            if used.base in grouped:
+                continue
+            grouped.add(used.base)
+            group = [one for one in quantity.uses if one.base == used.base]
+            end = not set(later) - grouped and all(o.quantity for o in rows[place + 1 :])
+            branch, below = ("└─ ", "   ") if end else ("├─ ", "│  ")
+            lines += _group(group, trunk + branch, trunk + below)
+            continue
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True))
+        known = row.known if used is None or used.id not in seen else "above"
+        lines += _ended(trunk + branch + cells, known, f"{trunk}{below}  ")
+        if used is None or used.id in seen:
+            continue
+        seen.add(used.id)
+        rest = f"{trunk}{below}  "
+        lines += _short_formula(used, rest)
+        # What only takes the largest of others is no level of its own.
+        deeper = depth if depth is None or _taken(quantity) else depth - 1
+        lines += _below(used, trunk + below, deeper, seen)
+    return lines
+
+
+def _taken(quantity: Quantity) -> Quantity | None:
+    """Of several quantities the one whose value it is, as at a peak; None where it is none's."""
+    formula = quantity.chosen
+    if formula is None or formula.expression.op not in ("largest", "at_largest"):
+        return None
+    return next((used for used in quantity.uses[::-1] if used.value == quantity.value), None)
+
+
+def _compared(quantity: Quantity) -> list[Quantity]:
+    """Of what it takes one of, the others, by which that is decided."""
+    taken = _taken(quantity)
+    return [used for used in quantity.uses if used is not taken] if taken else []
+
+
+def _of_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
+    """What was compared, a line for each quantity: the entries with their values."""
+    by_base: dict[str, list[str]] = {}
+    for one in quantities:
+        entry = ",".join(entry.path for entry in one.entries)
+        by_base.setdefault(one.base, []).append(f"{entry or one.symbol} {_plain_value(one)}")
+    lines = []
+    for base, values in by_base.items():
+        text = f"compared by {base}: {', '.join(values)}"
+        lines += _filled(text, f"{trunk}├─ ", f"{trunk}│    ")
+    return lines
+
+
+def _short_formula(quantity: Quantity, before: str) -> list[str]:
+    """Formula and numbers on a line or two, and the source; nothing of what is nought."""
+    steps = _steps(quantity)
+    if steps[0] == "0":
+        return []
+    lines = [f"{before}= {' = '.join(dict.fromkeys(steps))}"]
+    if len(lines[0]) > WIDTH:
+        lines = [line for step in steps for line in _filled(f"= {step}", before, f"{before}  ")]
+    return lines + [before + line for line in _source(quantity, width=WIDTH - len(before))]
+
+
+def _steps(quantity: Quantity) -> list[str]:
+    """Its formula, and the same with numbers; of what takes the value of one of others, which one
+    that is, and the closed form."""
+    taken = _taken(quantity)
+    if isinstance(quantity.value, str):
+        most = {one.base: TEXT.write(parse(one.declared.latex)) for one in quantity.uses}
+        return [f"where {' and '.join(most.values())} is largest"]
+    formula = quantity.chosen
+    if taken is None and formula is not None and formula.expression.op == "at_largest":
+        body, result = formula.expression.body, quantity.result
+        best = result.collapse.best(formula.expression, quantity.trace.point)
+        titles = [entry.title or entry.path for entry in best.values()]
+        said = TEXT.write(result.typesetter.box(body, None))
+        return [f"{said} of {clean(', '.join(titles))}", quantity.substituted]
+    if taken is None:
+        return [text for text in (quantity.formula, _numbers(quantity)) if text]
+    named = {entry.axis: entry.title or entry.path for entry in taken.entries}
+    where = ", ".join(clean(title) for axis, title in named.items()
+                      if len(quantity.result.entries(axis)) > 1)  # fmt: skip
+    symbol = TEXT.write(parse(taken.declared.latex))
+    steps = [f"{symbol} of {where}" if where else symbol]
+    found = closed_form(quantity)
+    if found is not None:
+        steps += [TEXT.write(found.symbolic), TEXT.write(found.numeric)]
+    return steps
+
+
+def _rows(quantity: Quantity) -> list[Row]:
+    """Quantities and inputs in the order in which the formula uses them."""
+    inputs = {row.symbol: row for row in inputs_of(quantity)}
+    used = {one.key: one for one in quantity.uses}
+    kinds = quantity.result.evaluation.case.kinds
+    rows = []
+    for key in quantity.trace.uses:
+        if not isinstance(key[0], Symbol):
+            one = used[key]
+            rows.append(Row(one.symbol, _plain_value(one), one.id, one.kind, one))
+        elif key[0] in inputs:
+            row = inputs.pop(key[0])
+            note = quantity.result.evaluation.book.notation[row.symbol]
+            dotted = f"model.{note.key}" if note.per == ("block",) else note.key
+            kind = kinds.get(row.symbol) if row.stated else None
+            who = ", ".join(filter(None, (kind, row.origin)))
+            rows.append(
+                Row(TEXT.write(row.name), _of_input(row, note), dotted or clean(row.meaning), who)
+            )
+    formula = f" {quantity.formula} "
+
+    def place(row: Row) -> int:
+        found = re.search(rf"(?<![\w,^]){re.escape(row.name)}(?![\w,^])", formula)
+        return found.start() if found else len(formula)
+
+    return sorted(rows, key=place)
+
+
+def _of_input(row: Data, note: Notation) -> str:
+    """The value of an input, or its first ones; with its unit where it has one."""
+    given = row.given
+    if note.unit in PLAIN or len(given) > 1 or isinstance(given[0], str):
+        return str(row.value)
+    return shown(given[0], note.unit)
+
+
+def _plain_value(quantity: Quantity) -> str:
+    if quantity.absent is not None:
+        return "absent"
+    return shown(quantity.value, quantity.unit, quantity.declared.share)
+
+
+def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
+    """Many instances of one quantity, one a line: what each is of, its value and its formula."""
+    one = quantities[0]
+    values = [_plain_value(each) for each in quantities]
+    title = f"{len(quantities)} of {one.base}: {clean(one.title)}"
+    lines = _filled(title, first, rest)
+    paths = [",".join(entry.path for entry in each.entries) for each in quantities]
+    around = {path.partition(".")[0] for path in paths}
+    if len(around) == 1:  # all of one part of the model
+        paths = [path.partition(".")[2] or path for path in paths]
+    wide, width = max(map(len, paths)), max(map(len, values))
+    for each, path, value in zip(quantities, paths, values, strict=True):
+        cells = f"{rest}  {path.ljust(wide)}  {value.rjust(width)}"
+        formula = f"  = {each.formula}"
+        if each.value and len(cells) + len(formula) <= WIDTH:
+            cells += formula
+        lines.append(cells)
+    return [*lines, *(f"{rest}  {line}" for line in _source(one, width=WIDTH - len(rest) - 2))]
+
+
+def _onwards(quantity: Quantity, depth: int | None) -> list[str]:
+    """How to go deeper."""
+    if depth is None:
+        return []
+    level, seen = [quantity], {quantity.id}
+    for _ in range(max(1, depth) + (_taken(quantity) is not None)):
+        level = [used for one in level for used in one.uses if used.id not in seen]
+        seen.update(one.id for one in level)
+    names = list({one.base: TEXT.write(parse(one.declared.latex)) for one in level}.values())
+    if not names:
+        return []
+    few = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+    deeper = f"--depth {max(1, depth) + 1} goes on with {few}"
+    return ["", *_filled(f"{deeper} · --symbolic in the plan's symbols", "  ")]
+
+
+# -- the closed form --------------------------------------------------------------------------
+
+
+def _symbolic(quantity: Quantity) -> list[str]:
+    """The closed form, what it was recognised as, its terms and its symbols."""
+    found, name = closed_form(quantity), quantity.symbol
+    pad = " " * len(name)
+    if found is None:
+        lines = _filled(f"{name} = {quantity.formula}", "  ", f"  {pad}   ")
+        return [*lines, "", *_filled("Its formula stands in such symbols, or is too long in them: "
+                                     "--depth shows it step by step.", "  ")]  # fmt: skip
+    lines = []
+    for step, lead in ((TEXT.write(found.symbolic), name), (TEXT.write(found.numeric), pad)):
+        lines += _filled(f"{lead} = {step}", "  ", f"  {pad}   ")
+    lines.append(f"  {pad} = {exactly(found.value, quantity.unit)}")
+    if found.recognised:
+        lines += ["", *_filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")]
+    if found.terms:
+        times = f" = {TEXT.write(found.factor)} × the sum of" if found.factor else " is the sum of"
+        values = [_shown(term.value, quantity) for term in found.terms]
+        labels, width = [clean(term.label) for term in found.terms], max(map(len, values))
+        wide = max(map(len, labels))
+        lines += ["", *_filled(f"{name}{times}", "  ")]
+        for term, label, value in zip(found.terms, labels, values, strict=True):
+            lines += _beside(
+                f"  {value.rjust(width)}  {label.ljust(wide)}", f"= {TEXT.write(term.factor)}"
+            )
+    lines.append("")
+    for one in found.inputs:
+        said = f"{TEXT.write(one.name)} = {_shown(one.value, None)}"
+        meaning = clean(one.id or one.meaning)
+        lines += _ended(f"  {said.ljust(SHORT)}  {meaning}", clean(one.origin), " " * 6)
+    if found.others:
+        lines += ["", "  Under other settings"]
+        wide = max(len(TEXT.write(box)) for box, _ in found.others)
+        for box, source in found.others:
+            lines += _beside(f"  {TEXT.write(box).ljust(wide)}", clean(source))
+    return lines
+
+
+def _beside(cells: str, text: str) -> list[str]:
+    """Text behind cells, or below them where it has no room."""
+    whole = f"{cells}  {text}"
+    if len(whole) <= WIDTH:
+        return [whole]
+    return [*_filled(cells, "", " " * 6), *_filled(text, " " * 6, " " * 8)]
+
+
+def _shown(value: object, quantity: Quantity | None) -> str:
+    if quantity is None:
+        return exactly(value, "1")
+    return shown(value, quantity.unit, quantity.declared.share)
+
+
+# -- lines ------------------------------------------------------------------------------------
+
+
+def _ended(text: str, end: str, rest: str = "") -> list[str]:
+    """A line with something at its right end, or below where it has no room."""
+    text = text.rstrip()
+    if len(text) > WIDTH:
+        return [*_filled(text, "", rest), *(_filled(end, rest) if end else [])]
+    room = WIDTH - len(text) - len(end)
+    if room < 2 and end:
+        return [text, *_filled(end, rest)] if end != KINDS[0] else [text]
+    return [f"{text}{' ' * room}{end}" if end else text]
+
+
+def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
+    """Text as lines of the width, each behind what begins it."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first]

@@ -275,10 +275,12 @@ def _words(term: Expression, collapse: Collapse) -> str:
     """What a term is called that is no multiple of one quantity in its unit: by its only quantity
     or input; a product of several, by how it is written."""
     book = collapse.book
+    quantities = [each for each in term.symbols if each in book.symbols]
+    if len(quantities) == 1:
+        return book.quantities[book.symbols[quantities[0]]].title
     if len(term.symbols) == 1:
         (symbol,) = term.symbols
-        note = book.notation.get(symbol)
-        return note.meaning if note else book.quantities[book.symbols[symbol]].title
+        return book.notation[symbol].meaning
     if term.op == "mul" and term.args[0].op == "number":
         term = in_order("mul", term.args[1:])
     return TEXT.write(collapse.box(term)) if term.op != "number" else "constant"

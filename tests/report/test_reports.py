@@ -722,22 +722,24 @@ def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # ty
 
 @pytest.mark.slow
 def test_explain_goes_down_to_the_inputs(run_cli) -> None:  # type: ignore[no-untyped-def]
-    done = run_cli("explain", LLAMA, "time.training_days")
+    done = run_cli("explain", LLAMA, "time.training_days", "--depth", "all")
     assert done.returncode == 0, done.stderr
     for words in (
         "t_days",
         "time.tokens_per_second",
         "15,000,000,000,000",
         "llama70b_h100x1024.yaml:6",
-        "source:",
+        "A day has 86400 seconds.",
     ):
         assert words in done.stdout
-    shallow = run_cli("explain", LLAMA, "time.training_days", "--depth", "0")
-    assert "time.training_seconds –" not in shallow.stdout
+    shallow = run_cli("explain", LLAMA, "training", "time", "--depth", "1")
+    assert "time.training_days" in shallow.stdout
+    assert "time.training_seconds" not in shallow.stdout
+    assert run_cli("explain", LLAMA, "mfu", "--depth", "deep").returncode == 2
 
 
 def test_explain_names_the_nearest_quantity(run_cli) -> None:  # type: ignore[no-untyped-def]
-    done = run_cli("explain", LLAMA, "memory.activation")
+    done = run_cli("explain", LLAMA, "memory.activatoins")
     assert done.returncode == 2 and "memory.activations" in done.stderr
 
 

@@ -1,0 +1,170 @@
+"""Explaining a quantity in a terminal: what is asked, how deep it goes, what each line says."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import planner
+from planner.base.errors import PlanError
+from planner.report.explain import WIDTH, explain
+from planner.report.lookup import look_up
+
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
+@cache
+def result(path: str = LLAMA) -> planner.Result:
+    return planner.load(path).evaluate()
+
+
+# -- what people call a quantity ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "identifier"),
+    [
+        ("time.mfu", "time.mfu"),
+        ("mfu", "time.mfu"),
+        ("MFU", "time.mfu"),
+        ("days", "time.training_days"),
+        ("training time", "time.training_days"),
+        ("Cost", "cost.total"),
+        ("activations", "memory.activations"),
+        ("memory.act", "memory.activations"),
+        ("step seconds", "time.step_seconds"),
+        ("N", "parameters.total"),
+        ("C_tok", "compute.flops_per_token"),
+        ("model flops utilisation", "time.mfu"),
+        ("parameters.layer[layer]", "parameters.layer[layer]"),
+    ],
+)
+def test_a_quantity_is_found_by_what_people_call_it(asked: str, identifier: str) -> None:
+    assert look_up(result(), asked).id == identifier
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("total", ("several", "parameters.total", "cost.total")),
+        ("per_token", ("several", "compute.flops_per_token")),
+        ("memory.totl", ("unknown quantity", "did you mean 'memory.total'?")),
+        ("", ("unknown quantity",)),
+        ("no.such.*", ("no quantity fits", "list quantities")),
+        ("zzz.", ("no quantity fits",)),
+    ],
+)
+def test_what_is_not_one_quantity_is_one_clear_line(asked: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(PlanError) as caught:
+        explain(result(), asked)
+    (fault,) = caught.value.faults
+    assert all(word in str(fault) for word in words), str(fault)
+
+
+def test_a_beginning_lists_what_begins_so_with_values() -> None:
+    lines = explain(result(), "memory.").splitlines()
+    assert any(line.startswith("memory.process ") and "GiB" in line for line in lines)
+    assert all(line.startswith("memory.") and len(line) <= WIDTH for line in lines)
+    few = explain(result(), "memory.act*").splitlines()
+    assert 0 < len(few) < len(lines)
+    stages = explain(result(), "memory.peak[").splitlines()
+    assert [line.split()[0] for line in stages] == [f"memory.peak[{s}]" for s in ("0", "1-2", "3")]
+
+
+def test_an_input_says_who_decided_it_and_what_uses_it() -> None:
+    text = explain(result(), "training.global_batch")
+    assert text == explain(result(), "B")
+    assert "1,024" in text and "llama70b_h100x1024.yaml:8" in text
+    assert "used by layout.micro_batches, time.tokens_per_second" in text
+
+
+# -- what is said ---------------------------------------------------------------------------------
+
+
+def test_two_levels_with_the_values_put_in() -> None:
+    """Of utilisation: its formula and numbers; then each thing in it with value, id, how it is
+    known or whose it is, and its own formula and numbers."""
+    text = explain(result(), "mfu")
+    first, *lines = text.splitlines()
+    assert first.split()[:2] == ["48.9", "%"] or "%" in first
+    assert "time.mfu" in first and first.endswith("estimate")
+    assert "  u = C_tok · r_tok / (n · R)" in lines
+    assert any(line.startswith("    = 444,491,366,400 × ") for line in lines)
+    assert any("Chowdhery et al. 2022" in line for line in lines)
+    (row,) = (line for line in lines if "compute.flops_per_token" in line)
+    assert row.startswith("├─ C_tok") and row.endswith("exact")
+    assert "│    = C_fwd + C_bwd = 148,163,788,800 + 296,327,577,600" in lines
+    (row,) = (line for line in lines if "cluster.devices" in line)
+    assert row.startswith("├─ n ") and "1,024" in row and row.endswith("preset h100x1024")
+    assert "--depth 3 goes on with" in text and "--symbolic" in text
+    assert len(lines) < 30
+
+
+def test_the_depth_is_what_is_asked() -> None:
+    one, two, three = (explain(result(), "mfu", depth) for depth in (1, 2, 3))
+    assert "compute.flops_per_token" not in one
+    assert "compute.forward_flops_per_token" not in two
+    assert "compute.forward_flops_per_token" in three
+    assert explain(result(), "mfu", 0) == one
+    every = explain(result(), "mfu", None)
+    assert len(every.splitlines()) > 1000 and "--depth" not in every
+    assert explain(result(), "mfu", 99) == every
+    with pytest.raises(PlanError, match="a depth of -1"):
+        explain(result(), "mfu", -1)
+
+
+def test_summands_have_names() -> None:
+    """Of a layer's activations each tensor is named, and so are the parts of a model."""
+    text = explain(result(), "memory.activations.layer")
+    for line in ("mlp.gate and up projection output   112 MiB", "input 32.0 + output 32.0"):
+        assert line in text
+    words = explain(result(), "parameters.total")
+    assert "= embedding 262,144,000 + layers 68,452,352,000 + head 262,152,192" in words
+    assert "output 67,108,864 + gate 234,881,024" in words
+
+
+def test_the_fullest_stage_is_named_instead_of_how_it_is_found() -> None:
+    text = explain(result(), "memory.total")
+    assert "of stage 1 of 4, backward pass of a layer" in text
+    assert "2 · Ψ = 2 × 4,344,578,048" in text
+    assert "is largest over" not in text
+
+
+def test_the_closed_form_with_its_terms_and_symbols() -> None:
+    text = explain(result(), "memory.activations.layer", symbolic=True)
+    assert "M_act^ℓ = b · s · h · (12 + " in text
+    assert "281,288,704 bytes" in text
+    assert "M_act^ℓ = b · s · h / (t · c) × the sum of" in text
+    assert "attention: key" in text and "2 · a_kv / a" in text
+    assert "a_kv = 8" in text and "preset llama2-70b" in text
+    known = explain(result("presets/gpt3_a100x1024.yaml"), "parameters.total", symbolic=True)
+    assert "Recognised: Narayanan et al. 2021 (arXiv 2104.04473), equation 2" in known
+    assert "Its formula stands in such symbols" in explain(result(), "mfu", symbolic=True)
+
+
+def test_an_assumption_is_called_so_with_the_prediction() -> None:
+    text = explain(result("presets/gpt3_a100x1024.yaml"), "mfu")
+    assert text.splitlines()[0].endswith("assumed")
+    assert "predicted: " in text
+
+
+def test_what_is_absent_says_why() -> None:
+    text = explain(result(), "memory.cache")
+    assert text.startswith("absent   memory.cache") and "  absent: " in text
+
+
+WORDS = ("definition", "the book", "is largest over", "interval ")
+
+
+@pytest.mark.parametrize("path", [LLAMA, "presets/mixtral8x7b_h100x1024.yaml"])
+def test_every_quantity_can_be_explained_within_the_width(path: str) -> None:
+    """No line is wider than a terminal, but for a name that cannot be broken; none has words of the
+    engine."""
+    found = result(path)
+    for quantity in [q for q in found.quantities.values() if not q.entries]:
+        for symbolic in (False, True):
+            text = explain(found, quantity.id, symbolic=symbolic)
+            wide = [line for line in text.splitlines() if len(line) > WIDTH]
+            assert not wide, (quantity.id, wide)
+        assert not [word for word in WORDS if word in explain(found, quantity.id)], quantity.id
