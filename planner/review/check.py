@@ -10,7 +10,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__p
 ENVIRONMENT = "pyvenv.cfg"
 KINDS = (".md", ".html", ".json")
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+_GROUPS = re.compile("[\u202f\u2009,]")
 #: Numbers that say nothing but where a source stands in the list at the end.
 _REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
 _BAR = re.compile("[█░]+")
@@ -130,7 +130,7 @@ def text(findings: Sequence[Finding], everything: bool = False) -> str:
     """A block for each report that drifted: who moved it, and what of it, fewer lines of each where
     there are several, all with ``everything``; a summary last."""
     drifted = [finding for finding in findings if finding.drift]
-    most = max(0, min(MOST, LINES // len(drifted) - 2)) if drifted else 0
+    most = max(0, min(MOST, (LINES - 1) // len(drifted) - 2)) if drifted else 0
     lines = []
     for finding in findings if everything else drifted:
         cause = f"; {finding.cause}" if finding.cause else ""
@@ -228,6 +228,8 @@ def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
 
 def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
     """Two reports as lines: numbers that moved in a line, and lines of other words."""
+    from difflib import SequenceMatcher
+
     numbers: list[str] = []
     wording: list[str] = []
     plain_old, plain_new = ([_REFERENCE.sub("", line) for line in lines] for lines in (old, new))
@@ -235,33 +237,44 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
         [_BAR.sub("=", _NUMBER.sub("0", line)) for line in lines]
         for lines in (plain_old, plain_new)
     )
-    matcher = SequenceMatcher(None, masked_old, masked_new, autojunk=False)
+    # Lines that stand everywhere, as empty ones, say nothing of what belongs together.
+    matcher = SequenceMatcher(None, masked_old, masked_new)
     for what, a, b, c, d in matcher.get_opcodes():
         before, after = plain_old[a:b], plain_new[c:d]
         if what == "equal":
             for number, (one, other) in enumerate(zip(before, after, strict=True), a + 1):
                 if one != other and not reports.MARK.search(other):
-                    numbers.append(f"line {number}: {_moved(one, other)}")
+                    moved = _moved(one, other)
+                    how = moved or "digits are grouped otherwise"
+                    (numbers if moved else wording).append(f"line {number}: {how}")
             continue
         moved = f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}"
         # Numbers that go with wording: both say something new, so both are told.
-        figures = (_NUMBER.findall("\n".join(lines)) for lines in (before, after))
+        figures = (_figures("\n".join(lines)) for lines in (before, after))
         (wording if next(figures) == next(figures) else numbers).append(moved)
     if numbers:
         return "numbers", [*numbers, *wording]
     return "wording", wording or ["version or fingerprint only"]
 
 
+def _figures(text: str) -> list[str]:
+    """The numbers of a text, however their digits are grouped."""
+    return [_GROUPS.sub("", number) for number in _NUMBER.findall(text)]
+
+
 def _moved(before: str, after: str) -> str:
-    """The words before the first number that moved, and that number old and new."""
+    """The words before the first number that moved, and that number old and new; nothing where
+    digits are only grouped otherwise."""
     pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
     for a, b in pairs:
-        if a[0] != b[0]:
+        if _GROUPS.sub("", a[0]) != _GROUPS.sub("", b[0]):
             words = _MARKUP.sub(" ", before[: a.start()]).split()
             while len(" ".join(words)) > MOST_WORDS:
                 words = words[1:]
-            return " ".join([*words, f"{a[0]} → {b[0]}"])
-    return "a bar"
+            pair = (_GROUPS.sub(",", number[0]) for number in (a, b))
+            return " ".join([*words, " → ".join(pair)])
+    same = _figures(before) == _figures(after) and _BAR.findall(before) == _BAR.findall(after)
+    return "" if same else "a bar"
 
 
 def _short(lines: list[str]) -> str:

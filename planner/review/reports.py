@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect import compare as measured
 from planner.documents.json_schema import accepts
 from planner.questions import loading
 from planner.results.result import Result, evaluate
@@ -122,6 +121,8 @@ def evaluated(
     if claim.log is None:
         result = evaluate(plan)
     else:
+        from planner.connect import compare as measured
+
         found = measured.compare(plan, find(report, claim.log, here) or claim.log, claim.warm_up)
         result = found.result
         result.comparison = replace(found, log=claim.log)

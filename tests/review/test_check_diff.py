@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -113,6 +114,29 @@ def test_wording_is_told_from_numbers(repository: Path) -> None:
     for ending in FORMATS:
         assert found[f"docs/small.{ending}"].kind == "wording", ending
     assert "parameters.total: title" in found["docs/small.json"].details
+
+
+@pytest.mark.slow
+def test_digits_grouped_otherwise_are_no_other_numbers(repository: Path) -> None:
+    text = Path("docs/small.md").read_text()
+    assert "124,439,808" in text
+    Path("docs/small.md").write_text(re.sub(r"(?<=\d),(?=\d{3})", "\u202f", text))
+    (found,) = check.check([Path("docs/small.md")])
+    assert found.kind == "wording" and "grouped otherwise" in " ".join(found.details)
+
+
+@pytest.mark.slow
+def test_check_is_short_and_has_the_rest(repository: Path) -> None:
+    """At most 25 lines for five reports, what decides first, the summary last; --all has more."""
+    for number in range(5):
+        write(f"docs/n{number}.json")
+    edit("plans/small.yaml", "sequence_length: 1024", "sequence_length: 512")
+    found = check.check([Path(f"docs/n{number}.json") for number in range(5)])
+    lines = check.text(found).splitlines()
+    assert len(lines) <= 25 and lines[-1] == "5 reports, 5 drifted (5 in numbers)"
+    assert lines[0] == "docs/n0.json: numbers moved; the plan changed (training.sequence_length)"
+    assert lines[1].startswith("  time.training_days: ") and lines[4].endswith("more: --all")
+    assert len(check.text(found, everything=True).splitlines()) > 500
 
 
 @pytest.mark.slow
