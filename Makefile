@@ -61,3 +61,4 @@ accuracy:
 	python -m benchmarks.serving_accuracy $(PAGE)
 	python -m benchmarks.calibrate --runs $(DATA)/runs.jsonl --rounds 0 $(PAGE)
 	python -m benchmarks.laboratories --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl $(PAGE)
+	python -m benchmarks.layouts --markdown docs/layouts.md

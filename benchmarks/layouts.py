@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from benchmarks.tables import rewrite
 from planner.base.errors import PlanError
 from planner.base.files import write_text
 from planner.plans.document import Plan
@@ -101,13 +102,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layouts", type=Path, default=LAYOUTS, metavar="FILE")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="a page with the table")
     options = parser.parse_args()
-    found = []
-    print("| run | layouts that fit | rank | best | step against the best |\n|---|--:|--:|--:|--:|")
+    found: list[Row] = []
+    lines = ["| run | layouts that fit | rank | best | step against the best |"]
+    lines += ["|---|--:|--:|--:|--:|"]
+    print("\n".join(lines))
     for one in rows(options.layouts):
         found.append(one)
-        print(line(one))
+        lines.append(line(one))
+        print(lines[-1])
         sys.stdout.flush()
+    if options.markdown:
+        rewrite(options.markdown, {"published layouts": "\n".join(lines)})
     if options.json:
         write_text(options.json, json.dumps(found, indent=2) + "\n")
 

@@ -71,7 +71,7 @@ def _take(browser: Browser, page: Path, picture: Path) -> None:
         deviceScaleFactor=1,
         mobile=width < 600,
     )
-    browser.send("Emulation.setScrollbarsHidden", hidden=True)
+    browser.run("document.documentElement.style.scrollbarWidth = 'none'")
     picture.parent.mkdir(exist_ok=True)
     picture.write_bytes(base64.b64decode(browser.send("Page.captureScreenshot")["data"]))
 
