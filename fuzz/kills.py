@@ -39,6 +39,12 @@ def _report(folder: Path) -> tuple[Words, Words]:
     return old, [*old, *CHANGED]
 
 
+def _quick(folder: Path) -> tuple[Words, Words]:
+    outputs = [f"-o{folder}/out.{kind}" for kind in ("yaml", "md", "json")]
+    old, new = (f"gpt2-small on 8 h100, {tokens} tokens" for tokens in ("10B", "77B"))
+    return ["quick", old, *outputs], ["quick", new, *outputs]
+
+
 def _import(folder: Path) -> tuple[Words, Words]:
     for name, layers in (("a", 12), ("b", 24)):
         text = f'{{"model_type": "gpt2", "n_layer": {layers}}}'
@@ -88,6 +94,7 @@ def _sweep(folder: Path) -> tuple[Words, Words]:
 #: For each command that writes: a line that writes something, and one that writes something else.
 WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
     "report": _report,
+    "quick": _quick,
     "import": _import,
     "export": _export,
     "compare": _compare,

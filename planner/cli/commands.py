@@ -103,6 +103,10 @@ EVERYWHERE = (
     argument(
         "--root DIR", "read no file outside this folder, whatever documents, links and reports name"
     ),
+    flag(
+        "--progress",
+        "say on standard error what runs, after two seconds, also where that is no terminal",
+    ),
     flag("--debug", "show where, should the program itself fail"),
 )
 PLAN = (
@@ -140,19 +144,6 @@ def _outputs(
     for path in kinds:
         files.spare(path, inputs)
     return kinds
-
-
-def _progress(of: str) -> Callable[[int, int, float], None] | None:
-    """A line that counts up how many of so many, such as ``layouts``, are done; None where standard
-    error is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int, seconds: float) -> None:
-        end = "\n" if done >= total else ""
-        print(f"\r{done:,} of {total:,} {of}, {seconds:.1f} s", end=end, file=sys.stderr)
-
-    return show
 
 
 def _at_least_one(top: int | None) -> None:
@@ -429,7 +420,6 @@ def _search(options: argparse.Namespace) -> int:
         options.top,
         options.by,
         fixed,
-        _progress("layouts"),
         limits=[parse_limit(limit) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
@@ -483,9 +473,7 @@ def _sweep(options: argparse.Namespace) -> int:
         files.spare(path, study.files)
     table = tables[0] if tables else None
     with _one_voice(options.debug):
-        outcome = sweep(
-            study, table, options.workers, options.on, options.restart, _progress("plans")
-        )
+        outcome = sweep(study, table, options.workers, options.on, options.restart)
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.base import files
+from planner.base import files, progress
 from planner.base.errors import Fault, PlanError, nearest
 from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken
 
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
             sys.stdout.write(FIRST)
             return OK
         options = _parsed(_with_command(arguments))
-        with files.within(options.root):
+        with files.within(options.root), progress.shown(options.progress):
             done: int | str = options.handler(options)
         sys.stdout.write(done if isinstance(done, str) else "")
         sys.stdout.flush()
@@ -90,8 +90,8 @@ def _with_command(arguments: list[str]) -> list[str]:
     """A plan file straight after the program's name needs no command."""
     rest: list[str] = list(arguments)
     lead: list[str] = []  # options of every command may stand before it
-    while rest[:1] in (["--debug"], ["--root"]):
-        count = 1 if rest[0] == "--debug" else 2
+    while rest[:1] in (["--debug"], ["--progress"], ["--root"]):
+        count = 2 if rest[0] == "--root" else 1
         lead, rest = lead + rest[:count], rest[count:]
     first = next((word for word in rest if not word.startswith("-") or word == "-"), None)
     if first is None or rest[0] in ("-h", "--help", "--version"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.progress import tell
 from planner.connect.measure import need_torch
 from planner.documents import aliases, source
 from planner.questions import loading
@@ -91,8 +90,7 @@ def _machine(options: argparse.Namespace) -> str:
 
     backend = engine.Engine(options.device, options.processes)
     seconds = options.seconds or machine.SECONDS
-    with _progress() as tell:
-        found = machine.measure(backend, seconds, options.extends, tell)
+    found = machine.measure(backend, seconds, options.extends, tell)
     return writing.document(found, options.name)
 
 
@@ -103,28 +101,13 @@ def _step(options: argparse.Namespace, accelerator: str | None) -> None:
     if accelerator is not None:
         overrides.append(f"cluster.accelerator={Path(accelerator).resolve()}")
     plan = loading.load(options.step, overrides)
-    with _progress() as tell:
-        found = step.step(
-            plan,
-            device=options.device,
-            layers=options.layers,
-            steps=options.steps,
-            seconds=options.seconds or step.SECONDS,
-            tell=tell,
-        )
+    found = step.step(
+        plan,
+        device=options.device,
+        layers=options.layers,
+        steps=options.steps,
+        seconds=options.seconds or step.SECONDS,
+        tell=tell,
+    )
     writer = step.data if options.format == "json" else step.text
     sys.stdout.write(writer(found))
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What shows on one line what runs, on a terminal only."""
-
-    def show(line: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        show("")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.base.display import as_json
 from planner.base.files import format_of, write_text
+from planner.base.progress import tell
 from planner.results.result import Result
 
 __all__ = ["SUFFIXES", "as_text", "text", "write"]
@@ -63,4 +64,5 @@ def write(result: Result, path: str | Path, sliders: bool = False) -> None:
     kind = format_of(path, SUFFIXES, "report")
     if kind == "html" and sliders:
         kind = "interactive"
+    tell(f"writing {path}")
     write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
+from planner.base.progress import tell
 from planner.base.version import __version__
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
@@ -42,6 +43,7 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     for."""
     from planner.engine import instance as case
 
+    tell(f"evaluating {plan.name}")
     return Result(plan, Evaluation(case.build(plan), like=like.evaluation if like else None))
 
 

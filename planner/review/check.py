@@ -17,6 +17,7 @@ from planner import report as render
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.progress import tell
 from planner.documents import references
 from planner.review import reports
 from planner.review.diff import Diff, between, compare, counted
@@ -81,7 +82,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
         PlanError: a path does not exist, a file named outright is no report, or there is no report
             below the paths.
     """
-    found, covered = [], set()
+    found, covered = list[Finding](), set[Path]()
     for path, named in _files(paths or (Path(),), KINDS):
         claim = reports.read(path)
         if claim is None:
@@ -90,6 +91,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
                     Fault("this is no report of trainplan", Place(str(path)), reports.WRITTEN)
                 )
             continue
+        tell(f"{path}, {len(found):,} reports before it")
         found.append(_compare(path, claim))
         file = reports.find(path, claim.plan)
         if file is not None:

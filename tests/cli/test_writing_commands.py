@@ -109,7 +109,7 @@ def test_a_missing_folder_is_a_fault(
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", [name for name in WRITERS if name != "quick"])  # reads no file
 def test_an_input_is_never_replaced(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
+from planner.base.progress import tell
 from planner.connect import exports
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
@@ -480,6 +481,7 @@ class _Selected:
                 self.nearest.add(lacking, chunk.of(by, short), chunk.setting, short)
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
+            tell(f"{done:,} of {size:,} layouts")
             if progress is not None:
                 progress(done, size, time.perf_counter() - start)
         if not some:

@@ -14,6 +14,7 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
+from planner.base.progress import tell
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.run import tidy
@@ -161,6 +162,7 @@ class Probes:
         if index in self.probes or not self.domain.has(index):
             return self.probes.get(index)
         self.probes[index] = None
+        tell(f"values of {self.domain.key} tried: {len(self.probes):,}")
         value = self.domain.value(index)
         try:
             plans = self.evaluator.variants(self.plan, self.domain.changes(value))

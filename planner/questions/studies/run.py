@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from planner.base import files
+from planner.base.progress import tell
 from planner.questions.studies import TABLES, parquet
 from planner.questions.studies.engines import chosen
 from planner.questions.studies.pieces import PieceFolder
@@ -79,6 +80,7 @@ def sweep(
                 if folder is not None:
                     folder.add(number, piece.data, summary)
             found.add(Summary(**files.parse_json(summary)))
+            tell(f"{found.points:,} of {study.size:,} plans")
             if progress is not None:
                 progress(found.points, study.size, time.perf_counter() - start)
         if folder is not None and kind == "parquet":

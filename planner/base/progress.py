@@ -1,0 +1,105 @@
+"""What runs, on one line of standard error: stages say it with ``tell``, the command line shows it.
+
+Nothing is shown before ``PATIENCE`` seconds have passed. On a terminal the line is rewritten in
+place and gone at the end, and before anything else is printed; elsewhere, where it is asked for, it
+is a new line now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from planner.base.display import one_line
+
+PATIENCE = 2.0  # seconds before the first line
+PERIOD = 0.2  # seconds between two looks
+SELDOM = 5.0  # seconds between two lines where none is rewritten
+WIDTH = 78
+_ERASE = "\r\033[K"
+
+_said = ""
+
+
+def tell(line: str) -> None:
+    """What runs now, such as ``1,200 of 49,347 layouts``."""
+    global _said
+    _said = line
+
+
+@contextlib.contextmanager
+def shown(asked: bool = False) -> Iterator[None]:
+    """Show what is told while the block runs, where standard error is a terminal or it is asked
+    for."""
+    terminal = sys.stderr.isatty()
+    if not terminal and not asked:
+        yield
+        return
+    import threading
+
+    streams, done = (sys.stdout, sys.stderr), threading.Event()
+    line = _Line(sys.stderr, terminal)
+    tell("")
+    thread = threading.Thread(target=line.run, args=(done,), daemon=True)
+    sys.stdout, sys.stderr = (_After(stream, line) for stream in streams)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        sys.stdout, sys.stderr = streams
+        line.erase()
+
+
+class _Line:
+    """The line as it stands on a stream."""
+
+    def __init__(self, stream: TextIO, rewritten: bool) -> None:
+        self.stream, self.rewritten = stream, rewritten
+        self.start = time.monotonic()
+        self.stands = False
+        self.silent = ""  # what was told when something else was printed
+
+    def run(self, done: Any) -> None:
+        """Show what is told until a ``threading.Event`` is set."""
+        wait = PATIENCE
+        while not done.wait(wait):
+            wait = PERIOD
+            if _said and _said != self.silent:
+                self.show(f"{_said}, {time.monotonic() - self.start:.0f} s")
+                wait = PERIOD if self.rewritten else SELDOM
+
+    def show(self, text: str) -> None:
+        text = one_line(text)
+        text = f"{_ERASE}{text[:WIDTH]}" if self.rewritten else f"{text}\n"
+        self.stands = self.rewritten
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            self.stream.write(text)
+            self.stream.flush()
+
+    def erase(self) -> None:
+        """Before anything else is printed: an answer, once begun, is not broken by a line."""
+        self.silent = _said
+        if self.stands:
+            self.stands = False
+            with contextlib.suppress(OSError, ValueError):
+                self.stream.write(_ERASE)
+                self.stream.flush()
+
+
+class _After:
+    """A stream before whose text the line is gone."""
+
+    def __init__(self, stream: TextIO, line: _Line) -> None:
+        self._stream, self._line = stream, line
+
+    def write(self, text: str) -> int:
+        self._line.erase()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
