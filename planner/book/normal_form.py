@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 from planner.book.expressions import Expression, Symbol, in_order, number
@@ -254,9 +254,15 @@ def _folded(form: Form) -> Form:
     return form if len(form.terms) == 1 else atom(form.tree())
 
 
+@cache
+def _named(base: Expression) -> str:
+    """A text by which factors are put in a fixed order."""
+    return repr(base)
+
+
 def _order(monomial: Monomial) -> list[tuple[str, Rational]]:
     """A fixed order of terms; print has its own."""
-    return sorted((repr(base), -power) for base, power in monomial)
+    return sorted((_named(base), -power) for base, power in monomial)
 
 
 def _factors(form: Form) -> list[Expression]:
@@ -264,7 +270,7 @@ def _factors(form: Form) -> list[Expression]:
     ((monomial, coefficient),) = form.terms.items()
     powers = (
         base if power == 1 else in_order("pow", (base, number(power)))
-        for base, power in sorted(monomial, key=lambda pair: (repr(pair[0]), pair[1]))
+        for base, power in sorted(monomial, key=lambda pair: (_named(pair[0]), pair[1]))
     )
     return [*([number(coefficient)] if coefficient != 1 else []), *powers]
 

@@ -18,7 +18,8 @@ from planner.report.derivations import inputs_of
 from planner.report.facts import left_open, with_interval
 from planner.report.lookup import input_called, is_pattern, look_up, matching
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, shown
-from planner.results.closed_form import closed_form
+from planner.results.closed_form import Basic, closed_form
+from planner.results.collapse import LETTERS
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, parse
 
@@ -67,8 +68,10 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
     elif symbolic:
         lines += ["", *_symbolic(quantity)]
     else:
-        lines += ["", *_formula(quantity), ""]
-        lines += _below(quantity, "", None if depth is None else max(0, depth - 1), {quantity.id})
+        lines += ["", *_formula(quantity)]
+        left = None if depth is None else max(0, depth - 1)
+        below = _below(quantity, "", left, {quantity.id})
+        lines += ["", *below] if below else []
         lines += _onwards(quantity, depth)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -123,15 +126,18 @@ def _head(quantity: Quantity) -> list[str]:
 
 
 def _formula(quantity: Quantity) -> list[str]:
-    """`symbol = formula`, the numbers, the value in full; why; whence; how sure."""
-    name = quantity.symbol
-    pad = " " * len(name)
-    value = exactly(quantity.value, quantity.unit)
-    formula, *steps = [*_steps(quantity), value]
-    lines = _filled(f"{name} = {formula}", "  ", f"  {pad}   ")
-    for step in steps:
-        if step != formula and (step is value or step != value.split(" ")[0]):
-            lines += _filled(f"{pad} = {step}", "  ", f"  {pad}   ")
+    """The closed form first, where it stands in inputs or is a published equation, with its numbers
+    and the value in full; then `symbol = formula` and the numbers; why; whence; how sure."""
+    value, found = exactly(quantity.value, quantity.unit), closed_form(quantity)
+    steps, lines = [*_steps(quantity), value], []
+    if found is not None and (found.recognised or all(_is_input(one) for one in found.inputs)):
+        closed = [TEXT.write(found.symbolic), TEXT.write(found.numeric), value]
+        lines = _equations(quantity, closed)
+        if found.recognised:
+            lines += _filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")
+        steps = [step for step in steps if step not in closed]
+    if steps:
+        lines += _equations(quantity, steps)
     lines += _filled(clean(quantity.why, 2000), "  ")
     lines += [f"  {line}" for line in _source(quantity, "source: ", WIDTH - 2)]
     if quantity.interval is not None:
@@ -139,6 +145,23 @@ def _formula(quantity: Quantity) -> list[str]:
     if quantity.predicted is not None:
         lines += [f"  predicted: {with_interval(quantity.predicted)}"]
     return lines
+
+
+def _equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
+    """`symbol = …`, each further step below; none that says the same as another."""
+    name = quantity.symbol
+    pad = " " * len(name)
+    formula, *others = steps
+    lines = _filled(f"{name} = {formula}", "  ", f"  {pad}   ")
+    for step in others:
+        if step not in (formula, others[-1].split(" ")[0]) or step is others[-1] != formula:
+            lines += _filled(f"{pad} = {step}", "  ", f"  {pad}   ")
+    return lines
+
+
+def _is_input(basic: Basic) -> bool:
+    """Whether a symbol is one of the document, or a size of its layout."""
+    return basic.id is None or basic.id in LETTERS
 
 
 #: Sources that say nothing of where a formula is from.
@@ -392,7 +415,7 @@ def _symbolic(quantity: Quantity) -> list[str]:
         meaning = clean(one.id or one.meaning)
         lines += _ended(f"  {said.ljust(SHORT)}  {meaning}", clean(one.origin), " " * 6)
     if found.others:
-        lines += ["", "  Under other settings"]
+        lines += ["", "  As papers print it, for what they assume"]
         wide = max(len(TEXT.write(box)) for box, _ in found.others)
         for box, source in found.others:
             lines += _beside(f"  {TEXT.write(box).ljust(wide)}", clean(source))

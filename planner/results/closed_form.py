@@ -56,7 +56,7 @@ class ClosedForm(NamedTuple):
 
     ``factor`` is what the factors of ``terms`` are multiplied by, None where they stand alone.
     ``recognised`` names the published equation that it is, and what to read in it; ``others`` are
-    what papers print for the same quantity under other settings, with their sources.
+    what papers print for the same quantity under other settings or for a GPT, with their sources.
     """
 
     symbol: Box
@@ -76,6 +76,7 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
     if quantity.absent is not None or isinstance(quantity.value, str) or not quantity.value:
         return None
     collapse = quantity.result.collapse
+    collapse.book.notation.setdefault(Psi, PARAMETERS)
     try:
         found = _recognised(quantity, collapse)
         form = found[1] if found else _shortest(quantity, collapse)
@@ -102,7 +103,7 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
         tuple(
             (collapse.box(_printed(other, True, collapse)), other.source)
             for other in EQUATIONS
-            if found and quantity.base in other.quantities and other is not found[0]
+            if quantity.base in other.quantities and not (found and other is found[0])
         ),
     )
 
@@ -139,7 +140,6 @@ def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
     )
     if ratio is None:
         return None
-    collapse.book.notation[Psi] = PARAMETERS
     collapse.values[Psi] = collapse.evaluation.compute(canonical(OF_STAGE), point)
     return ratio * atom(Psi)
 

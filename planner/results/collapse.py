@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 from planner.book import notation as n
@@ -158,8 +158,12 @@ class Collapse:
                 return self._symbol(part, point, stops, depth)
             if op == "total":
                 below = evaluation.entries(part.axis, point, part.where)
-                forms = (self._of(part.body, each, stops, depth) for each in below)
-                return reduce(Form.__add__, forms, Form())
+                total = Form()
+                for each in below:
+                    total += self._of(part.body, each, stops, depth)
+                    if stops is briefly and len(total.terms) > LONG:
+                        raise NoForm("it is long")
+                return total
             if op in ("largest", "at_largest"):
                 best = self.best(part, point)
                 return self._of(part.body, best, stops, depth)

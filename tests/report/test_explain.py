@@ -117,7 +117,7 @@ def test_the_depth_is_what_is_asked() -> None:
 def test_summands_have_names() -> None:
     """Of a layer's activations each tensor is named, and so are the parts of a model."""
     text = explain(result(), "memory.activations.layer")
-    for line in ("mlp.gate and up projection output   112 MiB", "input 32.0 + output 32.0"):
+    for line in ("mlp.gate and up projection output   112 MiB", "query 16.0 + key 2.00"):
         assert line in text
     words = explain(result(), "parameters.total")
     assert "= embedding 262,144,000 + layers 68,452,352,000 + head 262,152,192" in words
