@@ -180,11 +180,9 @@ def _numbers(quantity: Quantity) -> str:
     many entries would have no names."""
     formula, terms = quantity.chosen, quantity.terms
     if formula is not None and formula.expression.op == "total" and terms:
-        named: dict[str, Fraction] = {}
-        for term in terms:
-            named[term.label] = named.get(term.label, Fraction(0)) + Fraction(term.value)
-        unit, texts = column([*named.values()], quantity.unit)
-        summed = " + ".join(f"{clean(k)} {text}" for k, text in zip(named, texts, strict=True))
+        unit, texts = column([term.value for term in terms], quantity.unit)
+        named = zip(terms, texts, strict=True)
+        summed = " + ".join(f"{clean(term.label)} {text}" for term, text in named)
         return f"{summed} {unit if unit not in (*PLAIN, 'parameters') else ''}".rstrip()
     return "" if _many(quantity) else quantity.substituted
 

@@ -121,7 +121,7 @@ def test_summands_have_names() -> None:
         assert line in text
     words = explain(result(), "parameters.total")
     assert "= embedding 262,144,000 + layers 68,452,352,000 + head 262,152,192" in words
-    assert "output 67,108,864 + gate 234,881,024" in words
+    assert "query 67,108,864 + key 8,388,608" in words
 
 
 def test_the_fullest_stage_is_named_instead_of_how_it_is_found() -> None:
