@@ -68,9 +68,11 @@ def shares(values: Sequence[Any]) -> list[str]:
 
 
 def apportioned(values: Sequence[Any], whole: int) -> list[int]:
-    """Integers in the proportions of some values, whose sum is not 0, that add up to ``whole``, by
-    the largest remainder."""
+    """Integers in the proportions of some values that add up to ``whole``, by the largest
+    remainder; zeros where the values add up to 0."""
     total = sum(Fraction(value) for value in values)
+    if not total:
+        return [0] * len(values)
     exact = [Fraction(value) * whole / total for value in values]
     parts = [part.numerator // part.denominator for part in exact]
     order = sorted(range(len(values)), key=lambda i: (parts[i] - exact[i], i))

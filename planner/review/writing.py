@@ -112,7 +112,7 @@ def _pair(row: Row, before: str = "") -> str:
     """``old → new``, with the unit once where it is one, or not at all where it stands before."""
     old, new = (_shown(value, row.unit) for value in (row.old, row.new))
     unit = new.partition(" ")[2]
-    if unit and old.endswith(f" {unit}"):
+    if unit and old.partition(" ")[2] == unit:
         old = old.removesuffix(f" {unit}")
         new = new.removesuffix(f" {unit}") if f" {unit} " in before else new
     return f"{old} → {new}"
@@ -347,7 +347,9 @@ def _comment(found: Diff, most: int) -> list[str]:
         for one in found.changes[:most]:
             cells = [escaped(_cut(text, 60)) for text in (one.old, one.new, one.place)]
             lines.append(f"| {code(_cut(one.key, 60))} | {' | '.join(cells)} |")
-        lines += ["", *map(escaped, _more(found.changes, most)), ""]
+        lines.append("")
+        for words in _more(found.changes, most):
+            lines += [escaped(words), ""]
     for parts in found.parts:
         unit, rows = by_part(parts)
         lines += [f"| {unit} | before | after | change |", "|---|--:|--:|--:|"]

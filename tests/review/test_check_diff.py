@@ -8,10 +8,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner import report as render
 from planner.base.errors import PlanError
@@ -330,6 +333,21 @@ def test_a_difference_is_short_and_adds_up(
     assert all(f"  {row.id}: " in whole for row in found.of("quantity"))
     data = json.loads(writing.json_text(found))
     assert len(data["rows"]) == len(found.rows) and data["changed"] == ["plan"]
+
+
+SIZES = st.one_of(st.just(Fraction(0)), st.fractions(0, 10**13, max_denominator=10**9))
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=9), st.tuples(SIZES, SIZES), min_size=1),
+       st.integers(2, 8), st.sampled_from([("s", diff.STEP), ("bytes", diff.PROCESS)]))  # fmt: skip
+def test_parts_of_any_sizes_add_up(parts: dict[str, Any], most: int, of: tuple[str, str]) -> None:
+    """Down to the totals and across to the changes, in whatever unit they print."""
+    totals = tuple(map(sum, zip(*parts.values(), strict=True)))
+    _, rows = writing.by_part(diff.Parts(*of, totals, parts), most)  # type: ignore[arg-type]
+    *body, total = ([number(cell) for cell in row[1:]] for row in rows)
+    assert len(rows) <= most + 1
+    assert all(after - before == moved for before, after, moved in (*body, total))
+    assert [sum(column) for column in zip(*body, strict=True)] == total
 
 
 @pytest.mark.slow
