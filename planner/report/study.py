@@ -47,6 +47,8 @@ CAPACITY, AT_WORST = "memory.capacity", "memory.at_worst"
 MOST_ROWS, MOST_VALUES, MOST_COLUMNS, MOST_LABELS = 40, 8, 6, 16
 #: Values along x through which a line is drawn; of more, the front is.
 MOST_JOINED = 24
+#: Marks over which no label is written; of more, those of the line alone.
+MOST_FREE = 300
 #: A deadline so many times beyond what is drawn is said, not drawn.
 FAR = 4
 #: What several values of a key are called.
@@ -182,14 +184,14 @@ class View:
         """What became of the plans."""
         found = self.found
         counts = {
-            "fit": found.fit - found.tight,
-            "are tight": found.tight,
-            "do not fit": found.unfit,
-            "break a limit of the study": found.outside,
-            "are no valid plan": found.invalid,
+            ("fits", "fit"): found.fit - found.tight,
+            ("is tight", "are tight"): found.tight,
+            ("does not fit", "do not fit"): found.unfit,
+            ("breaks a limit of the study", "break a limit of the study"): found.outside,
+            ("is no valid plan", "are no valid plan"): found.invalid,
         }
         others = found.points - sum(counts.values())
-        said = [f"{exact_text(count)} {what}" for what, count in counts.items() if count]
+        said = [f"{exact_text(n)} {what[n > 1]}" for what, n in counts.items() if n]
         said += [f"{exact_text(others)} cannot be judged"] if others > 0 else []
         return ", ".join(said) or "none can be judged"
 
@@ -361,6 +363,8 @@ class Task:
         surely fits comes before what is open or tight."""
         if len(self.cells) == 1 and self.cells[0].state != NO and self.deadline is None:
             return Answer(self.cells[0], "only", (self.cells[0],))
+        if self.over_tasks and (fit := [c for c in self.cells if c.state != NO and c.drawn]):
+            return Answer(fit[-1], "only", tuple(fit))
         groups = [[c for c in self.cells if c.state == state] for state in (FITS, OPEN, TIGHT)]
         drawn = [tuple(c for c in group if c.drawn) for group in groups]
         if self.deadline is not None:
@@ -395,7 +399,8 @@ class Task:
         task = f" for {self.name}" if self.name else ""
         cost = "cost" if self.view.paid == COST else "device-hours"
         if self.answer.kind == "only":
-            return headline(self.name or "The plan")
+            along = self.text_of(self.answer.cell) if self.over_tasks else ""
+            return headline(", ".join(filter(None, (self.name, along))) or "The plan")
         said = HEADS[self.answer.kind]
         return said.format(cheapest=cheap, task=task, deadline=self.within, cost=cost)
 
@@ -407,12 +412,12 @@ class Task:
         varied = [axis for axis in study.axes if len(axis.choices) > 1]
         if any(key.startswith(LAYOUT) for key in keys(varied)) or study.searches:
             said.append(f"as {described(plan.get, SAID)}")
-        tasks = {axis.name for d in self.view.roles.tasks for axis in study.dimensions[d]}
+        known = (*self.view.roles.tasks, *([self.view.roles.x or 0] if self.over_tasks else []))
+        tasks = {axis.name for d in known for axis in study.dimensions[d]}
         for axis in varied:
-            key = axis.name.split(".")[-1].replace("_", " ")
             layout = all(k.startswith(f"{LAYOUT}.") or k == LAYOUT for k in axis.keys)
             if axis.name not in tasks and not layout and axis.keys != {DEVICES}:
-                said.append(f"{clean(key)} {_label(axis, labels[axis.name])}")
+                said.append(_named(axis, _label(axis, labels[axis.name])))
         return device_count(plan), ", ".join(said)
 
     @cached_property
@@ -421,12 +426,17 @@ class Task:
         devices, rest = self.subject
         parts = [(f"{self.head}: ", ""), (devices, "b")]
         parts += [(f"{' ' if rest.startswith('as ') else ', '}{rest}", "")] if rest else []
-        for quantity in (DAYS, self.view.paid):
+        fits = self.answer.cell.state != NO
+        for quantity in (DAYS, self.view.paid) if fits else ():
             if (found := self.result.get(quantity)) is not None:
                 parts += [(", ", ""), *with_interval(found, self._unit(quantity))]
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
-        if memory and capacity and self.answer.cell.state == NO:
-            parts += [(", ", ""), *with_interval(memory), (f" of {short(capacity)}", "")]
+        if memory and capacity and not fits:
+            parts += [
+                (", which needs ", ""),
+                *with_interval(memory),
+                (f" of {short(capacity)}", ""),
+            ]
         if self.answer.cell.state in (TIGHT, OPEN):
             parts.append((", tight" if self.answer.cell.state == TIGHT else ", memory open", ""))
         return [*parts, (".", "")]
@@ -446,7 +456,7 @@ class Task:
         head = self.head.replace(f" for {self.name}", "") if self.name else self.head
         values = [
             short(found, self._unit(quantity))
-            for quantity in (DAYS, self.view.paid)
+            for quantity in ((DAYS, self.view.paid) if self.answer.cell.state != NO else (MEMORY,))
             if (found := self.result.get(quantity)) is not None
         ]
         return f"{head[:1].lower()}{head[1:]}: {', '.join([self.subject[0], *values])}"
@@ -475,7 +485,7 @@ class Task:
         """The neighbours of the answer, its memory, and where its interval reaches."""
         cell, found = self.answer.cell, []
         if cell.drawn:
-            found += self._neighbours()
+            found += [*self._neighbours(), *self._tight()]
         days = self.result.get(DAYS)
         if self.answer.kind == "in time" and days is not None and days.interval:
             worst = float(days.interval[1])
@@ -488,8 +498,11 @@ class Task:
         if memory is not None and capacity is not None and self.answer.kind != "none":
             worst_of, whole = self.result.get(AT_WORST), short(capacity)
             unit = f" {whole.partition(' ')[2]}"
-            more = f", {short(worst_of)} at worst" if worst_of is not None else ""
             text = f"{short(memory).removesuffix(unit)} of {whole}"
+            if cell.state == OPEN:
+                more = f"; {clean(self.result.verdict['reason'])}"
+            else:
+                more = f", {short(worst_of)} at worst" if worst_of is not None else ""
             found.append([("Memory: ", ""), (text, "b"), (more, "")])
         return found
 
@@ -501,7 +514,7 @@ class Task:
             texts = [""] * len(row)
         else:
             row, word = along, ("", "")
-            texts = [self.text_of(one) for one in row]
+            texts = [self._called(one) for one in row]
         if cell not in row:
             return []
         here, found = row.index(cell), []
@@ -519,6 +532,31 @@ class Task:
                           (worth, "b")])  # fmt: skip
         return found
 
+    def _tight(self) -> list[Parts]:
+        """The cheapest plan that is only tight, where it is cheaper than the answer."""
+        cell = self.answer.cell
+        tight = [
+            c for c in self.cells if c.state == TIGHT and c.drawn and c.in_time >= cell.in_time
+        ]
+        other = min(tight, key=_order, default=None)
+        percent = round(100 * (1 - (other.paid or 0) / (cell.paid or 1))) if other else 0
+        if other is None or cell.state == TIGHT or percent < 1:
+            return []
+        across = self.view.roles.columns
+        told = across is not None and across in self.view.roles.cells
+        column = [self._column(across, self.view.place(other, across or 0))] if told else []
+        said = ", ".join(filter(None, (self._called(other), *column)))
+        days, worth = three(other.days or 0, "days"), f"{percent} % cheaper"
+        return [[(f"Cheaper, but tight: {said}, ", ""), (days, "b"), (", ", ""), (worth, "b")]]
+
+    def _called(self, cell: Cell) -> str:
+        """A cell by its value along x, with its key."""
+        x, text = self.view.roles.x, self.text_of(cell)
+        axes = self.view.study.dimensions[x or 0]
+        if not text or len(axes) > 1 or not axes[0].numeric:
+            return text
+        return f"{text} devices" if axes[0].name == DEVICES else _named(axes[0], text)
+
     def _times(self, cell: Cell, other: Cell) -> str:
         """How many devices another cell has, where these are along x: twice, half or a number."""
         view, x = self.view, self.view.roles.x
@@ -529,7 +567,7 @@ class Task:
         mine, theirs = (axes[0].choices[view.place(c, x)].label for c in (cell, other))
         if 2 * mine == theirs or mine == 2 * theirs:
             return "Twice the devices" if theirs > mine else "Half the devices"
-        return f"{exact_text(theirs)} devices"
+        return ""
 
     # -- chart ----------------------------------------------------------------------------------
 
@@ -539,7 +577,14 @@ class Task:
         if x is None or x not in self.view.roles.cells:
             return ""
         axes, text = self.view.study.dimensions[x], self.view.at(x, self.view.place(cell, x))
-        return text.split(" ")[0] if all(axis.numeric for axis in axes) else text[:24]
+        bare = all(axis.numeric for axis in axes) and not self.over_tasks
+        return text.split(" ")[0] if bare else text[:24]
+
+    @property
+    def over_tasks(self) -> bool:
+        """Whether what is to be done itself is along x, so that nothing is best."""
+        x = self.view.roles.x
+        return x is not None and any(map(TASK.match, keys(self.view.study.dimensions[x])))
 
     @cached_property
     def along(self) -> list[Cell] | None:
@@ -549,7 +594,7 @@ class Task:
         if x is None or x not in view.roles.cells:
             return None
         axes = view.study.dimensions[x]
-        if not all(axis.numeric for axis in axes) or any(map(TASK.match, keys(axes))):
+        if not all(axis.numeric for axis in axes) or self.over_tasks:
             return None
         best: dict[int, Cell] = {}
         for cell in self.answer.group:
@@ -586,14 +631,14 @@ class Task:
             return cell.drawn[0], cell.drawn[1] / unit
 
         answer, ends = self.answer, self.along or front(self.answer.group)
-        if any(map(TASK.match, keys(self.view.study.dimensions[self.view.roles.x or 0]))):
+        if self.over_tasks:
             ends = []
-        shapes = {FITS: "h0", OPEN: "h0", TIGHT: chart.TRIANGLE, NO: chart.CROSS}
+        shapes = {NO: chart.CROSS, TIGHT: chart.TRIANGLE, OPEN: "h0", FITS: "h0"}
         marks = {
             STATES[s]: plane.dots((at(c) for c in drawn if c.state == s), shapes[s]) for s in shapes
         }
-        chosen = answer.cell if answer.cell.drawn else None
-        plane.keep_free(map(at, ends))
+        chosen = answer.cell if answer.cell.drawn and answer.cell.state != NO else None
+        plane.keep_free(map(at, ends if len(drawn) > MOST_FREE else drawn))
         if self.along:
             plane.keep_line_free(list(map(at, ends)))
         whisker = None
@@ -606,7 +651,7 @@ class Task:
                 plane.keep_free([(low, at(chosen)[1]), (high, at(chosen)[1])])
             name = self.subject[0] if self.along else self.text_of(chosen) or self.subject[0]
         named = ends if len(ends) <= MOST_LABELS else [ends[0], ends[-1]]
-        named = named or sorted(drawn, key=_order)[:MOST_LABELS]
+        named = named or drawn[:: max(1, len(drawn) // MOST_LABELS)]
         wanted = [(at(c), self.text_of(c)) for c in named if c != chosen and self.text_of(c)]
         best = plane.labels([(at(chosen), name)], far=True) if chosen is not None else []
         outside = sum(not plane.holds(at(cell)) for cell in drawn)
@@ -662,7 +707,7 @@ class Task:
                 best[place] = cell  # type: ignore[index]
         rows = range(1 if x is None else view.study.shape[x])
         places = range(1 if across is None else view.study.shape[across])
-        heads = [view.at(across, p) if across is not None else "Plan" for p in places]
+        heads = [self._column(across, p) for p in places]
         firsts = {r: min((best[r, p] for p in places if (r, p) in best), key=_order, default=None)
                   for r in rows}  # fmt: skip
         chosen = self.answer.cell
@@ -674,14 +719,30 @@ class Task:
                 Data(
                     head=view.at(x, r) if x is not None else "",
                     cells=[self._cell(best.get((r, p)), chosen, firsts[r]) for p in some],
+                    memory=digits(f.memory and f.memory / 2**30) if (f := firsts[r]) else "–",
                 )
                 for r in kept
             ]
             head = view.dimension(x) if x is not None else ""
-            found.append(Data(head=_heading(head), columns=[heads[p] for p in some], rows=body))
+            found.append(
+                Data(
+                    head=_heading(head),
+                    columns=[heads[p] for p in some],
+                    rows=body,
+                    alone=across is None,
+                )
+            )
         if len(kept) < len(rows):
             found[-1].note = f"{len(kept)} of {len(rows)} rows are shown; the table has all."
         return found
+
+    def _column(self, across: int | None, place: int) -> str:
+        """What a column of the table is called."""
+        if across is None:
+            return f"Days, and {self.view.money}"
+        text, axes = self.view.at(across, place), self.view.study.dimensions[across]
+        numbers = len(axes) == 1 and axes[0].numeric
+        return _named(axes[0], text) if numbers else text
 
     def _cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
         """A cell as two lines and how it looks."""
@@ -689,7 +750,7 @@ class Task:
             return Data(first="–", second="", look="none")
         memory = digits(cell.memory and cell.memory / 2**30) + " GiB" if cell.memory else ""
         if cell.state == NO:
-            return Data(first="×", second=memory, look="win" if cell is chosen else "no")
+            return Data(first="×", second=memory, look="no near" if cell is chosen else "no")
         mark = "△ " if cell.state == TIGHT else ""
         look = "" if cell.in_time else "late"
         if cell is chosen:
@@ -755,6 +816,12 @@ def _label(axis: Axis, value: Any) -> str:
     return clean(value, 80)
 
 
+def _named(axis: Axis, text: str) -> str:
+    """A value of an axis by its key, where it does not say itself what it is."""
+    key = clean(axis.name).split(".")[-1].replace("_", " ")
+    return text if text.endswith(key) else f"{key} {text.removesuffix(' sequences')}"
+
+
 def _bare(text: str) -> str:
     """A number that was chosen, without zeros at the end: 15T, not 15.0T."""
     return re.sub(r"\.0+(?!\d)|(\.\d*[1-9])0+(?!\d)", r"\1", text)
@@ -794,7 +861,7 @@ def text(outcome: Outcome) -> str:
         out += ["", *columns([head, *short], right=(2, 4, 5))]
     else:
         for task in view.tasks[::-1][:LISTED]:
-            out += ["", *_lines(task)]
+            out += ["", *lines] if (lines := _lines(task)) else []
     if not view.tasks:
         out += ["", *(f"{count} × {reason}" for count, reason in view.reasons[:3])]
     out += ["", *wrapped(view.basis)] if view.basis else []

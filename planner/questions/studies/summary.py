@@ -117,7 +117,7 @@ def roles(study: Study) -> Roles:
     done (plans, models, tokens) is a task, for a best over different ones says nothing; it is
     along x only where nothing else varies and there are many. What changes the layout makes
     columns, or what is left."""
-    shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_PLACES]
+    shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_CELLS]
     changed = {i: keys(study.dimensions[i]) for i in shown}
     tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
     free = [i for i in shown if i not in tasks]
