@@ -558,7 +558,10 @@ def _diff(options: argparse.Namespace) -> str:
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
 
-    files.put(imports.document(options.config, options.source), options.output, [options.config])
+    found = imports.read(options.config, options.source)
+    files.put(found.text, options.output, [options.config])
+    for line in found.said:
+        print(one_line(f"{options.config}: {line}"), file=sys.stderr)
     return OK
 
 
@@ -575,8 +578,9 @@ def _export(options: argparse.Namespace) -> int:
     plan = _loaded(options)
     made = exports.config(plan, options.to)
     files.put(made.text, options.output, plan.document.files())
-    for unsaid in made.unsaid:
-        print(f"{options.to}: {unsaid}", file=sys.stderr)
+    if options.output not in (None, "-") or not (made.commented and sys.stdout.isatty()):
+        for caveat in exports.caveats(made.unsaid):  # the text itself may say them on the terminal
+            print(f"{options.to}: {caveat}", file=sys.stderr)
     return OK
 
 

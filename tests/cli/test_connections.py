@@ -58,3 +58,34 @@ def test_a_completion_script_is_the_same_each_time(run_cli: RunCli) -> None:
     pytest.importorskip("argcomplete")
     first, second = (run_cli("completion", "zsh").stdout for _ in range(2))
     assert first == second and first.startswith("#compdef trainplan")
+
+
+def test_an_export_gives_each_reason_once(run_cli: RunCli, tmp_path: Path) -> None:
+    done = run_cli("export", PLAN, "--to", "accelerate", "-o", tmp_path / "out.yaml")
+    reasons = [line.rpartition(": ")[2] for line in done.stderr.splitlines()]
+    assert len(reasons) == len(set(reasons)) > 1
+    for each in ("training.micro_batch 1", "training.sequence_length 2048"):
+        assert done.stderr.count(each) == 1
+
+
+def test_an_import_says_what_it_found_and_what_it_left_out(run_cli: RunCli, tmp_path: Path) -> None:
+    """Mixtral's size is that of its model card: 46.7B parameters, 12.9B used for a token."""
+    mixtral = {
+        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
+        "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
+        "max_position_embeddings": 32768,
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(mixtral))
+    done = run_cli("import", file, "-o", tmp_path / "model.yaml")
+    assert (done.returncode, done.stdout) == (0, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"{file}: mixtral: 46.7B parameters, 12.9B active for a token; 32 layers"
+    )
+    assert "8 experts of which a token takes 2" in line
+    file.write_text(json.dumps({"model_type": "gemma3", "text_config": {}, "vision_config": {}}))
+    done = run_cli("import", file)
+    assert done.stdout.startswith("# yaml-language-server")
+    assert "its other parts are left out" in done.stderr.splitlines()[1]

@@ -368,7 +368,7 @@ def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Pa
     arguments_file = tmp_path / "run.args"
     arguments_file.write_text(config(plan, "megatron").text, encoding="utf-8")
     model = tmp_path / "model.yaml"
-    model.write_text(imports.document(str(arguments_file), "megatron"), encoding="utf-8")
+    model.write_text(imports.read(str(arguments_file), "megatron").text, encoding="utf-8")
     again = loading.load(path, [f"model={model}"])
     for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
         assert evaluate(again)[quantity].value == evaluate(plan)[quantity].value, quantity

@@ -50,7 +50,7 @@ def config(plan: Plan, to: str) -> Config:
     draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))
-    return Config(text, dict(draft.said), unsaid)
+    return Config(text, dict(draft.said), unsaid, known.form != "json")
 
 
 @cache
@@ -69,6 +69,14 @@ def framework(name: str) -> Framework:
     return Framework(**{**said, "rows": (*said["rows"], *rules.OF_ALL)})
 
 
+def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
+    """What a framework has no words for, each reason once, before it the keys that it holds for."""
+    keys: dict[str, list[str]] = {}
+    for each in unsaid:
+        keys.setdefault(each.why, []).append(f"{each.key} {each.value}")
+    return [f"{', '.join(said)}: {why}" for why, said in keys.items()]
+
+
 def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:
     """The comments that open the file."""
     from planner.base.display import one_line
@@ -82,6 +90,6 @@ def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:
         f"{plan.get('training.gradient_accumulation')} micro-batches per step.",
     ]
     if unsaid:
-        lines += ["Not said here, or not quite:", *(f"  {each}" for each in unsaid)]
+        lines += ["Not said here, or not quite:", *(f"  {each}" for each in caveats(unsaid))]
     lines.append("To be added by hand: " + "; ".join(known.by_hand) + ".")
     return "".join(f"# {one_line(line)}\n" for line in lines)

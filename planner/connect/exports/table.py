@@ -104,6 +104,7 @@ class Config:
     text: str
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
+    commented: bool  # the text says itself, in comments, what it leaves unsaid
 
 
 def with_experts(draft: Draft) -> list[bool]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Place
@@ -21,8 +21,17 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return hf.convert(config).document
 
 
-def document(path: str, source: str = "huggingface") -> str:
-    """The YAML text of the model document of a file.
+class Imported(NamedTuple):
+    """The YAML of a model document; the document; what it is in a few lines, the first of them its
+    size and shape, the others what was left out."""
+
+    text: str
+    document: dict[str, Any]
+    said: Sequence[str]
+
+
+def read(path: str, source: str = "huggingface") -> Imported:
+    """The model of a file.
 
     Args:
         path: a config.json, or a file of arguments.
@@ -31,10 +40,14 @@ def document(path: str, source: str = "huggingface") -> str:
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
+    from planner.connect.imports.found import sentence
+
     place = Place(path)
     text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "megatron":
-        return tidy.write(megatron.read(text, place), {}, "Megatron-LM argument")
+        document = megatron.read(text, place)
+        written = tidy.write(document, {}, "Megatron-LM argument")
+        return Imported(written, document, [sentence(document, "Megatron-LM arguments")])
     config = hf.parse(text, place)
     imported = hf.convert(config, place)
     given = config.get("_name_or_path") or config.get("model_type")
@@ -42,4 +55,6 @@ def document(path: str, source: str = "huggingface") -> str:
     if imported.notes:
         head["notes"] = "; ".join(imported.notes)
     family = f"the {imported.family} architecture"
-    return tidy.write({**head, **imported.document}, imported.came_from, family)
+    document = {**head, **imported.document}
+    written = tidy.write(document, imported.came_from, family)
+    return Imported(written, document, [sentence(document, imported.family), *imported.notes])

@@ -1,0 +1,48 @@
+"""What an imported model is, in a sentence: its size, its layers, what one token meets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner.base.display import format_value
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.results.result import evaluate
+
+#: What a plan needs beside a model before its parameters can be counted; it decides none of them.
+AROUND = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}, "training": {}}
+
+
+def sentence(document: Mapping[str, Any], family: str) -> str:
+    """The size and the shape of a model document, as `23.6B parameters, …`.
+
+    Raises:
+        PlanError: the document is no valid model.
+    """
+    plan = loading.load({"model": document, **AROUND, "parallelism": {"tensor": 1}})
+    result = evaluate(plan)
+    total, active = (result[f"parameters.{name}"].number for name in ("total", "active"))
+    size = f"{format_value(total, short=True)} parameters"
+    if active != total:
+        size += f", {format_value(active, short=True)} active for a token"
+    return f"{family}: {size}; {', '.join(_shape(plan))}"
+
+
+def _shape(plan: Plan) -> Iterator[str]:
+    assert plan.model is not None
+    kinds = Counter(plan.model.sequence)
+    each = ", ".join(f"{count} {name}" for name, count in kinds.items())
+    yield f"{len(plan.model.sequence)} layers" + (f" ({each})" if len(kinds) > 1 else "")
+    yield f"hidden {plan.get('model.hidden'):,}"
+    blocks = {block.kind: block.values for part in plan.model.parts for block in part.blocks}
+    attention, experts = blocks.get("attention", {}), blocks.get("moe", {})
+    heads, shared = attention.get("heads"), attention.get("kv_heads")
+    if heads:
+        yield f"{heads} heads" + (f" with {shared} of keys and values" if shared != heads else "")
+    if experts:
+        yield f"{experts['experts']} experts of which a token takes {experts['top_k']}"
+    yield f"vocabulary {plan.get('model.vocab'):,}"
+    if plan.get("model.max_sequence"):
+        yield f"up to {plan.get('model.max_sequence'):,} tokens"
