@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.base.display import format_value
+from planner.documents import schema, source
 from planner.plans.document import Plan
-from planner.questions import loading
+from planner.plans.plan import planned
 from planner.results.result import evaluate
 
 #: What a plan needs beside a model before its parameters can be counted; it decides none of them.
@@ -21,7 +22,8 @@ def sentence(document: Mapping[str, Any], family: str) -> str:
     Raises:
         PlanError: the document is no valid model.
     """
-    plan = loading.load({"model": document, **AROUND, "parallelism": {"tensor": 1}})
+    read = source.load({"model": document, **AROUND})
+    plan = planned(schema.validate(read, "plan"))
     result = evaluate(plan)
     total, active = (result[f"parameters.{name}"].number for name in ("total", "active"))
     size = f"{format_value(total, short=True)} parameters"
