@@ -130,10 +130,30 @@ class Form:
 
     # -- as an expression ---------------------------------------------------------------------
 
+    def symbols_written(self) -> int:
+        """With how many symbols it is written, each as often as it stands there."""
+        return sum(map(len, self.terms))
+
+    def split(self, factor: Form) -> tuple[Form, Form]:
+        """What a factor multiplies, and what is written with fewer symbols without it."""
+        inside, outside = Form(), Form()
+        for monomial, coefficient in self.terms.items():
+            term = Form({monomial: coefficient})
+            less = term / factor
+            if less.symbols_written() <= len(monomial):
+                inside += less
+            else:
+                outside += term
+        return inside, outside
+
     def tree(self, factor: Form | None = None) -> Expression:
-        """The expression of it; with a ``factor``, that times what is left over it."""
+        """The expression of it; with a ``factor``, that times what is left of some terms, and the
+        others."""
         if factor is not None:
-            return _product([*_factors(factor), (self / factor).tree()])
+            inside, outside = self.split(factor)
+            whole = _product([*_factors(factor), inside.tree()])
+            others = [_term(m, outside.terms[m]) for m in sorted(outside.terms, key=_order)]
+            return in_order("add", (whole, *others)) if others else whole
         terms = [_term(m, self.terms[m]) for m in sorted(self.terms, key=_order)]
         if len(terms) == 1:
             return terms[0]

@@ -398,14 +398,15 @@ def _symbolic(quantity: Quantity) -> list[str]:
     if found.recognised:
         lines += ["", *_filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")]
     if found.terms:
-        times = f" = {TEXT.write(found.factor)} × the sum of" if found.factor else " is the sum of"
         values = [_shown(term.value, quantity) for term in found.terms]
         labels, width = [clean(term.label) for term in found.terms], max(map(len, values))
         wide = max(map(len, labels))
-        lines += ["", *_filled(f"{name}{times}", "  ")]
+        marked = f", × for times {TEXT.write(found.factor)}" if found.factor else ""
+        lines += ["", *_filled(f"{name} is the sum of{marked}", "  ")]
         for term, label, value in zip(found.terms, labels, values, strict=True):
             lines += _beside(
-                f"  {value.rjust(width)}  {label.ljust(wide)}", f"= {TEXT.write(term.factor)}"
+                f"  {value.rjust(width)}  {label.ljust(wide)}",
+                f"{'×' if term.times else '='} {TEXT.write(term.factor)}",
             )
     lines.append("")
     for one in found.inputs:

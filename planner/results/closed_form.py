@@ -17,8 +17,10 @@ from planner.book.expressions import Expression, Symbol, in_order
 from planner.book.normal_form import Form, atom, form_of, written
 from planner.book.published import EQUATIONS, OF_STAGE, PARAMETERS, Equation, Psi
 from planner.results.collapse import (
+    LETTERS,
     Collapse,
     NoForm,
+    Stops,
     at_letters,
     briefly,
     factored,
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
 
 
 class ClosedTerm(NamedTuple):
-    """A summand: what it is called, what it is in symbols (times the common factor), its value."""
+    """A summand: what it is called, what it is in symbols, its value; ``times``: what it is in
+    symbols is multiplied by the common factor."""
 
     label: str
     factor: Box
     value: Value
+    times: bool = False
 
 
 class Basic(NamedTuple):
@@ -85,7 +89,7 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
         factor = factored(form)
         tree = _printed(found[0], found[2], collapse) if found else form.tree(factor)
         symbolic = collapse.box(tree)
-        terms = tuple(_terms(quantity, collapse, factor)) if len(form.terms) > 1 else ()
+        terms = tuple(_terms(quantity, collapse, form, factor)) if len(form.terms) > 1 else ()
         terms = terms if len(terms) > 1 else ()
     except NoForm:
         return None
@@ -217,25 +221,35 @@ def _said(equation: Equation, form: Form, all_of_it: bool) -> str:
 # -- terms ------------------------------------------------------------------------------------
 
 
-def _terms(quantity: Quantity, collapse: Collapse, factor: Form | None) -> Iterator[ClosedTerm]:
-    """The named summands; alike ones of several norms as one."""
+def _terms(
+    quantity: Quantity, collapse: Collapse, whole: Form, factor: Form | None
+) -> Iterator[ClosedTerm]:
+    """The named summands, in the letters of the whole; alike ones of several norms as one."""
+    stops = at_letters if any(_is_letter(each, collapse) for each in whole.symbols) else briefly
     rows: dict[str, tuple[Form, Any]] = {}
     for label, body, point in _summands(quantity, collapse):
-        form = _of_term(body, point, collapse)
+        form = _of_term(body, point, collapse, stops)
         value = quantity.result.evaluation.compute(body, point)
         if label in rows:
             form, value = rows[label][0] + form, rows[label][1] + value
         rows[label] = form, value
     for label, (form, value) in rows.items():
         if form:
-            part = form if factor is None else form / factor
-            inner = factored(part)
-            yield ClosedTerm(label, collapse.box(part.tree(inner)), value)
+            inside, outside = (Form(), form) if factor is None else form.split(factor)
+            times = not outside
+            part = inside if times else form
+            yield ClosedTerm(label, collapse.box(part.tree(factored(part))), value, times)
 
 
-def _of_term(body: Expression, point: Point, collapse: Collapse) -> Form:
+def _is_letter(symbol: Symbol, collapse: Collapse) -> bool:
+    """Whether a form with this symbol stops at quantities."""
+    base = symbol.name.partition("[")[0]
+    return base in collapse.book.quantities and base not in LETTERS
+
+
+def _of_term(body: Expression, point: Point, collapse: Collapse, stops: Stops) -> Form:
     with suppress(NoForm):
-        form = collapse.of(body, point, briefly)
+        form = collapse.of(body, point, stops)
         if is_brief(form):
             return form
     return collapse.of(body, point, at_letters)

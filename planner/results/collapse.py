@@ -378,9 +378,10 @@ _ALIKE: dict[Symbol, Callable[[Collapse, tuple[Entry, ...], Any], Form | None]] 
 
 
 def factored(form: Form) -> Form | None:
-    """What a sum is written as a multiple of: its term in the highest power of the hidden size,
-    with the fewest symbols; None where that leaves no fewer symbols to read."""
-    if len(form.terms) < 2 or not form.common().atoms:
+    """What a sum, or most of it, is written as a multiple of: its term in the highest power of the
+    hidden size, with the fewest symbols; without that size the term that leaves the fewest symbols
+    to read. None where none leaves fewer than the sum has."""
+    if len(form.terms) < 2:
         return None
 
     def rank(monomial: Any) -> tuple[Any, ...]:
@@ -388,10 +389,14 @@ def factored(form: Form) -> Form | None:
         whole = sum(powers.values())
         return (-powers.get(n.h, 0), len(powers), -whole, sorted(map(repr, powers)))
 
-    lead = Form({min(form.terms, key=rank): 1})
-    return lead if _symbols(lead) + _symbols(form / lead) < _symbols(form) else None
-
-
-def _symbols(form: Form) -> int:
-    """How many symbols a form is written with."""
-    return sum(len(monomial) for monomial in form.terms)
+    first, *others = sorted(form.terms, key=rank)
+    if any(base is n.h for base, _ in first):
+        others = []
+    best, least = None, form.symbols_written()
+    for monomial in (first, *others):
+        lead = Form({monomial: 1})
+        inside, outside = form.split(lead)
+        written = sum(part.symbols_written() for part in (lead, inside, outside))
+        if len(inside.terms) > 1 and written < least:
+            best, least = lead, written
+    return best

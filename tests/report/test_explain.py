@@ -135,8 +135,8 @@ def test_the_closed_form_with_its_terms_and_symbols() -> None:
     text = explain(result(), "memory.activations.layer", symbolic=True)
     assert "M_act^ℓ = b · s · h · (12 + " in text
     assert "281,288,704 bytes" in text
-    assert "M_act^ℓ = b · s · h / (t · c) × the sum of" in text
-    assert "attention: key" in text and "2 · a_kv / a" in text
+    assert "M_act^ℓ is the sum of, × for times b · s · h / (t · c)" in text
+    assert "attention: key" in text and "× 2 · a_kv / a" in text
     assert "a_kv = 8" in text and "preset llama2-70b" in text
     known = explain(result("presets/gpt3_a100x1024.yaml"), "parameters.total", symbolic=True)
     assert "Recognised: Narayanan et al. 2021 (arXiv 2104.04473), equation 2" in known

@@ -201,6 +201,9 @@ def test_every_closed_form_comes_to_the_value(model):
             continue
         some += 1
         assert _number(found.numeric) == pytest.approx(float(quantity.value), rel=1e-9), quantity.id
+        if found.terms:
+            whole = sum(float(term.value) for term in found.terms)
+            assert whole == pytest.approx(float(quantity.value), rel=1e-9), quantity.id
         for term in found.terms:
             assert term.label
             assert not term.label[0].isdigit()
