@@ -216,7 +216,7 @@ def _picture(found: Found, capacity: float) -> Data | None:
     parts = [_plane(found, whole, "All layouts, a sample", kept, capacity, own, [])]
     if close is not None:
         parts[0].window = _window(whole, close)
-        title = f"The best {len(drawn)} close by" if len(drawn) > 1 else "The best close by"
+        title = "The layouts of the table, close by"
         parts.append(_plane(found, close, title, kept, capacity, own, drawn))
     said = (
         [

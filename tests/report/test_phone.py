@@ -48,6 +48,45 @@ def test_captions_are_whole_on_a_phone(name: str, browser: Browser, tmp_path: Pa
         width=WIDTH, height=800, deviceScaleFactor=1, mobile=True,
     )  # fmt: skip
     browser.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-    assert browser.run("document.querySelectorAll('caption').length") > 1
+    assert browser.run("document.querySelectorAll('caption, .note').length") > 1
     assert browser.run(CUT_OFF) == []
     assert browser.run("document.documentElement.scrollWidth") <= WIDTH
+
+
+#: Cells, words of charts and of the answer that are seen and end beyond the window, or beyond the
+#: box that they would have to be scrolled in.
+BEYOND = """
+[...document.querySelectorAll('h1, .facts li, main :is(td, th), svg text')].filter(part => {
+  const box = part.getBoundingClientRect(), scrolled = part.closest('.scroll');
+  const right = scrolled ? scrolled.getBoundingClientRect().right : innerWidth;
+  return box.width && (box.right > Math.min(right, innerWidth) + 1 || box.left < -1);
+}).map(part => part.textContent)
+"""
+ANSWERS = {
+    "search": ("search", "presets/mixtral8x7b_h100x1024.yaml"),
+    "devices": ("sweep", "presets/studies/llama70b_devices.yaml"),
+    "models": ("sweep", "presets/studies/models_by_budget.yaml"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(executable() is None, reason="there is no Chromium")
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_column_of_a_study_or_a_search_is_cut_off(
+    name: str, browser: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert cli.main([*ANSWERS[name], "-o", str(page)]) == 0
+    browser.open(page)
+    for width in (390, 1300):
+        browser.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=900, deviceScaleFactor=1, mobile=width < 800,
+        )  # fmt: skip
+        assert browser.run("document.querySelectorAll('main td').length") > 20
+        assert browser.run("document.querySelectorAll('svg text').length") > 20
+        assert browser.run(BEYOND) == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        small = "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect())"
+        assert min(browser.run(f"{small}.map(box => box.height)")) >= 12  # 11 px of letters
