@@ -98,9 +98,9 @@ def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:
     missing = 0 if beyond is None else 1 if beyond[1] == "One" else int(beyond[1])
     rows = [row for row in planner.load_study({"base": LLAMA, "axes": axes}) if row["verdict"]]
     assert drawn + missing == len({(r["time.training_days"], r["cost.total"]) for r in rows})
-    assert all(
-        one.look != "none" for table in task.tables for row in table.rows for one in row.cells
-    )
+    there = {(r["cluster.devices"], r["parallelism.tensor"]) for r in rows}
+    cells = [one for table in task.tables for row in table.rows for one in row.cells]
+    assert len(cells) == 4 * 3 and sum(one.look != "none" for one in cells) == len(there)
 
 
 def test_without_a_plan_in_time_the_soonest_leads() -> None:
@@ -115,12 +115,12 @@ def test_a_limit_on_the_days_is_a_deadline() -> None:
 
 
 def test_where_nothing_fits_what_comes_nearest_says_what_it_needs() -> None:
-    none = {"extends": "llama70b_h100x1024", "model": "deepseek-v3"}
-    text, view = swept(base=none, axes={"cluster.devices": [16, 32]})
-    said = re.match(
-        r"Nothing fits; nearest: 32 × H100, which needs ([\d.]+) GiB .* of 79.6 GiB\.", text
-    )
-    assert said is not None and float(said[1]) > 79.6
+    axes = {"cluster.devices": [16, 32], "parallelism": [{"zero": 0}, {"zero": 1}]}
+    text, view = swept(axes=axes)
+    needs = r"Nothing fits; nearest: 32 × H100 as zero 1, which needs ([\d.,]+) ([GT])iB .*? of 79.6 GiB\."
+    said = re.match(needs, text)
+    assert said is not None, text
+    assert float(said[1].replace(",", "")) * {"G": 1, "T": 1024}[said[2]] > 79.6
     assert "deadline" not in text and not view.tasks[0].facts
 
 
