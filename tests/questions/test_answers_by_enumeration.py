@@ -14,13 +14,13 @@ import pytest
 
 import planner
 from planner.base.errors import PlanError
-from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import domains, loading
 from planner.questions.constraints import Limit, parse_limit, shown
 from planner.questions.search.engine import search
 from planner.questions.solve import questions
+from tests.in_turn import InTurn
 
 STEP, MEMORY, FITS, DAYS, COST = (
     "time.step_seconds", "memory.process", "memory.headroom", "time.training_days", "cost.total",
@@ -92,11 +92,11 @@ class Value(NamedTuple):
 def scanned(
     name: str, key: str, candidates: Iterable[int], quantities: Sequence[str]
 ) -> list[Value]:
-    found = []
+    found, exactly = [], InTurn()
     for candidate in candidates:
         try:
             made = variant(plan(name), {key: candidate})
-            found.append(Value(candidate, evaluated(made, quantities)))
+            found.append(Value(candidate, exactly(made, quantities)))
         except PlanError:
             continue
     return found

@@ -19,6 +19,7 @@ from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
 from planner.questions.search.engine import best
+from tests.in_turn import InTurn
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,11 +46,12 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
         [Limit(STEP, "<=", first[STEP] / 2)],
     ):
         known = engine.search(plan, 1, by, limits=limits, margin="0")
-        fastest = BoundedSearch(plan, by, limits).ask(BoundedSearch.first)
+        bounded = BoundedSearch(plan, by, limits)
+        fastest = bounded.ask(BoundedSearch.first)
         assert (fastest is None) == (not known.best)
         if fastest is not None:
             assert variant(plan, fastest[2].changes).data == known.best[0].of(plan).data
-        plainest = BoundedSearch(plan, by, limits).ask(BoundedSearch.plainest)
+        plainest = bounded.ask(BoundedSearch.plainest)
         assert (plainest is None) == (known.plain is None)
         if plainest is not None:
             assert variant(plan, plainest[2].changes).data == known.plain.of(plan).data
@@ -74,7 +76,8 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
     few = {"cluster.devices": 2, "training.global_batch": 2, "training.micro_batch": 1}
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", few)
     every = [c for rows in layouts.Space(plan).blocks() for c in rows.all()]
-    values = [evaluated(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
+    exactly = InTurn()
+    values = [exactly(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
     fastest, slowest = (f(v[STEP] for v in values) for f in (min, max))
     for factor in (0.9, 0.3, 0.1):
         limit = fastest + factor * (slowest - fastest)

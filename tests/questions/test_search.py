@@ -26,6 +26,7 @@ from planner.questions.search import choices, layouts, ranking
 from planner.questions.search import engine as searching
 from planner.questions.search.layouts import SCHEDULES, Space
 from planner.report import searched
+from tests.in_turn import InTurn
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
 
@@ -62,11 +63,11 @@ PLANS = [
 def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
     plan, chance = make(), random.Random(9)
     walk = searching.Walk(plan, QUANTITIES, full=full)
-    chunks = list(islice(walk, 8))
+    chunks, exactly = list(islice(walk, 8)), InTurn()
     for chunk in chunks:
         for place in chance.sample(np.flatnonzero(chunk.valid).tolist(), 6):
             changes = chunk.changes(place)
-            exact = evaluated(variant(plan, changes), QUANTITIES)
+            exact = exactly(variant(plan, changes), QUANTITIES)
             for name in QUANTITIES:
                 assert chunk.values[name].ravel()[place] == pytest.approx(
                     float(exact[name]), rel=1e-9
@@ -151,7 +152,7 @@ def test_the_best_is_the_best_of_all() -> None:
         "parallelism.cut": "even",
     }
     found = searching.search(plan, top=5, fixed=fixed)
-    best = []
+    best, exactly = [], InTurn()
     for tensor, stages, micro, sequence in product(
         (1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (False, True)
     ):
@@ -167,7 +168,7 @@ def test_the_best_is_the_best_of_all() -> None:
         kernels = (None, "megatron") if tensor == stages == 1 else (None,)
         for one in kernels:
             with contextlib.suppress(PlanError):
-                values = evaluated(variant(plan, {**changes, layouts.KERNELS: one}), QUANTITIES)
+                values = exactly(variant(plan, {**changes, layouts.KERNELS: one}), QUANTITIES)
                 if values["memory.headroom"] >= 0:
                     best.append(float(values["time.step_seconds"]))
     assert [float(x.values["time.step_seconds"]) for x in found.best] == pytest.approx(
@@ -494,13 +495,13 @@ def test_arrays_agree_with_exact_evaluation_whatever_is_held(
     """Keys that have one value, or two: all layouts of the space are then alike in something."""
     plan, chance = small("llama2-7b", model__layers=30), random.Random(4)
     walk = searching.Walk(plan, QUANTITIES, held)
-    asked = 0
+    asked, exactly = 0, InTurn()
     for chunk in walk:
         valid = np.flatnonzero(chunk.valid).tolist()
         for place in chance.sample(valid, min(40, len(valid))):
             changes = chunk.changes(place)
             assert all(changes[key] in values for key, values in held.items())
-            exact = evaluated(variant(plan, changes), QUANTITIES)
+            exact = exactly(variant(plan, changes), QUANTITIES)
             for name in QUANTITIES:
                 assert chunk.values[name].ravel()[place] == pytest.approx(
                     float(exact[name]), rel=1e-9

@@ -215,8 +215,9 @@ def changed(plan: Plan, said: Mapping[str, Any]) -> Plan:
 def evaluated(
     plan: Plan, every: Sequence[Mapping[str, Any]], quantities: Sequence[str] = QUANTITIES
 ) -> list[Row]:
-    """Each layout as a plan of its own, in floats; plans of one structure share a graph."""
-    found, graphs = list[Row](), dict[Any, Evaluation]()
+    """Each layout as a plan of its own, in floats; plans of one structure share a graph, and others
+    what they have in common with the last one."""
+    found, graphs, last = list[Row](), dict[Any, Evaluation](), None
     for said in every:
         built = case.build(changed(plan, said))
         alike = tuple(
@@ -224,7 +225,7 @@ def evaluated(
         )
         again = graphs.get(alike) and graphs[alike].rerun(built, False)
         if again is None:
-            again = Evaluation(built, exact=False)
+            again = last = Evaluation(built, like=last, exact=False)
             for name in quantities:
                 again.instance(name, {})
         graphs[alike] = again

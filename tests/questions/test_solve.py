@@ -18,6 +18,7 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
+from tests.in_turn import InTurn
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -101,11 +102,11 @@ def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
     names = ["parameters.total", answer.limits[0].quantity]
     size = evaluated(answer.holds.plan, names)["parameters.total"]
     _, family = families.of_plan(plan)
-    best, larger = 0, []
+    best, larger, exactly = 0, [], InTurn()
     for place, depth in shapes(family, size // 5, 2 * size):
         changes = family.changes(place * families.ROW + depth)
         try:
-            values = evaluated(variant(plan, changes), names)
+            values = exactly(variant(plan, changes), names)
         except PlanError:
             continue
         if answer.limits[0].holds(values[names[1]]):
@@ -230,10 +231,10 @@ def certify(plan: plans.Plan, answer: questions.Answer) -> None:
 
 def table(plan: plans.Plan, key: str, quantity: str, values: Iterable[int]) -> dict[int, Any]:
     """The quantity at every value that makes a valid plan, by brute force."""
-    found = {}
+    found, exactly = {}, InTurn()
     for value in values:
         try:
-            found[value] = evaluated(variant(plan, {key: value}), [quantity])[quantity]
+            found[value] = exactly(variant(plan, {key: value}), [quantity])[quantity]
         except PlanError:
             continue
     return found

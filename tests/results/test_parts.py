@@ -22,6 +22,7 @@ from planner.questions.search import ranking
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import Space
 from planner.results.attribution import taken_apart
+from tests.in_turn import InTurn
 
 STEP = "time.step_seconds"
 PARTS = {quantity.attribution for quantity in BOOK.quantities.values()}
@@ -54,11 +55,13 @@ def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
 def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     plan = loading.load(*PLANS[name])
     seen = set()
-    for one, other in pairwise(some(plan, 40)):
-        more, less = parts(one), parts(other)
+    steps = (
+        (taken_apart(evaluation, STEP), float(evaluation.value(STEP)))
+        for evaluation in map(InTurn().evaluation, some(plan, 40))
+    )
+    for (more, first), (less, second) in pairwise(steps):
         seen |= more.keys()
         difference = sum(float(more.get(k, 0) - less.get(k, 0)) for k in {*more, *less})
-        first, second = (float(evaluated(p, [STEP])[STEP]) for p in (one, other))
         assert difference == pytest.approx(first - second, abs=1e-9 * max(first, second))
         assert more.keys() <= PARTS  # nothing is left over
         assert all(value > 0 for value in more.values())
@@ -73,8 +76,11 @@ def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
         "gradient accumulation": "time.accumulation",
         "optimizer": "time.optimizer",
     }
+    in_turn = InTurn()
     for plan in some(loading.load(*PLANS[name]), 20):
-        found, values = parts(plan), evaluated(plan, [*alone.values(), "network.pipeline"])
+        evaluation = in_turn.evaluation(plan)
+        found = taken_apart(evaluation, STEP)
+        values = evaluation.values_of([*alone.values(), "network.pipeline"])
         for part, quantity in alone.items():
             assert float(found.get(part, 0)) == pytest.approx(float(values[quantity]))
         sends = 2 * plan.get("training.gradient_accumulation")

@@ -125,13 +125,12 @@ ASSUMPTIONS = {
 def test_nothing_that_moves_with_an_assumption_is_called_exact(path: Path, key: str) -> None:
     base: dict[str, Any] = {} if key == "time.mfu" else {"time.mfu": None}
     first, second = (
-        planner.load(path, base | {key: value}).evaluate().to_json()["quantities"]
-        for value in ASSUMPTIONS[key]
+        planner.load(path, base | {key: value}).evaluate().quantities for value in ASSUMPTIONS[key]
     )
     for identifier, quantity in first.items():
-        assert quantity["exact"] is (quantity["kind"] == "exact")
-        if quantity["value"] != second[identifier]["value"]:
-            assert quantity["kind"] == "assumed", identifier
+        assert quantity.exact is (quantity.kind == "exact")
+        if quantity.value != second[identifier].value:
+            assert quantity.kind == "assumed", identifier
 
 
 def test_a_prediction_is_an_estimate_and_arithmetic_on_facts_is_exact() -> None:
