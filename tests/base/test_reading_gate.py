@@ -492,6 +492,7 @@ def damaged(random: Random, raw: bytes) -> bytes:
     return raw
 
 
+@pytest.mark.slow
 def test_a_damaged_piece_is_worked_on_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

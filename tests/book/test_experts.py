@@ -186,6 +186,7 @@ MODELS: dict[str, Changes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispatcher", ["all-to-all", "all-gather", "deepep", "hybridep"])
 @pytest.mark.parametrize("model", MODELS)
 def test_no_fusion_capture_or_overlap_makes_a_step_slower(model: str, dispatcher: str) -> None:

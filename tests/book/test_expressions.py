@@ -104,6 +104,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, summary(folder)
 
 
+@pytest.mark.slow
 def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None:
     loaded = "'sympy' in sys.modules"
     first, second = summary(tmp_path, loaded), summary(tmp_path, loaded)

@@ -32,9 +32,10 @@ def test_every_command_that_writes_is_here() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", WRITERS)
 def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> None:
-    ends = kills.killed(command, 3, random.Random(command))
+    """`make fuzz` kills them hundreds of times."""
+    ends = kills.killed(command, 2, random.Random(command))
     assert ends["broken"] == 0
-    assert ends["old"] + ends["new"] + ends["some new"] == 3
+    assert ends["old"] + ends["new"] + ends["some new"] == 2
 
 
 @pytest.mark.slow

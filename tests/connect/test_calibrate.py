@@ -150,6 +150,7 @@ def test_runs_of_one_plan_count_as_one(runs: list[Run], rates: list[Rate]) -> No
     assert max(map(two.said, range(len(two.rates)))) > max(map(one.said, range(len(one.rates))))
 
 
+@pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say(runs: list[Run], rates: list[Rate]) -> None:
     """Laboratories whose rates lie around the shipped ones as the prior says, and whose runs
     scatter as those of others do: nine of ten rates lie in their interval, and nine of ten further

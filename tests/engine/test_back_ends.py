@@ -170,6 +170,7 @@ def told(evaluation: Evaluation) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(plans(), plans(), st.lists(st.sampled_from(STEPS), min_size=1, max_size=2))
 def test_a_graph_used_again_says_what_a_new_one_says(

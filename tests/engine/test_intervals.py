@@ -66,6 +66,7 @@ def sampled(graph: Graph, ranges: dict[int, Interval], shares: list[Fraction]) -
 SHARES = st.lists(st.sampled_from([Fraction(n, 7) for n in range(8)]), min_size=3, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(graphs(), st.lists(SHARES, min_size=1, max_size=6))
 def test_every_value_lies_in_its_interval(

@@ -208,6 +208,7 @@ def test_a_value_outside_its_range_is_absent_in_a_study_as_in_a_plan(
     assert {row["time.step_seconds"] is None for row in found} == {True, False}
 
 
+@pytest.mark.slow
 def test_a_value_outside_its_range_is_absent_in_a_study_of_layouts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

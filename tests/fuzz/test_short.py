@@ -152,6 +152,7 @@ def test_most_plans_that_are_made_evaluate() -> None:
     assert evaluated >= 54
 
 
+@pytest.mark.slow
 def test_grids_of_corners_are_judged() -> None:
     tally = judged.Tally()
     for number in range(2):

@@ -346,6 +346,7 @@ FREE: tuple[tuple[str, str, str, Sequence[int], str, int], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("question", "name", "key", "values", "quantity", "at"), FREE)
 def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
     question: str, name: str, key: str, values: Sequence[int], quantity: str, at: int

@@ -430,6 +430,7 @@ def _open(**training: Any) -> Any:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "options"),
     [

@@ -43,6 +43,7 @@ def left_unsaid(plan: Any, framework: str) -> set[str]:
     return {one.key for one in unsaid if one.key in KEYS and not isinstance(one.why, Elsewhere)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", FORMATS)
 def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
     plan, chance = loading.load(PLAN), random.Random(5)

@@ -41,6 +41,7 @@ def plan(model: str = "mixtral-8x7b", devices: int = 64, **training: Any) -> Pla
     return loading.load(document(model, devices, **training))
 
 
+@pytest.mark.slow
 def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
     """8,192 devices, whose layouts are more than are searched."""
     large = plan(devices=8192, global_batch=2**17)

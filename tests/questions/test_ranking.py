@@ -37,6 +37,7 @@ def found() -> engine.Found:
     return engine.search(loading.load(PLAN), 10, choices=True)
 
 
+@pytest.mark.slow
 def test_the_best_of_all_has_the_best_value_of_each_choice() -> None:
     keys = dict(ranking.columns(found()))
     rows = ranking.costs(found())

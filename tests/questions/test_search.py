@@ -479,6 +479,7 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
             assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "held",
     [

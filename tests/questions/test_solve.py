@@ -143,6 +143,7 @@ def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
     assert 38 * 10**9 < size < 40 * 10**9
 
 
+@pytest.mark.slow
 def test_a_size_alone_is_answered_by_bytes_of_state() -> None:
     """The lecture: 8 x 80e9 bytes over 16 bytes are 40e9 parameters."""
     plan = loading.load(LAST, {"model": {"parameters": "7B"}})

@@ -436,6 +436,7 @@ def test_rows_come_in_order_whoever_works(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) and {p.name for p in tmp_path.iterdir()} == {"1.csv", "3.csv"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_lines_of_json_and_parquet_hold_the_same_as_csv(tmp_path: Path) -> None:
     read = study.load(SMALL)
@@ -548,6 +549,7 @@ def test_parquet_without_pyarrow_is_one_clear_error(
     assert parquet.GROUP > 1
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
     cell = table._csv(text)
@@ -684,6 +686,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert worked == list(range(len(work.Job(read, "csv").pieces)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"

@@ -75,8 +75,9 @@ NARROW = {words.format(site=SITE) for words in HOSTILE} | {"few words"}
 
 def pairs(each: str, *others: str) -> list[object]:
     """A kind of page with a name: every name and some of them in one, all at once in the others."""
-    every = [pytest.param(each, words, marks=pytest.mark.slow) for words in HOSTILE]
-    return [*every, *((each, words) for words in SOME), *((kind, SOME[-1]) for kind in others)]
+    every = [(each, words) for words in HOSTILE] + [(kind, SOME[-1]) for kind in others]
+    slow = [pytest.param(*pair, marks=pytest.mark.slow) for pair in every]
+    return [*slow, *((each, words) for words in SOME)]
 
 
 def document(words: str) -> dict[str, object]:

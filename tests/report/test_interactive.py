@@ -532,6 +532,7 @@ def translated(rows: list[int], *, of: int = 2) -> list[Any]:
     return [first, rest, same, [*said.items()], isinstance(said, (list, dict)), further]
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_translated_function_gives_what_python_gives(
     browser: Browser, pages: dict[str, Path]

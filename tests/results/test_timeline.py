@@ -194,6 +194,7 @@ def test_a_step_of_a_plan() -> None:
     assert found.seconds == pytest.approx(found.closed, rel=0.02)
 
 
+@pytest.mark.slow
 @given(
     schedule=st.sampled_from(("gpipe", "1f1b", "interleaved", "zero-bubble")),
     stages=st.sampled_from((2, 4, 8)),
