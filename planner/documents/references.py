@@ -84,6 +84,7 @@ class Resolver:
 
     presets: Path | None
     base: Path  # of what was not written in a file
+    unknown: dict[tuple[str | int, ...], tuple[Fault, ...]] | None = None
 
     def locate(self, node: Node, kind: str) -> tuple[Path, bool]:
         """The file that a name means, and whether it ships as a preset."""
@@ -174,9 +175,15 @@ class Resolver:
         return replace(node, value=_merge(kept, entries), reference=base.reference)
 
     def names(
-        self, node: Node, kind: str, chain: tuple[Path, ...], only: Iterable[str] | None = None
+        self,
+        node: Node,
+        kind: str,
+        chain: tuple[Path, ...],
+        only: Iterable[str] | None = None,
+        around: tuple[str, ...] = (),
     ) -> Node:
-        """A mapping whose references to other documents are replaced by these."""
+        """A mapping whose references to other documents are replaced by these. One that cannot be
+        is left as it is where ``unknown`` takes its faults."""
         if not isinstance(node.value, dict):
             return node
         entries = dict(node.value)
@@ -185,17 +192,24 @@ class Resolver:
             if key in entries and (only is None or key in only):
                 try:
                     named = self.name(entries[key], inner, chain)
-                    entries[key] = self.names(named, inner, chain)
+                    entries[key] = self.names(named, inner, chain, around=(*around, key))
                 except PlanError as error:
-                    faults.extend(error.faults)
+                    faults.extend(self.unresolved((*around, key), error))
         if kind == "plan" and "training" in entries and only is None:
             try:
                 entries["training"] = self.schedule(entries["training"], chain)
             except PlanError as error:
-                faults.extend(error.faults)
+                faults.extend(self.unresolved(("training", "schedule"), error))
         if faults:
             raise PlanError(faults)
         return replace(node, value=entries)
+
+    def unresolved(self, path: tuple[str, ...], error: PlanError) -> tuple[Fault, ...]:
+        """What is to be raised of a reference that cannot be resolved."""
+        if self.unknown is None:
+            return error.faults
+        self.unknown[path] = error.faults
+        return ()
 
     def schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
         """A training run with the table of its schedule, where it names a file or extends one."""

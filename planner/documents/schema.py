@@ -7,7 +7,7 @@ Two passes: read the quantities and fill in the defaults, check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -88,23 +88,37 @@ def _below(schema: Schema, step: str | int) -> list[Schema]:
     return [found for found in inside(schema, step) if isinstance(found, dict)]
 
 
-def validate(document: Document, schema: str) -> Document:
+class Invalid(PlanError):
+    """The faults of a document that disagrees with its schema, and the document as far as it could
+    be read."""
+
+    def __init__(self, faults: Iterable[Fault], document: Document) -> None:
+        super().__init__(faults)
+        self.document = document
+
+
+def validate(
+    document: Document, schema: str, unknown: Mapping[Path_, Sequence[Fault]] | None = None
+) -> Document:
     """The document with exact quantities and defaults.
 
     Args:
         document: as `source.load` returns it.
         schema: plan, model, cluster, accelerator, or another NAME.schema.json.
+        unknown: the faults of names that `source.load` left as they are, by path.
 
     Raises:
-        PlanError: every fault of the document, sorted by place; of very many the first.
+        Invalid: every fault of the document, sorted by place; of very many the first.
     """
     root, unread = read(schema), dict[Path_, Fault]()
     found = replace(document, node=_read(document.node, [root], (), unread))
-    if unread or not accepts(root, found.data):
+    names = [fault for several in (unknown or {}).values() for fault in several]
+    if names or unread or not accepts(root, found.data):
         from planner.documents.schema_errors import faults  # it takes a while
 
-        others = faults(found, root, paths(schema), unread)
-        raise PlanError([*unread.values(), *islice(others, max(0, ENOUGH - len(unread)))])
+        others = faults(found, root, paths(schema), {*unread, *(unknown or {})})
+        some = islice(others, max(0, ENOUGH - len(unread)))
+        raise Invalid([*names, *unread.values(), *some], found)
     return found
 
 

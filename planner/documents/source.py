@@ -196,6 +196,7 @@ def load(
     overrides: Mapping[str, object] | Sequence[str] = (),
     kind: str = "plan",
     presets: Path | None = None,
+    unknown: dict[Path_, tuple[Fault, ...]] | None = None,
 ) -> Document:
     """Read a document and resolve `extends`, names and overrides.
 
@@ -204,6 +205,8 @@ def load(
         overrides: `{"training.tokens": "2T"}` or `["training.tokens=2T"]`, applied in order.
         kind: plan, model, cluster, accelerator, or another kind without names of its own.
         presets: the folder of shipped documents, where it is not the program's own.
+        unknown: takes the faults of names that mean nothing by their paths, where the names stay
+            as they are; by default they are raised.
 
     Raises:
         PlanError: with places; nothing is checked against a schema yet.
@@ -219,7 +222,7 @@ def load(
         if str(source) != "-":
             chain, base = (Path(source).resolve(),), Path(source).parent
     root = spelled_out(root, kind)
-    resolver = Resolver(presets, base)
+    resolver = Resolver(presets, base, unknown)
     if isinstance(overrides, Mapping):
         given = [(key.strip(), value, f"{key}={value}") for key, value in overrides.items()]
     else:

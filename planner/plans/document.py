@@ -83,6 +83,17 @@ def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+class Unknown(dict[str, Any]):
+    """Stands for a value that is faulty: whatever asks it anything fails."""
+
+    def _fail(self, *_: Any, **__: Any) -> Any:
+        raise LookupError("a value that is faulty")
+
+    __contains__ = __getitem__ = __iter__ = __len__ = __bool__ = __eq__ = __ne__ = _fail
+    __str__ = __format__ = get = items = keys = values = _fail
+    __hash__ = None
+
+
 class Draft:
     """A tree being completed: dependent defaults, and the faults found on the way."""
 

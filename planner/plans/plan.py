@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError, divisors, nearest
+from planner.base.errors import Fault, Place, PlanError, divisors, nearest
 from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
+from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
-from planner.plans.document import Draft, Model, Plan
+from planner.plans.document import Draft, Model, Plan, Unknown
 from planner.plans.layout import AFTER_EXPERTS, OUTER_DEGREES, OWN_CHOICE, QUOTIENTS
 from planner.plans.model import lower
 
@@ -85,7 +87,11 @@ def planned(document: source.Document) -> Plan:
             wrong = f"parallelism.{key} is about a layout that is found, this one is spelled out"
             place = document.key_place(("parallelism", key))
             raise PlanError(Fault(wrong, place, "auto: true beside it"))
-    plan = complete(document)
+    try:
+        plan = complete(document)
+    except PlanError as error:
+        # A changed document's nodes are those of the one that it was.
+        raise error if document.held is not None else _with_further(document, error) from None
     return replace(plan, derived={**plan.derived, **why})
 
 
@@ -102,6 +108,75 @@ def complete(document: source.Document) -> Plan:
     settings.update(hardware.settings(draft))
     name, defaults = draft.get("name"), draft.defaults
     return Plan(name, document, draft.data, model, settings, draft.derived, defaults)
+
+
+def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
+    """What the checks across keys find wrong with a document of which some values are faulty, as
+    far as these have no part in it.
+
+    Args:
+        document: as far as it could be read.
+        told: its faults. At the place of each is a value, or a key that may mean its hint.
+    """
+    hints = {fault.place: fault.hint for fault in told}
+    draft = Draft(document, _without_faulty(document.node, hints))
+    for hint in filter(None, hints.values()):
+        section, _, key = hint.partition(".")
+        if key and isinstance(draft.data.get(section), dict):
+            draft.data[section] = {**draft.data[section], key: Unknown()}
+    if not document.has(("parallelism",)) or document.get("parallelism.auto"):
+        return []  # no size of the layout is stated
+    model: Model | None = None
+    with suppress(Exception):  # what meets a faulty value stops, and says no more
+        model = lower(draft)
+    for check in (
+        _choices,
+        _lengths,
+        _agreements,
+        _positions,
+        _sizes,
+    ):  # they need nothing that others fill in
+        with suppress(Exception):
+            check(draft)
+    with suppress(Exception):
+        if model is not None:
+            _divisions(draft, model)
+    return draft.faults
+
+
+def _with_further(document: source.Document, error: PlanError) -> PlanError:
+    """The faults of a plan; where the model is wrong, which hides the others, with these."""
+    try:
+        begun(document)
+    except PlanError:
+        model = Fault("", document.key_place(("model",)))
+        return PlanError([*error.faults, *further(document, [model])])
+    return error
+
+
+def _without_faulty(
+    node: Node, hints: Mapping[Place | None, str | None], path: tuple[str, ...] = ()
+) -> Any:
+    """Plain data in which an unknown stands for each faulty value, and for all that a key which
+    there is not may have meant."""
+    inside = node.value if isinstance(node.value, dict) else {}
+    # In block style a mapping begins where its first key does.
+    if node.place in hints and all(inner.key_place != node.place for inner in inside.values()):
+        return Unknown()
+    if not isinstance(node.value, dict):
+        return node.plain()
+    data = {key: _without_faulty(inner, hints, (*path, key)) for key, inner in node.value.items()}
+    for key, inner in node.value.items():
+        if inner.key_place not in hints:
+            continue
+        hint = hints[inner.key_place]
+        if schema.describe("plan", (*path, key)) is not None:
+            data[key] = Unknown()
+        elif hint is not None and "." not in hint:
+            data[hint] = Unknown()
+        elif hint is None and path:
+            return Unknown()
+    return data
 
 
 def begun(document: source.Document) -> tuple[Draft, Model | None]:
@@ -139,7 +214,7 @@ def chosen_by(plan: Plan, key: str) -> bool:
 
 def _choices(draft: Draft) -> None:
     """Choices that follow from other choices."""
-    layout, training = draft.get("parallelism"), draft.get("training")
+    layout = draft.get("parallelism")
     megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
     virtual = layout["virtual_pipeline"] > 1
     for key, holds, yes, no, when in (
@@ -148,12 +223,22 @@ def _choices(draft: Draft) -> None:
         ("schedule", virtual, "interleaved", "1f1b", "virtual_pipeline is above 1"),
     ):
         draft.default(f"training.{key}", yes if holds else no, f"{yes} where {when}, else {no}")
+
+
+def _lengths(draft: Draft) -> None:
+    """Sequences are as long as the model reads, where nobody says otherwise."""
+    training = draft.get("training")
     longest = draft.get("model.max_sequence")
     if longest is not None:
         draft.default("training.sequence_length", longest, "equals model.max_sequence")
     length, why = training.get("sequence_length"), "equals training.sequence_length"
     if draft.get("model.encoder") and length:
         draft.default("training.decoder_sequence_length", length, why)
+
+
+def _agreements(draft: Draft) -> None:
+    """Choices that contradict others."""
+    layout, training = draft.get("parallelism"), draft.get("training")
     stage, why = layout["zero"], "true where parallelism.zero is above 0"
     given = draft.default("training.distributed_optimizer", stage >= 1, why)
     if given and not stage:
@@ -169,7 +254,7 @@ def _choices(draft: Draft) -> None:
     if training["attention_precision"] == "fp8" and training["attention"] == "eager":
         wrong = "unfused attention multiplies in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
-    schedule = training["schedule"]
+    schedule, virtual = training["schedule"], layout["virtual_pipeline"] > 1
     if schedule == "dualpipev" and layout["virtual_pipeline"] != 2:
         wrong = "dualpipev has two chunks on each device, one down the stages and one up"
         draft.fault("training.schedule", wrong, "virtual_pipeline: 2")
@@ -304,6 +389,8 @@ def _divisions(draft: Draft, model: Model) -> None:
 STEPS = (
     schedules.adopt,
     _choices,
+    _lengths,
+    _agreements,
     _positions,
     _sizes,
     hardware.complete,
@@ -341,8 +428,8 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     data = {**plan.data, "cluster": devices_of(plan.data), **sections}
     draft = Draft(plan.document, data)
     if whole:
-        _choices(draft)
-        _sizes(draft)
+        for step in (_choices, _lengths, _agreements, _sizes):
+            step(draft)
         profile.layout(draft)
     _divisions(draft, plan.model)
     if whole and not draft.faults:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import resources
-from planner.base.errors import PlanError
+from planner.base.errors import Fault, PlanError
 from planner.documents import schema, source
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node
@@ -28,10 +28,16 @@ def load(
     ``presets`` is the folder of shipped documents, where it is not the program's own.
 
     Raises:
-        PlanError: every fault of the first stage (reading, schema, checks) that found one; a
+        PlanError: every fault; where there is one of names or of the schema, those of the checks
+            across keys that it does not reach; a
             launcher for a layout that is spelled out.
     """
-    found = plan.opened(schema.validate(source.load(document, overrides, presets=presets), "plan"))
+    unknown: dict[source.Path_, tuple[Fault, ...]] = {}
+    read = source.load(document, overrides, presets=presets, unknown=unknown)
+    try:
+        found = plan.opened(schema.validate(read, "plan", unknown))
+    except schema.Invalid as error:
+        raise PlanError([*error.faults, *plan.further(error.document, error.faults)]) from None
     if not (found.data.get("parallelism") or {}).get("auto"):
         margin = None  # it is asked of the plan as it is, not of how its layout is found
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}
@@ -92,7 +98,8 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
     if kind == "plan":
         load(file, overrides)
         return kind
-    document = schema.validate(source.load(file, overrides, kind), kind)
+    unknown: dict[source.Path_, tuple[Fault, ...]] = {}
+    document = schema.validate(source.load(file, overrides, kind, unknown=unknown), kind, unknown)
     if kind == "model":
         plan.begun(replace(document, held={"model": document.data}))
     return kind
