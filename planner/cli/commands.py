@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -284,7 +285,7 @@ def _explain(options: argparse.Namespace) -> str:
     from planner.results.result import evaluate
 
     asked, text = " ".join(options.quantity), options.depth
-    if text is not None and text != "all" and not text.removeprefix("-").isdecimal():
+    if text is not None and text != "all" and not re.fullmatch("-?[0-9]{1,9}", text):
         raise PlanError(Fault(f"--depth {text}", None, "a number of levels, or all"))
     depth = DEPTH if text is None else None if text == "all" else int(text)
     return explain(evaluate(_loaded(options)), asked, depth, options.symbolic)

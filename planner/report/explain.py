@@ -369,7 +369,9 @@ def _onwards(quantity: Quantity, depth: int | None) -> list[str]:
     if depth is None:
         return []
     level, seen = [quantity], {quantity.id}
-    for _ in range(max(1, depth) + (_taken(quantity) is not None)):
+    left = max(1, depth) + (_taken(quantity) is not None)
+    while level and left:
+        left -= 1
         level = [used for one in level for used in one.uses if used.id not in seen]
         seen.update(one.id for one in level)
     names = list({one.base: TEXT.write(parse(one.declared.latex)) for one in level}.values())
