@@ -208,11 +208,15 @@ def digits(value: Any) -> tuple[str, int | None]:
     """A number as digits and, where it is written with one, a power of ten.
 
     Integers are exact. Other values are exact where few decimals say them, else rounded to six
-    digits.
+    digits. A large round number is written with its power of ten, which is exact too.
     """
-    if type(value) is int and -(10**12) < value < 10**12:
+    if type(value) is int and -(10**9) < value < 10**9:
         return exact_text(value), None
     exact = Fraction(value)
+    if exact.denominator == 1 and isinstance(value, (int, Fraction)) and abs(exact) >= 10**9:
+        mantissa, _, power_text = scientific(exact, 6).partition("e")
+        if Fraction(mantissa) * 10 ** int(power_text) == exact:
+            return _trimmed(mantissa), int(power_text)
     if exact.denominator == 1 and isinstance(value, (int, Fraction)):
         text = exact_text(exact)
         if len(text) <= 40:  # an integer that a line still holds in full

@@ -12,8 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import islice, product
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
 from planner.base.display import as_json, columns
 from planner.base.errors import PlanError
@@ -23,7 +23,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Number
 from planner.engine.run import slopes as derivatives
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, ROW
+from planner.plans.layout import FOLLOWING, at
 from planner.plans.pipeline import chunk_count
 from planner.plans.plan import variant
 from planner.questions import domains
@@ -312,48 +312,23 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     return list(islice((each for each in found if each.key.startswith(SMOOTH)), most))
 
 
-class Neighbour(NamedTuple):
-    """A plan one step away: the keys that differ, and its result; a reason where it is no plan.
-    Its time is predicted, whatever utilisation the plan assumes."""
-
-    changes: dict[str, Any]
-    result: Result | None
-    reason: str | None = None
+#: Choices that reports double, with what they are called.
+DOUBLED = (("devices", "cluster.devices"), ("batch", "training.global_batch"))
 
 
-#: What neighbours differ in, and whether one step up leaves less memory free (else more).
-STEPS = {
-    "training.micro_batch": True,
-    "training.recompute": False,
-    "parallelism.tensor": False,
-    "parallelism.pipeline": False,
-    "parallelism.zero": False,
-}
-
-
-def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
-    """Plans one step away: lighter ones where this one is not safe, else heavier ones first (more
-    memory and, mostly, less time)."""
-    plan, found = result.plan, list[Neighbour]()
-    unsafe = result.verdict["state"] in ("no", "tight")
-    predicted = {"time.mfu": None} if plan.get("time.mfu") is not None else {}
-    like = result.predicted or result  # time is predicted there too
-    for heavier, (key, up) in product((False,) if unsafe else (True, False), STEPS.items()):
-        value = plan.get(key)
-        after = None if value is None else ROW[key].step(value, up is heavier)
-        if after is None or len(found) == most:
-            continue
-        changes: dict[str, Any] = {key: after}
-        if key == "parallelism.tensor" and after == 1:
-            changes["parallelism.sequence"] = False  # it needs tensor parallelism beside it
-        try:
-            other = variant(plan, changes | predicted)
-            if other.get(KERNELS) != plan.get(KERNELS):  # all else stays
-                changes[KERNELS] = plan.get(KERNELS)
-                other = variant(plan, changes | predicted)
-        except PlanError as error:
-            found.append(Neighbour(changes, None, error.faults[0].message))
-            continue
-        evaluation = Evaluation(case.build(other), like=like.evaluation)
-        found.append(Neighbour(changes, Result(other, evaluation)))
+def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
+    """What twice of a choice does to a quantity: its name, its key, and by which share the quantity
+    changes. What makes no valid plan is left out, as twice the devices of a fixed layout."""
+    found, here = [], Fraction(result[target].number)
+    for words, key in DOUBLED:
+        value = result.plan.get(key)
+        with suppress(PlanError, Absent):
+            built = case.build(variant(result.plan, {key: 2 * value, **again(result.plan)}))
+            there = Evaluation(built, like=result.evaluation)
+            found.append((words, key, Fraction(there.value(target)) / here - 1))
     return found
+
+
+def again(plan: Plan) -> dict[str, None]:
+    """What the document gives and would follow otherwise, to follow again where a plan changes."""
+    return {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from planner.base.display import exact_text
-from planner.report.figures import axis
 from planner.report.numbers import Data
 
 #: The box, and what is left free around the drawing for words.
@@ -181,6 +181,20 @@ def powers(low: float, high: float) -> list[float]:
     below = max((t for t in ticks if t <= low), default=low)
     above = min((t for t in ticks if t >= high), default=high)
     return [t for t in ticks if below <= t <= above]
+
+
+def axis(
+    low: float,
+    high: float,
+    start: float,
+    end: float,
+    scale: Callable[[float], float] = float,
+    digits: int | None = None,
+) -> Callable[[float], Any]:
+    """Where a number stands between the places of the low and the high end of an axis, rounded to
+    so many digits."""
+    low, high = scale(low), scale(high)
+    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 
 
 def steps(low: float, high: float) -> list[float]:

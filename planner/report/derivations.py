@@ -14,12 +14,15 @@ from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
 from planner.report.layout import SECTIONS, SHOWN
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline, shown
+from planner.results.closed_form import ClosedForm, closed_form
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, parse
 
-SHORT = 50  # printed characters up to which formula and numbers share a line
+#: Of what decides which formula holds, the keys that a plan states.
+CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
+USES = 6  # quantities that a derivation names before it only counts
 MANY = 6  # values of one input that are written out
-LONG = 300  # printed characters of numbers beyond which only the first row of a table has them
+LONG = 60  # printed characters of numbers beyond which only the first row of a table has them
 LINE = 76  # printed characters after which a long sum goes on in the next line
 
 
@@ -30,7 +33,7 @@ class Derivations:
         self.result = result
         #: Numbered sources of the formulas, in the order of their first use.
         self.sources: dict[str, int] = {}
-        #: Under which derivation each instance of a quantity stands.
+        #: Under which derivation each instance of a quantity stands, where that is not its id.
         self.headings: dict[str, str] = {}
         instances: dict[Any, list[Quantity]] = {}  # of each formula, or the one without entries
         for quantity in result.quantities.values():
@@ -62,18 +65,19 @@ class Derivations:
         name = TEXT.write(quantity.symbol_name)
         return Data(
             kind="one",
+            nothing=quantity.value == 0,
             id=quantity.id,
             **self._head(quantity),
             known=quantity.kind,
             name=quantity.symbol_name,
             plain=f"{name} = {steps[0]} = {exactly(quantity.value, quantity.unit)}",
-            short=sum(map(len, steps)) + len(name) <= SHORT,
-            rows=[(not i, chunk) for box in boxes for i, chunk in enumerate(broken(box))],
+            closed=closed_of(quantity),
+            symbolic=broken(boxes[0]),
+            put=boxes[1:],
             value=value,
             terms=_terms(quantity),
             inputs=inputs_of(quantity),
             uses=grouped(quantity.uses),
-            used_by=grouped(quantity.used_by),
         )
 
     def _table(self, quantities: Sequence[Quantity]) -> Data:
@@ -84,11 +88,10 @@ class Derivations:
         assert formula is not None
         generic = typesetter.box(formula.expression, None)
         plain = TEXT.write(generic)
-        where = ", ".join(f"{key}: {either(value)}" for key, value in formula.when.items())
-        # The id is that of the quantity; of a second table the setting makes it unique.
-        slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
-        again = slug and first.base in self.headings.values()
-        identifier = f"{first.base}.{slug}" if again else first.base
+        chosen = ((k, v) for k, v in formula.when.items() if k.startswith(CHOSEN) and k not in MODE)
+        # The id is that of the quantity; further tables of it are numbered.
+        tables = len({at for at in self.headings.values() if at.partition("-")[0] == first.base})
+        identifier = f"{first.base}-{tables + 1}" if tables else first.base
         said: dict[int, Data] = {}  # by node: of one node, all is the same
         rows: dict[Any, Data] = {}
         for quantity in quantities:
@@ -100,14 +103,16 @@ class Derivations:
             self.headings[quantity.id] = identifier
         top, *others = rows.values()
         for row in others:
-            row.again = row.long and not row.same and row.symbolic == top.symbolic
+            alike = row.symbolic is not None and row.symbolic == top.symbolic
+            row.again = row.long and not row.same and alike
         alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
         return Data(
             kind="table",
+            nothing=all(quantity.value == 0 for quantity in quantities),
             id=identifier,
             **self._head(first),
             known=max((quantity.kind for quantity in quantities), key=KINDS.index),
-            where=where,
+            where=", ".join(f"{key} {either(value)}" for key, value in chosen),
             unit="value" if first.unit in PLAIN else first.unit,
             axis=" · ".join(entry.axis for entry in first.entries),
             name=typesetter.name(formula.quantity.symbol),
@@ -115,25 +120,27 @@ class Derivations:
             formulas=any(row.alike[0] != plain for row in said.values()),
             numbers=not all(row.same for row in said.values()),
             rows=[*rows.values()],
-            count=len(quantities),
+            inputs=[row for quantity in quantities for row in inputs_of(quantity)],
             uses=grouped({used.key: used for q in quantities for used in q.uses}.values()),
             # Where its values stand alone, this leads there.
             shown=next((section for section, t in alone if first.base in t.columns), ""),
         )
 
 
-def _value(quantity: Quantity) -> list[Box]:
+def closed_of(quantity: Quantity) -> ClosedForm | None:
+    """The closed form of a quantity, where it says more than its formula: a published equation, or
+    terms by name."""
+    form = closed_form(quantity)
+    return form if form is not None and (form.recognised or len(form.terms) > 1) else None
+
+
+def _value(quantity: Quantity) -> tuple[str, str]:
     """The value in full with its unit, and as summaries show it where that says something else."""
-    value, unit = quantity.value, quantity.unit
-    if isinstance(value, str):
-        return [Box("words", (), clean(value))]
-    boxes = [Box("value", (), value)]
-    if unit not in ("1", "–"):
-        boxes.append(Box("unit", (), unit))
-    rounded = shown(value, unit, quantity.declared.share)
-    if rounded != exactly(value, unit):
-        boxes.append(Box("rounded", (), rounded))
-    return boxes
+    full = exactly(quantity.value, quantity.unit)
+    if isinstance(quantity.value, str):
+        return full, ""
+    rounded = shown(quantity.value, quantity.unit, quantity.declared.share)
+    return full, rounded if rounded != full else ""
 
 
 def _terms(quantity: Quantity) -> Data | None:
@@ -158,13 +165,13 @@ def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
     return Data(
         entries=[],
         value=text,
-        symbolic=symbolic,
+        symbolic=symbolic if quantity.value else None,
         numeric=numeric,
         plain=numbers if numeric.flat else "",
-        same=numbers == text,
+        same=numbers == text or not quantity.value,
         long=len(numbers) > LONG,
         again=False,
-        alike=(formula, numbers, text) if quantity.value else (formula, text),
+        alike=(formula, numbers, text) if quantity.value else (plain, text),
     )
 
 
@@ -190,12 +197,18 @@ def _number(value: Any) -> str:
 
 
 def grouped(quantities: Iterable[Quantity]) -> list[Data]:
-    """Links to quantities; several instances of one are a single link to their table."""
-    by_base: dict[str, list[str]] = {}
+    """Links to quantities, each called by its symbol; several instances of one are a single link to
+    their table."""
+    by_base: dict[str, list[Quantity]] = {}
     for quantity in quantities:
-        by_base.setdefault(quantity.base, []).append(quantity.id)
-    names = {ids[0] if len(ids) == 1 else base: len(ids) - 1 for base, ids in by_base.items()}
-    return [Data(id=name, text=name, more=more) for name, more in names.items()]
+        by_base.setdefault(quantity.base, []).append(quantity)
+    return [
+        Data(
+            id=base if alike[0].entries else alike[0].id,
+            text=TEXT.write(alike[0].result.typesetter.name(alike[0].declared.symbol)),
+        )
+        for base, alike in by_base.items()
+    ]
 
 
 def place(entry: Entry) -> str:

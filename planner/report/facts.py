@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-from planner.plans.layout import described
-from planner.questions.sensitivity import sensitivities
-from planner.report.layout import BETWEEN, DAYS, KEY_FIGURES, STATUS, STEP
-from planner.report.numbers import Data, clean, headline, shown, signed
+from planner.report.layout import BETWEEN, STATUS, STEP
+from planner.report.numbers import Data, clean, shown
 from planner.results import intervals
-from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
 
 
@@ -82,52 +78,6 @@ def _memory(result: Result, state: str) -> list[str]:
     return [f"{amount} of {whole} free on the fullest device{stage}, {worst}{short} at worst"]
 
 
-def layout(result: Result) -> str:
-    """How the work is divided, and for a layout that was found, how."""
-    plan = result.plan
-    said = clean(described(plan.get))
-    if plan.searched is None:
-        return said
-    why = next((why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), "")
-    return f"{said}; {why.removesuffix(' (parallelism: auto)')}"
-
-
-def key_figures(result: Result) -> list[Data]:
-    """The six to nine numbers that answer most questions; absent ones are left out. ``kind`` is how
-    one is known, of ``quantity.KINDS``; ``interval`` what published runs of its kind leave open of
-    a prediction, in ``unit``."""
-    figures = []
-    for row in KEY_FIGURES:
-        quantity = result.get(row.id)
-        if quantity is None:
-            continue
-        text = brief(quantity)
-        of = result.get(row.of) if row.of else None
-        if of is not None:
-            text += f" of {brief(of)}"
-        notes = ["assumed"] if quantity.kind == "assumed" else []
-        if quantity.predicted is not None:
-            notes.append(f"predicted {with_interval(quantity.predicted)}")
-        for words, identifier in row.beside if quantity.predicted is None else ():
-            other = result.get(identifier)
-            if other is not None and other.value != quantity.value:
-                notes.append(f"{words} {brief(other)}".strip())
-        text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
-        interval, unit = between(quantity)
-        figures.append(
-            Data(
-                label=row.label,
-                text=text,
-                note=", ".join(notes),
-                id=row.id,
-                kind=quantity.kind,
-                interval=interval,
-                unit=unit,
-            )
-        )
-    return figures
-
-
 def left_open(result: Result, base: str = "") -> str:
     """What the range beside a prediction is: of one quantity, or of time and memory together."""
     settings = (result.predicted or result).evaluation.case.settings
@@ -164,50 +114,3 @@ def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) 
         f"the assumed utilisation of {said} is outside of what measured runs of this kind "
         f"leave open: {predicted} is predicted"
     )
-
-
-@lru_cache(maxsize=1)
-def moved(result: Result) -> list[Data]:
-    """What a tenth more of an input does to the days of training, the most first; with a bar from
-    the middle of a box to the left or right, in thousandths of its width."""
-    found, rows = sensitivities(result, DAYS), []
-    widest = max((abs(entry.change) for entry in found), default=1)
-    for entry in found:
-        width, more = round(abs(entry.change) * 480 / widest), entry.change > 0
-        rows.append(
-            Data(
-                key=entry.key,
-                meaning=headline(entry.meaning),
-                short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
-                text=signed(entry.change),
-                more=more,
-                width=width,
-                x=500 if more else 500 - width,
-            )
-        )
-    return rows
-
-
-def advised(result: Result) -> Data | None:
-    """What would make a plan safe that does not fit, or only tightly; None where it is, or where
-    what decides is not stated. ``said`` is what holds most of its memory, or that nothing helps;
-    ``safer`` are the nearest plans that are safe: what changes and what comes of it."""
-    advice = result.advice
-    if advice is None:
-        return None
-    if not advice.remedies:
-        return Data(said="no one or two changes of the layout make it safe", safer=[])
-    most = result[advice.decides]
-    said = f"{most.title.split(' on ')[0]} take most: {shown(most.value, most.unit)}"
-    return Data(said=said, safer=[(str(remedy), _effect(remedy)) for remedy in advice.remedies])
-
-
-def _effect(remedy: Remedy) -> str:
-    """What is free, and how time changes."""
-    free, worst = (shown(size, "bytes") for size in (remedy.headroom, remedy.at_worst))
-    text = f"{free} free, {worst} at worst"
-    if remedy.slowdown is None:
-        return text
-    percent = round(100 * (remedy.slowdown - 1))
-    speed = f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
-    return f"{text}, {speed if percent else 'about as fast'}"

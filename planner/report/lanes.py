@@ -1,6 +1,6 @@
-"""Where a step over time is drawn: lanes of work, exchange and waiting, the critical path, and what
-devices hold, all over one axis. A rectangle is a stroke of a path, as wide as its lane is high, so
-that all of one look are one path, and those that return at one pace a line with dashes."""
+"""Where a step over time is drawn: lanes of work, exchange and waiting over one axis. A rectangle
+is a stroke of a path, as wide as its lane is high, so that all of one look are one path, and those
+that return at one pace a line with dashes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import math
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from planner.report.chart import steps
-from planner.report.numbers import SCALES, Data, shown
+from planner.report.numbers import SCALES, Data
 from planner.results.timeline import Span, Timeline
 
 #: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
 #: and traffic beside work in it.
 WIDTH, LEFT, TOP, LANE, BAR, STRIP = 1136, 58, 24, 28, 22, 4
-PANEL, BETWEEN = 76, 26  # the height of a panel of memory, and what is above it
 UNITS, SLIT = 2, 2  # units of a path in one of the box, and what nobody sees between two strokes
 #: Passes that are narrower than this in the mean are left out in the middle, until the others are
 #: as wide as that; so much of the box is the mark for it.
@@ -229,7 +228,6 @@ def figure(
         idle="".join(f"M{LEFT} {y}H{WIDTH}" for n, y in middle.items() if lanes[n].works),
         strokes=[(look, dashes, path) for (look, dashes), path in strokes.items()],
         texts=texts,
-        critical=_path(timeline, axis, seen, [one.name for one in lanes]),
         **_frame(axis, timeline.seconds, TOP + LANE * len(seen)),
     )
 
@@ -272,58 +270,3 @@ def _short(low: float, high: float) -> float:
     """A number in a range, with as few decimals as there are in it."""
     found = (math.ceil(low * 10**digits) / 10**digits for digits in range(6))
     return next((number for number in found if number <= high), low)
-
-
-def _path(timeline: Timeline, axis: Axis, seen: Sequence[int], names: Sequence[str]) -> str:
-    """The critical path below the bars of its lanes; between those of lanes that are not seen."""
-    starts = axis(span.start for span in timeline.critical)
-    path, y = "", 0
-    for span, start in zip(timeline.critical, starts, strict=True):
-        number = span.stage if timeline.stages > 1 else names.index(span.stream)
-        height = TOP + LANE * bisect(seen, number) - (LANE - BAR) // 2
-        if height != y:
-            path += f"H{start}V{height}" if path else f"M{start} {height}"
-            y = height
-    return f"{path}H{axis([timeline.seconds])[0]}" if path else ""
-
-
-# -- memory ---------------------------------------------------------------------------------------
-
-
-def panels(timeline: Timeline, axis: Axis, stages: Iterable[int]) -> Data:
-    """What devices of some stages hold, over the same axis: to its peak, and what of it stays."""
-    whole = max(timeline.capacity, *(size for held in timeline.memory for _, size in held))
-    end, found = axis([timeline.seconds])[0], []
-    for row, stage in enumerate(stages):
-        base = TOP + (row + 1) * (PANEL + BETWEEN)
-        moments, sizes = zip(*timeline.memory[stage], strict=True)
-        heights = [base - round(PANEL * size / whole) for size in sizes]
-        peak = sizes.index(max(sizes))
-        found.append(
-            Data(
-                text=f"{f'stage {stage + 1}: ' if timeline.stages > 1 else ''}peak "
-                f"{shown(sizes[peak], 'bytes')} at {shown(moments[peak], 's')}",
-                above=base - PANEL - 8,
-                held=f"{_outline(axis(moments), heights, base)}H{end}V{base}z",
-                stays=f"M0 {base}V{max(heights)}H{end}V{base}z",
-                base=base,
-                limit=base - round(PANEL * timeline.capacity / whole),
-                x=axis.places([moments[peak]])[0],
-                y=heights[peak],
-            )
-        )
-    said = shown(timeline.capacity, "bytes")
-    frame = _frame(axis, timeline.seconds, found[-1].base + 1)
-    return Data(panels=found, capacity=said, **frame)
-
-
-def _outline(places: Sequence[int], heights: Sequence[int], base: int) -> str:
-    """What is held from its first moment on; of moments at one place the highest is seen."""
-    path, at, y = f"M0 {base}", 0, base
-    for place, several in groupby(zip(places, heights, strict=True), lambda pair: pair[0]):
-        here = [height for _, height in several]
-        for height in (min(here), here[-1]):
-            if height != y:
-                path += f"{f'h{place - at}' if place > at else ''}v{height - y}"
-                at, y = place, height
-    return path

@@ -8,33 +8,77 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """A key figure: its label, its quantity, and a second quantity in words around it."""
+    """A key figure: its label, and its quantity."""
 
     label: str
     id: str
-    of: str | None = None  # "of …", such as the capacity
-    beside: tuple[tuple[str, str], ...] = ()  # further quantities, with the words before them
 
 
 KEY_FIGURES = (
-    Row("Parameters", "parameters.total", beside=(("active", "parameters.active"),)),
-    Row("Training compute", "compute.training_flops",
-        beside=(("6ND", "compute.training_flops_6nd"),)),
-    Row("Memory per device", "memory.process", of="memory.capacity"),
+    Row("Parameters", "parameters.total"),
+    Row("Training compute", "compute.training_flops"),
+    Row("Memory per device", "memory.process"),
     Row("Cache of keys and values", "memory.cache"),
     Row("Time of one step", "time.step_seconds"),
-    Row("Throughput", "time.tokens_per_second",
-        beside=(("per device", "time.tokens_per_second_per_device"),)),
+    Row("Throughput", "time.tokens_per_second"),
     Row("Model FLOPs utilisation", "time.mfu"),
     Row("Time to the first token", "time.prefill_seconds"),
     Row("Time of one further token", "time.decode_seconds"),
     Row("Tokens generated", "time.decode_tokens_per_second"),
-    Row("Cost of a million tokens", "cost.million_output_tokens",
-        beside=(("of prompts", "cost.million_input_tokens"),)),
-    Row("Training time", "time.training_days", beside=(("on all devices", "time.device_hours"),)),
+    Row("Cost of a million tokens", "cost.million_output_tokens"),
+    Row("Training time", "time.training_days"),
     Row("Cost", "cost.total"),
-    Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),
-)  # fmt: skip
+    Row("Energy", "energy.total"),
+)
+
+#: The numbers of the first screen, most wanted first; four of them stand large.
+NUMBERS = (
+    ("Training time", "time.training_days"),
+    ("Cost", "cost.total"),
+    ("Memory, fullest device", "memory.process"),
+    ("Utilisation (MFU)", "time.mfu"),
+    ("One step", "time.step_seconds"),
+    ("Throughput", "time.tokens_per_second"),
+    ("Parameters", "parameters.total"),
+    ("Compute", "compute.training_flops"),
+    ("Energy", "energy.total"),
+    ("Device hours", "time.device_hours"),
+)
+SERVING = (
+    ("Memory, fullest device", "memory.process"),
+    ("First token", "time.prefill_seconds"),
+    ("Each further token", "time.decode_seconds"),
+    ("Tokens generated", "time.decode_tokens_per_second"),
+    ("Cost of a million tokens", "cost.million_output_tokens"),
+    ("Cache of keys and values", "memory.cache"),
+    ("Parameters", "parameters.total"),
+)
+
+#: Parts of a step by the names of ``Result.step_parts``: the group of each and its short name.
+PARTS_OF_STEP = {
+    "matrix products": ("arithmetic", "matrix products"),
+    "attention": ("arithmetic", "attention"),
+    "recomputation": ("arithmetic", "recomputation"),
+    "elementwise kernels": ("kernels", "elementwise"),
+    "kernel launches": ("kernels", "launches"),
+    "casts to the format of products": ("kernels", "casts"),
+    "gradient accumulation": ("kernels", "accumulation"),
+    "optimizer": ("kernels", "update"),
+    "tensor-parallel exchange": ("waiting for exchange", "tensor"),
+    "data-parallel exchange": ("waiting for exchange", "data"),
+    "sharded weights' exchange": ("waiting for exchange", "gathered weights"),
+    "expert-parallel exchange": ("waiting for exchange", "experts"),
+    "context-parallel exchange": ("waiting for exchange", "context"),
+    "pipeline exchange": ("waiting for exchange", "pipeline"),
+    "tied embeddings' exchange": ("waiting for exchange", "tied embeddings"),
+    "offloading activations": ("waiting for exchange", "offload"),
+    "pipeline bubble": ("idle", "bubble"),
+}
+
+
+def short_key(key: str) -> str:
+    """A key without the sections that go without saying."""
+    return key.removeprefix("parallelism.").removeprefix("training.").removeprefix("cluster.")
 
 
 class Beside(NamedTuple):
@@ -57,12 +101,15 @@ class Section(NamedTuple):
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
+    told: tuple[tuple[str, str], ...] = ()  # what the closed section answers, and what that is
+    open: bool = False
 
 
 SECTIONS = (
     Section(
         "memory", "Memory", ("memory",),
-        sums=("memory.total",),
+        told=(("is fullest", "memory.stage"), ("live", "memory.total"),
+              ("in the process", "memory.process"), ("free", "memory.headroom")), open=True,
         first=("memory.stage", "memory.phase", "memory.total", "memory.reserved", "memory.process",
                "memory.capacity", "memory.headroom"),
         beside=(Beside("stage", "Stage", "By pipeline stage",
@@ -72,6 +119,8 @@ SECTIONS = (
     ),
     Section(
         "parameters-and-compute", "Parameters and compute", ("parameters", "compute"),
+        told=(("", "parameters.total"), ("counted exactly", "compute.training_flops"),
+              ("by 6ND", "compute.training_flops_6nd")),
         sums=("parameters.total", "parameters.layer", "compute.forward_flops_per_token",
               "compute.layer"),
         side_by_side=("compute.training_flops", "compute.training_flops_6nd",
@@ -79,7 +128,9 @@ SECTIONS = (
     ),
     Section(
         "time", "Time", ("time", "network", "roofline"),
-        sums=("time.step_seconds", "time.micro_batch", "time.stage", "time.run_days"),
+        sums=("time.micro_batch", "time.stage", "time.run_days"), open=True,
+        told=(("a step", "time.step_seconds"), ("", "time.tokens_per_second"),
+              ("of the peak with what is computed again", "time.hfu")),
         first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
                "time.training_days"),
         beside=(Beside("convention", "What counts", "Utilisation by every convention",
@@ -87,10 +138,14 @@ SECTIONS = (
     ),
     Section(
         "compute-optimal", "Compute-optimal training", ("scaling", "optimal"),
+        told=(("tokens a parameter", "scaling.tokens_per_parameter"), ("", "optimal.tokens"),
+              ("", "optimal.parameters")),
         beside=(Beside("law", "Law", "What published scaling laws say",
                        ("scaling.model_tokens", "scaling.ratio", "scaling.loss")),),
     ),
-    Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint")),
+    Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint"),
+            told=(("", "cost.total"), ("of all devices", "time.device_hours"), ("", "energy.total"),
+                  ("a checkpoint", "checkpoint.bytes"))),
 )  # fmt: skip
 
 #: Sums that a section shows term by term, so that their derivations need not.
@@ -117,15 +172,6 @@ def by_prefix(items: Iterable[Any]) -> list[tuple[str, str, list[Any]]]:
     return [(start, PREFIXES.get(start, start.capitalize()), g) for start, g in groups.items()]
 
 
-#: Groups of the inputs by how their keys begin; the last one takes all others.
-INPUT_GROUPS = {
-    "model": "Model",
-    "cluster": "Cluster",
-    "training": "Training",
-    "parallelism": "Layout",
-    "": "Further",
-}
-
 #: What the range beside a prediction is.
 BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 
@@ -133,26 +179,11 @@ BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 DAYS = "time.training_days"
 STEP = "time.step_seconds"
 
-#: What the parts of a step are.
-APART = (
-    "What nothing hides of each kind of work: its time, times the step's derivative by it. A step "
-    "is made of times by sums, maxima and roots of powers, so these add up to it."
-)
-
-#: Columns of the table of alternatives.
-ALTERNATIVES = (
-    ("Memory per device", "memory.process"),
-    ("Left", "memory.headroom"),
-    ("Step", "time.step_seconds"),
-    ("Days", DAYS),
-    ("Cost", "cost.total"),
-)
-
 #: Inverse questions that a report answers by itself: by name, with the words of the table.
 ANSWERS = (
-    ("largest-batch", "Largest micro-batch"),
-    ("longest-context", "Longest context"),
-    ("fewest-devices", "Fewest devices"),
+    ("largest-batch", "micro-batch {}"),
+    ("longest-context", "{} tokens of context"),
+    ("fewest-devices", "down to {} devices"),
 )
 
 

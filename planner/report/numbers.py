@@ -54,6 +54,11 @@ def percent(share: Fraction) -> str:
     return f"{sign}{abs(tenths) // 10}.{abs(tenths) % 10} %"
 
 
+def thin(text: str) -> str:
+    """A number whose unit does not leave it at the end of a line."""
+    return text.replace(" ", "\u00a0")
+
+
 def signed(change: Fraction) -> str:
     """A relative change: +10.0 %, −9.1 %."""
     return f"{'+' if change > 0 else '−'}{percent(abs(change))}"

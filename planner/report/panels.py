@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from planner.report.chart import steps
-from planner.report.figures import axis
+from planner.report.chart import axis, steps
 from planner.report.numbers import Data
 
 #: The box of a panel of memory, where its columns stand, how high a part is that has its

@@ -8,10 +8,11 @@ from contextlib import suppress
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 from planner.base import resources
-from planner.report.numbers import signed
-from planner.typeset import HTML, LATEX, MATHML, TEXT
+from planner.report.numbers import exactly, signed
+from planner.typeset import HTML, LATEX, MATHML, TEXT, Box
 
 
 def words(template: str, **given: Any) -> str:
@@ -29,11 +30,16 @@ def page(template: str, **given: Any) -> str:
     weigh 8 %)."""
     text = _environment(True).get_template(template).render(**given)
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
+    style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
     style = re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style)
     body, script, rest = rest.partition("<script>")
     body = _PARAGRAPH.sub("", _IMPLIED.sub("", body))
+    linked = set(re.findall(r'href="#([^"]*)"', body))
+    body = _ROW.sub(lambda row: row[0] if quote(row[2]) in linked else row[1], body)
+    body = re.sub("<a>(.*?)</a>", r"\1", body)
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest
+    text = re.sub(r"(<tbody>|<article[^>]*>|</h4>)\n", r"\1", text)
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 
@@ -42,6 +48,8 @@ _IMPLIED = re.compile(
     r"</(?:td|th|tr|li|thead|tbody)>(?=\s*</?(?:td|th|tr|li|thead|tbody|tfoot|table|ul|ol)\b)"
     r"|</caption>\s*(?=<thead>)"
 )
+#: The id of a row or of a word in it: an instance of a quantity. It goes where nothing leads to it.
+_ROW = re.compile(r'(<(?:tr|a)) id="([^"]*\[[^"]*)"')
 #: Quotation marks in text are escaped, so that these are of attributes.
 _QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
 _PARAGRAPH = re.compile(
@@ -76,7 +84,7 @@ def _environment(escape: bool) -> Any:
     )
     environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write, signed=signed)
     environment.filters.update(latex=LATEX.write, mathml=MATHML.write, html=HTML.write)
-    environment.filters.update(bare=MATHML.bare, line=MATHML.line)
+    environment.filters.update(formula=formula, tall=tall, exactly=exact)
     return environment
 
 
@@ -97,6 +105,32 @@ def _compiled(escape: bool) -> Any:
         return None
     # What is compiled hangs on whether text is escaped.
     return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")
+
+
+#: What does not stand on one line, and how much markup is read at a glance.
+TALL = frozenset(("fraction", "at"))
+LONG = 450
+
+
+def formula(box: Box, name: Box | None = None) -> str:
+    """A formula, behind what it gives, as HTML: MathML where it takes more than a line, unless it
+    is so long that nobody sees its fractions at once; else text, which weighs a third."""
+    if tall(box):
+        equals = "" if name is None else f"{MATHML.bare(name)}<mo>=</mo>"
+        text = f"<math>{equals}{MATHML.bare(box)}</math>"
+        if len(text) < LONG:
+            return text
+    return ("" if name is None else f"{HTML.write(name)} = ") + HTML.write(box)
+
+
+def exact(value: Any) -> str:
+    """A number in full, without a unit."""
+    return exactly(value, "1")
+
+
+def tall(box: Box) -> bool:
+    """Whether a formula takes more than a line."""
+    return box.kind in TALL or any(map(tall, box.parts))
 
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|$~&<>]")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.report.chart import powers
-from planner.report.figures import axis
+from planner.report.chart import axis, powers
 from planner.report.numbers import Data
 
 #: The box: how wide and high it is, and the edges of what is drawn in it.

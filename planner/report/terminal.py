@@ -1,69 +1,206 @@
-"""The summary for a terminal: the verdict first, then the numbers that decide, one screen."""
+"""The summary for a terminal: the verdict first, then the numbers that decide, one screen of 80
+columns that reads without colour: a verdict is a word, an interval is two numbers."""
 
 from __future__ import annotations
 
+import locale
 import os
+import re
 import sys
 import unicodedata
 
 from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.facts import advised, key_figures, layout, left_open, moved, verdict, warnings
+from planner.report.answer import Answer, Better, answer_of
+from planner.report.facts import warnings
 from planner.report.layout import KEY_FIGURES
-from planner.report.numbers import clean
+from planner.report.numbers import Data, clean
 from planner.results.result import Result
 
-WIDTH = 100
-MOST_MOVED = 3
+WIDTH = 80
+BAR = 76
+WHISKER = 12
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
+#: What parts of bars are drawn with, in their order, and what stands for all of it where the
+#: terminal knows ASCII only.
+FILLS = "█▓▒░:·"
+PLAIN = str.maketrans("█▓▒░·●○├┤─│→≤≥×−–…⌊⌋±", "#=+-.o*[]-|><>x--.||+")
+#: The groups of a step, and the parts of memory, that share a fill.
+OF_MEMORY = {"weights": 0, "gradients": 1, "optimizer": 2, "activations": 3, "cache": 3}
+OF_STEP = {"at peak rate": 0, "below peak": 1, "recomputed": 1, "arithmetic": 0, "kernels": 4,
+           "waiting for exchange": 2, "idle": 5}  # fmt: skip
+MOST_NUMBERS, MOST_MOVED = 8, 4
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
     """At most one screen of text. Colour only where standard output is a terminal."""
     wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    paint, answer = wanted if colour is None else colour, verdict(result)
-    colon = ":" if answer.sentence else ""
-    lines = [_styled(_cut(clean(result.plan.name)), "1", paint)]
-    word = answer.word + colon
-    first, *further = _wrapped(word, answer.sentence)
+    paint, answer = wanted if colour is None else colour, answer_of(result)
+    word = answer.word.upper()
+    first = f"{word}  {_cut(clean(result.plan.name), WIDTH - len(word) - 2)}"
+    indent = " " * (len(word) + 2) if len(word) < 8 else "  "
     coloured = _styled(word, f"1;{COLOURS[answer.status]}", paint)
-    lines += [coloured + first.removeprefix(word), *further]
-    lines += _wrapped("  Layout:", layout(result))
-    advice = advised(result)
-    if advice is not None:
-        lines += _wrapped("  To be safe:", advice.said)
-        for changes, effect in advice.safer:
-            lines += _wrapped("  -", f"{changes}: {effect}")
-    figures = key_figures(result)
-    told = [line for i, words in warnings(result) for line in _wrapped("!", f"{words} ({i})")]
-    most = ", ".join(f"{row.short} {row.text}" for row in moved(result)[:MOST_MOVED])
-    decides = [_cut(f"  days for 10 % more: {most}")] if most else []
-    rows = []
-    for figure in figures:
-        value = figure.text if figure.text.startswith("~") else f" {figure.text}"
-        between = f"({figure.interval}) " if figure.interval else ""
-        rows.append((figure.label, value, between + figure.note))
-    table = [_cut(line) for line in columns(rows, indent="  ")]
-    for block in (table, told, decides + _spent(result), _absent_figures(result)):
+    lines = [first.replace(word, coloured, 1), *_wrapped(answer.text, indent)]
+    told = [line for i, words in warnings(result) for line in _wrapped(f"! {words} ({i})", "")]
+    blocks = (
+        told,
+        _planned(answer),
+        _advice(answer),
+        _numbers(answer),
+        _memory(answer.memory),
+        _step(answer.step),
+        _better(answer),
+        _moves(answer),
+        _absent_figures(result),
+        _basis(answer),
+    )
+    for block in blocks:
         lines += ["", *block] if block else []
-    if any(figure.kind != "exact" for figure in figures):
-        lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
-    if any(figure.interval for figure in figures):
-        lines.append(f"  in parentheses: {left_open(result)}")
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    return text if wide_letters() else text.translate(PLAIN)
 
 
-def _spent(result: Result) -> list[str]:
-    """What a predicted step is spent on, as many parts as a line holds."""
-    lines: list[str] = []
-    whole = sum(result.step_parts.values())
-    for name, seconds in result.step_parts.items():
-        before = f"{lines[0]}, " if lines else "  of a step: "
-        line = f"{before}{name} {100 * seconds / whole:.0f} %"
-        if _width(line) > WIDTH or seconds < whole / 100:
-            break
-        lines = [line]
+def wide_letters() -> bool:
+    """Whether what is printed may hold letters beyond ASCII."""
+    encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
+def _planned(answer: Answer) -> list[str]:
+    """What was planned, on two or three lines."""
+    text = " · ".join("".join(piece) for piece in answer.plan_line)
+    found = f"layout {answer.found}" if answer.found else ""
+    return [*_wrapped(text.removesuffix(" · layout found"), ""), *_wrapped(found, "")]
+
+
+def _advice(answer: Answer) -> list[str]:
+    """The nearest safe plans of one that is not."""
+    advice = answer.advice
+    if advice is None:
+        return []
+    if advice.none:
+        return _wrapped(advice.none, "")
+    return _rows("What would fit" if answer.status == "bad" else "To be safe", advice.rows)
+
+
+def _rows(title: str, rows: list[Better]) -> list[str]:
+    """Layouts, a line each where that holds what changes."""
+    head = (title, "days", "", "M USD", "GiB", "worst")
+    cells = [(row.days, row.change, row.cost, row.memory, row.worst) for row in rows]
+    room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
+    lines, table = list[str](), [head]
+    for row, numbers in zip(rows, cells, strict=True):
+        *above, last = _folded(row.changes, room - 2)
+        table += [(f"  {part}", "", "", "", "", "") for part in above]
+        table.append((f"  {last}", *numbers))
+    lines += columns(table, right=range(1, len(head)))
     return lines
+
+
+def _numbers(answer: Answer) -> list[str]:
+    """Each number with its interval, drawn on one scale, and the id by which it is explained."""
+    drawn = any(row.whisker for row in answer.numbers)
+    rows = [("", "", "5 to 95 %", "−50 %  +50 %", "")] if drawn else []
+    for row in answer.numbers[:MOST_NUMBERS]:
+        between = f"{row.low}–{row.high}" if row.low else ""
+        whisker = _whisker(row) if row.whisker else ""
+        known = between or ("exact" if row.kind == "exact" else "")
+        value = f"{row.number} {row.unit}".strip()
+        label = re.split(r",| at | \(", row.label)[0]
+        value = value.replace("million", "M")
+        rows.append((label, value, known, whisker, row.id))
+    lines = columns(rows, right=(1, 2))
+    if max(map(_width, lines), default=0) > WIDTH:  # whiskers give way to long numbers
+        lines = columns([(*row[:3], row[4]) for row in rows], right=(1, 2))
+    if any(row.note and row.low for row in answer.numbers):
+        lines.append("○ assumed; interval and ● of what is predicted")
+    return lines
+
+
+def _whisker(row: Data) -> str:
+    """An interval on the common scale, as wide as ``WHISKER``."""
+    cells = list(" " * WHISKER)
+    cells[0] = cells[-1] = "·"
+
+    def at(percent: str) -> int:
+        return min(max(round(float(percent) / 100 * (WHISKER - 1)), 0), WHISKER - 1)
+
+    low, high = at(row.whisker.low), at(row.whisker.high)
+    for place in range(low, high + 1):
+        cells[place] = "─"
+    cells[low], cells[high] = "├", "┤"
+    if row.kind == "assumed":
+        cells[WHISKER // 2] = "○"
+    if row.limit is not None:
+        cells[at(row.limit)] = "│"
+    if row.whisker.middle is not None:
+        cells[at(row.whisker.middle)] = "●"
+    return "".join(cells)
+
+
+def _memory(bar: Data | None) -> list[str]:
+    """The memory of the fullest device as a bar, its parts below it."""
+    if bar is None:
+        return []
+    title = f"Memory of the fullest device, GiB ({bar.note.partition(' · ')[0]})"
+    title = title if bar.note else "Memory of the fullest device, GiB"
+    fills = [(OF_MEMORY.get(part.label, 4), float(part.width)) for part in bar.segments]
+    text = list(_bar(fills))
+    high, at = (round(float(x) * BAR / 100) for x in (bar.high, bar.at))
+    if bar.between:
+        end = round(sum(width for _, width in fills) * BAR / 100)
+        text[end : high - 1] = "─" * (high - 1 - end)
+        text[min(high, BAR) - 1] = "┤"
+    if at <= BAR:
+        text[min(at, BAR) - 1] = "│"
+    parts = [f"{FILLS[OF_MEMORY.get(p.label, 4)]} {p.label} {p.text}" for p in bar.segments]
+    parts.append(f"{bar.free_word.lower()} {bar.free}")
+    capacity = f"{bar.total} of {bar.capacity}"
+    between = f" ({bar.between})" if bar.between else ""
+    return [
+        _ends(title, bar.id),
+        "".join(text).rstrip(),
+        *_wrapped(f"{capacity}{between}: {'  '.join(parts)}", "  ", "  "),
+    ]
+
+
+def _step(bar: Data | None) -> list[str]:
+    """A step as a bar, its parts below it."""
+    if bar is None:
+        return []
+    fills = [(OF_STEP.get(p.label, OF_STEP[p.group]), float(p.width)) for p in bar.segments]
+    parts = [
+        f"{FILLS[OF_STEP.get(p.label, OF_STEP[p.group])]} {p.label} {p.text} ({p.share} %)"
+        for p in bar.segments
+    ]
+    title = f"One step, {bar.total}{' as predicted' if bar.assumed else ''}"
+    return [_ends(title, bar.id), _bar(fills), *_wrapped("  ".join(parts), "  ", "  ")]
+
+
+def _bar(parts: list[tuple[int, float]]) -> str:
+    """Parts of a bar by their fills and widths in per cent."""
+    text, before = "", 0.0
+    for fill, width in parts:
+        before += width
+        text += FILLS[fill] * (round(before * BAR / 100) - len(text))
+    return text.ljust(BAR)
+
+
+def _better(answer: Answer) -> list[str]:
+    rows = answer.better
+    return _rows("Faster, and fits", rows[1:]) if rows else []
+
+
+def _moves(answer: Answer) -> list[str]:
+    """What moves the days, two to a line."""
+    rows = answer.moves[:MOST_MOVED]
+    said = [f"{row.words[:1].lower()}{row.words[1:]} {row.text}" for row in rows]
+    return _wrapped(f"What moves the days: {'; '.join(said)}", "  ") if said else []
+
+
+def _basis(answer: Answer) -> list[str]:
+    lines = _wrapped(f"Intervals: {answer.basis}.", "  ") if answer.basis else []
+    return [*lines, "Why a number: plan.py explain PLAN time.mfu"]
 
 
 def _absent_figures(result: Result) -> list[str]:
@@ -72,7 +209,7 @@ def _absent_figures(result: Result) -> list[str]:
     if result.plan.settings["training.mode"] == "inference":
         return []
     return [
-        _cut(f"  – {quantity.id}: {clean(quantity.absent)}")
+        _cut(f"– {quantity.id}: {clean(quantity.absent)}", WIDTH)
         for quantity in (result[row.id] for row in KEY_FIGURES)
         if quantity.absent is not None
         and (quantity.chosen is not None or quantity.absent == SIZE_ONLY)
@@ -83,16 +220,33 @@ def _styled(text: str, code: str, paint: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if paint else text
 
 
-def _wrapped(first: str, rest: str) -> list[str]:
-    """A first word and what follows it, wrapped by words."""
-    lines, line, width = [], first, _width(first)
-    for word in rest.split(" "):
-        if width + 1 + _width(word) > WIDTH:
-            lines.append(line)
-            line, width = f"  {word}", 2 + _width(word)
-        elif word:
-            line, width = f"{line} {word}", width + 1 + _width(word)
-    return [*lines, line]
+def _ends(left: str, right: str) -> str:
+    """A title and an id at the two ends of a line."""
+    return f"{left}{' ' * max(WIDTH - _width(left) - len(right), 2)}{right}"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Text in lines of a width, broken between words."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and _width(lines[-1]) + 1 + _width(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def _wrapped(text: str, indent: str, between: str = " ") -> list[str]:
+    """Text in lines of the width of the screen, broken ``between`` its words; further lines are
+    indented, and the first where the indent is that of a verdict."""
+    lines, line = list[str](), ""
+    for word in text.split(between) if text else ():
+        more = f"{line}{between}{word}" if line else word
+        if _width(indent + more) > WIDTH and line:
+            lines.append(indent + line)
+            line = word
+        else:
+            line = more
+    return [*lines, indent + line] if line else lines
 
 
 def _width(text: str) -> int:
@@ -103,10 +257,10 @@ def _width(text: str) -> int:
     )
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, width: int) -> str:
     """What a line holds of a text."""
-    if _width(text) <= WIDTH:
+    if _width(text) <= width:
         return text
-    while _width(text) > WIDTH - 1:
+    while _width(text) > width - 1:
         text = text[:-1]
     return text + "…"

@@ -1,5 +1,5 @@
-"""One step over time, simulated pass by pass: what its stages do, wait for and hold, in words, and
-as figures where they are asked for."""
+"""One step over time, simulated pass by pass: what its stages do and wait for, in words, and as
+figures where they are asked for."""
 
 from __future__ import annotations
 
@@ -53,25 +53,18 @@ def step(result: Result) -> Step | None:
         timeline = simulate(result)
     except PlanError:
         return None
-    peaks = {
-        int(entry.name.partition("-")[0]): float(result[f"memory.peak[{entry.path}]"].number)
-        for entry in result.entries("stage")
-    }
-    return Step(timeline, peaks, assumed=result.predicted is not None)
+    return Step(timeline, assumed=result.predicted is not None)
 
 
 class Step:
     """A step over time, as a report shows it.
 
     Args:
-        peaks: bytes at the peak as the report has them, by the first stage of those that are alike.
         assumed: whether the plan's own step is assumed, and this one stands beside it.
     """
 
-    def __init__(
-        self, timeline: Timeline, peaks: Mapping[int, float] | None = None, assumed: bool = False
-    ) -> None:
-        self.timeline, self.peaks = timeline, peaks or {}
+    def __init__(self, timeline: Timeline, assumed: bool = False) -> None:
+        self.timeline = timeline
         self.title = f"One step of {shown(timeline.seconds, 's')} over time"
         self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
         self._spans = [list(found) for _, found in groupby(timeline.spans, itemgetter(0))]
@@ -213,29 +206,6 @@ class Step:
         gone = shown(axis.end - axis.start, "s") if axis.batches else ""
         said = f"The break leaves out {gone}, {axis.batches} micro-batches that pass alike."
         return said if axis.batches else ""
-
-    @cached_property
-    def memory(self) -> Data:
-        """What devices of the first, the fullest and the last stage hold, over the same axis."""
-        of = self.timeline
-        tops = [max(size for _, size in held) for held in of.memory]
-        stages = sorted({0, tops.index(max(tops)), of.stages - 1})
-        found = lanes.panels(of, self._axis, stages)
-        differ = [
-            shown(self.peaks[stage], "bytes") + (f" on stage {stage + 1}" if of.stages > 1 else "")
-            for stage in stages
-            if stage in self.peaks
-            and shown(self.peaks[stage], "bytes") != shown(tops[stage], "bytes")
-        ]
-        found.caption = (
-            "Live tensors of a device against its capacity, without the allocator's cache and the "
-            "device's context; darker what stays through the step. "
-        )
-        if differ:
-            found.caption += f"The phases under Memory make {' and '.join(differ)} at the peak."
-        else:
-            found.caption += "The peaks are those by pipeline stage under Memory."
-        return found
 
 
 def _listed(parts: Mapping[str, float]) -> str:

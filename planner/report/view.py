@@ -5,28 +5,31 @@ Both reports are made from this one view. Numbers are final text here; templates
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from planner.base.display import exact_text, flow, significant
+from planner.base.display import flow, significant
 from planner.base.errors import PlanError
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans import error_bands as bands
-from planner.questions.sensitivity import neighbours
-from planner.report import facts, layout, pictures, timeline
-from planner.report.alternatives import alternatives, said
-from planner.report.derivations import Derivations, place
-from planner.report.figures import COLOURS, bar_of
-from planner.report.layout import APART, SECTIONS, STEP, Beside, Section, by_prefix, prefix
-from planner.report.numbers import Data, bar, clean, column, exactly, headline, shares, shown
+from planner.report import facts, pictures, timeline
+from planner.report.answer import answer_of
+from planner.report.derivations import MANY, Derivations, place
+from planner.report.layout import SECTIONS, STEP, Beside, Section, by_prefix, prefix
+from planner.report.limits import limits
+from planner.report.numbers import Data, clean, column, exactly, headline, shares, shown
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
 
+#: What a reference has: a name, or a document of ours that holds its own; and how it is cited.
+REFERENCE = re.compile(r"[A-Z]|datasheet|presets/|\bdocument\b")
+BRIEF = re.compile(r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}\b")
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 #: What the rows of a price list decide, by their kind, where it is not the price by the hour.
 PRICES = {"reserved": "cluster.reserved_price"}
@@ -39,42 +42,19 @@ class View:
     def __init__(self, result: Result) -> None:
         self.result = result
         self.name = clean(result.plan.name)
-        self.verdict = facts.verdict(result)
-        self.layout = facts.layout(result)
-        self.figures = facts.key_figures(result)
-        self.between = facts.left_open(result) if any(f.interval for f in self.figures) else ""
-        self._places: dict[str, int] = {}
+        #: The first screen.
+        self.answer = answer_of(result)
         self._plain = [q for q in result.quantities.values() if not q.entries]
-        self.advice = facts.advised(result)
-        #: What has a formula but not all facts that it needs, which stands in its section; and what
-        #: this plan has no use for.
+        #: What has a formula but not all facts that it needs, which stands in its section.
         lacking = [i for i in result.absent if "[" not in i]
         self._missing = [i for i in lacking if result[i].chosen is not None]
-        self.absent = [i for i in lacking if result[i].chosen is None]
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
         self.version, self.fingerprint = __version__, result.fingerprint()
-        #: What a tenth more of an input does to the days of training.
-        self.sensitivities = facts.moved(result)
-        self._neighbours = neighbours(result)
-        #: This plan and the plans one step away, and how far this one goes.
-        self.alternatives = alternatives(result, self._neighbours)
+        #: How far this plan goes, one key at a time.
+        self.limits = limits(result)
         self.derivations = Derivations(result)
         #: Derivations by the prefix of their ids.
         self.prefixes = by_prefix(self.derivations.items)
-
-    # -- what decides, alternatives -----------------------------------------------------------
-
-    @cached_property
-    def cliffs(self) -> list[Data]:
-        """Steps that end at a limit: the plan fits, this neighbour does not."""
-        if self.result.verdict["fits"] is not True:
-            return []
-        left = [(n, n.result.get("memory.headroom")) for n in self._neighbours if n.result]
-        return [
-            Data(changes=said(neighbour.changes), short=shown(-headroom.number, headroom.unit))
-            for neighbour, headroom in left
-            if headroom is not None and headroom.number < 0
-        ]
 
     @cached_property
     def layouts(self) -> Any:
@@ -90,11 +70,8 @@ class View:
             return searched.view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
-            return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
-
-    def heading(self, identifier: str) -> str:
-        """The heading that a link to a quantity leads to, where only headings are anchors."""
-        return self.derivations.headings.get(identifier, identifier)
+            empty: dict[str, Any] = {"best": {}, "picture": None, "costs": ()}
+            return Data(sentence=said, closest="", title="", **empty)
 
     # -- a measured run -----------------------------------------------------------------------
 
@@ -125,16 +102,46 @@ class View:
     # -- inputs -------------------------------------------------------------------------------
 
     @cached_property
-    def inputs(self) -> list[Data]:
-        """Groups of resolved values; those that are off or none by default stand apart."""
-        groups = {
-            title: Data(title=title, rows=[], quiet=[]) for title in layout.INPUT_GROUPS.values()
-        }
+    def symbols(self) -> list[Data]:
+        """The inputs in the formulas, each once: letter, values, meaning and who decided it."""
+        found: dict[str, Data] = {}
+        for item in self.derivations.items:
+            for row in item.inputs:
+                held = found.setdefault(row.symbol, Data(**vars(row) | {"values": []}))
+                held.values += [v for v in row.value.split(", ") if v not in held.values]
+        for held in found.values():
+            held.value = ", ".join(held.values[:MANY]) + ", …" * (len(held.values) > MANY)
+        return list(found.values())
+
+    @cached_property
+    def inputs(self) -> Data:
+        """What somebody stated, first; then what decides though nobody stated it. What is off or
+        none by default is only named; what formulas take is among the symbols."""
+        stated, presets, assumed, quiet = (list[Data]() for _ in range(4))
+        decides = ("training.", "parallelism.", "time.", "cluster.")
+        printed = {key for row in self.symbols if (key := BOOK.notation[row.symbol].key)}
         for entry in joined(self.result.inputs):
-            group = groups[layout.INPUT_GROUPS.get(prefix(entry.key), layout.INPUT_GROUPS[""])]
-            quiet = entry.kind in ("default", "derived") and entry.value in QUIET
-            (group.quiet if quiet else group.rows).append(self._input(entry))
-        return [group for group in groups.values() if group.rows or group.quiet]
+            row = self._input(entry)
+            if entry.kind not in ("default", "derived"):
+                (presets if entry.kind == "preset" else stated).append(row)
+            elif entry.value in QUIET:
+                quiet.append(row)
+            elif (
+                entry.key.startswith(decides)
+                and not entry.origin.startswith("under ")
+                and entry.key not in printed
+            ):
+                assumed.append(row)
+        tables = (
+            ("Stated", stated),
+            ("Decides, though nobody stated it; each key changes its own", assumed),
+        )
+        return Data(
+            told=f"{len(stated)} stated, {len(presets)} from presets; {len(assumed)} that nobody "
+            "stated decide too",
+            tables=[(title, rows) for title, rows in tables if rows],
+            quiet=quiet,
+        )
 
     def _input(self, entry: Input) -> Data:
         return Data(
@@ -193,29 +200,50 @@ class View:
             if prefix(i) in section.prefixes
         ]
         sums = [table for base in section.sums for table in self._sums(base)]
-        if STEP in section.sums and self.result.step_parts:
-            terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
-            title = "Where the time of a step goes"
-            sums.insert(0, self._of_terms(self.result[STEP], title, terms, "step-parts", APART))
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
-        rows = [self._row(q) for q in (*first, *quantities.values())]
+        rows = [self._row(q) for q in (*first, *quantities.values()) if q.value != 0]
         if not (sums or compared or rows or absent):
             return None
-        memory = "memory" in section.prefixes
+        memory, timed = "memory" in section.prefixes, "time" in section.prefixes
+        told = [(words, i) for words, i in section.told if i in self.result]
         return Data(
             id=section.id,
             title=section.title,
+            short=section.title.partition(" ")[0].rstrip(","),
+            open=section.open,
+            told=self._told(told) if told else [(f"{len(rows)} quantities", False)],
             sums=sums,
             rows=rows,
             absent=absent,
             compared=self._compared(compared),
             tables=[table for beside in section.beside if (table := self._beside(beside))],
-            capacity=self._capacity() if memory else None,
-            stages=pictures.stages(self.result, self._mark) if memory else None,
-            roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
-            timeline=timeline.step(self.result) if STEP in section.sums else None,
+            moments=pictures.memory(self.result) if memory else None,
+            roofline=pictures.kernels(self.result) if "roofline" in section.prefixes else None,
+            timeline=timeline.step(self.result) if timed else None,
         )
+
+    def _told(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
+        """What a closed fold answers: some of its numbers, each before what it is."""
+        pieces: list[tuple[str, bool]] = []
+        for words, identifier in quantities:
+            text = facts.brief(self.result[identifier], False)
+            after = f" {words}" if words else ""
+            pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
+        return pieces
+
+    def by_base(self, items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
+        """Derivations that are not of nothing, those of one quantity together."""
+        found: dict[str, list[Data]] = {}
+        for item in items:
+            if not item.nothing:
+                found.setdefault(item.base, []).append(item)
+        return list(found.items())
+
+    def opening(self, items: Sequence[Data]) -> str:
+        """What a closed fold of derivations holds: the first few titles."""
+        titles = list(dict.fromkeys(item.title for item in items))
+        return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
 
     def _sums(self, base: str) -> list[Data]:
         """The instances of a sum, each as the table of its terms: of pipeline stages the first that
@@ -229,10 +257,7 @@ class View:
             if not layers or len(quantity.terms) < 2:
                 continue
             title = ": ".join([headline(quantity.title), *map(place, quantity.entries)])
-            table = self._of_terms(quantity, title, quantity.terms, quantity.id)
-            if base == "memory.total":
-                table.figure = self._memory_bar(table.rows, quantity) or table.figure
-            tables.append(table)
+            tables.append(self._of_terms(quantity, title, quantity.terms))
         return tables
 
     def _row(self, quantity: Quantity) -> Data:
@@ -247,65 +272,18 @@ class View:
             kind=quantity.kind,
         )
 
-    def _of_terms(
-        self, quantity: Quantity, title: str, terms: Sequence[Term], figure: str, note: str = ""
-    ) -> Data:
-        """A table of terms that add up to a quantity, with their shares, and as a bar."""
+    def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
+        """A table of terms that add up to a quantity, with their shares; terms of nothing are left
+        out."""
+        terms = [term for term in terms if term.value] or terms
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
         rows = []
         for term, text, share in zip(terms, texts, shares(values), strict=False):
             named = BOOK.quantities.get(term.id or "")
-            row = self._mark((named and named.short) or term.label, term.value, share)
-            row.bar = bar(Fraction(share) / 100 if share != "–" else Fraction(0))
-            row.text, row.id, row.colour = text, term.id, row.place % COLOURS
-            rows.append(row)
-        return Data(
-            id=quantity.id,
-            title=title,
-            unit=unit,
-            rows=rows,
-            total=texts[-1],
-            figure=bar_of(figure, title, rows, sum(map(Fraction, values), Fraction(0))),
-            note=note,
-        )
-
-    def _mark(self, words: str, value: Any, share: str = "") -> Data:
-        """A part of a bar. Its label keeps its colour and pattern throughout the report."""
-        label = clean(words)
-        at = self._places.setdefault(label, len(self._places)) % COLOURS**2
-        return Data(label=label, share=share, value=value, place=at)
-
-    def _memory_bar(self, rows: list[Data], total: Quantity) -> Data | None:
-        """The parts on the fullest device against what it has: cache and context are grey."""
-        process, capacity = self.result["memory.process"], self.result["memory.capacity"]
-        beyond = process.number - total.number
-        grey = Data(label="cache and context", share="", value=beyond, place=5)
-        whole, title = max(process.number, capacity.number), "Memory of the fullest device"
-        figure = bar_of(total.id, title, [*rows, grey], whole)
-        if figure is None:
-            return None
-        if process.number <= capacity.number:
-            figure.rest_label = "free"
-        else:
-            figure.limit = round(capacity.number * 1000 / whole)
-        figure.caption = (
-            f"{facts.brief(process)} of {facts.brief(capacity)} are taken: live tensors, then "
-            "the allocator's cache, device context and communicators."
-        )
-        return figure
-
-    def _capacity(self) -> Data | None:
-        """What a device holds against what the plan needs."""
-        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
-        if process is None or capacity is None:
-            return None
-        share = process.number / capacity.number
-        return Data(
-            text=f"{facts.brief(process)} of {facts.brief(capacity)}",
-            bar=bar(share),
-            percent=shown(share, "1", True),
-        )
+            label = clean((named and named.short) or term.label)
+            rows.append(Data(label=label, text=text, id=term.id, share=share))
+        return Data(id=quantity.id, title=title, unit=unit, rows=rows, total=texts[-1])
 
     def _beside(self, table: Beside) -> Data | None:
         """What the entries of an axis say, such as scaling laws; some say nothing of a column. In
@@ -349,14 +327,17 @@ class View:
     # -- assumptions, references ---------------------------------------------------------------
 
     @cached_property
-    def assumptions(self) -> list[Data]:
-        """What nobody said: defaults and what followed from other choices, with their keys."""
-        sections = ("training.", "parallelism.", "time.", "cluster.")
-        return [
-            self._input(entry)
-            for entry in self.result.inputs.values()
-            if entry.kind in ("default", "derived") and entry.key.startswith(sections)
-        ]
+    def references(self) -> list[tuple[int, str]]:
+        """Papers, manuals and documents that formulas come from, with the number that links lead
+        to; what a source says of itself, as that a sum is one, is no reference."""
+        found = [text for text in self.derivations.sources if REFERENCE.search(text)]
+        return [(self.derivations.sources[text], text) for text in found]
+
+    @cached_property
+    def numbered(self) -> dict[int, str]:
+        """How a long reference is called where it is cited: by its authors and year."""
+        brief = ((n, BRIEF.match(text), len(text)) for n, text in self.references)
+        return {n: found[0] for n, found, size in brief if found and len(found[0]) < size - 20}
 
     @cached_property
     def accuracy(self) -> list[Data]:
@@ -382,7 +363,7 @@ class View:
         return rows
 
     @cached_property
-    def counted(self) -> list[Data]:
+    def agreements(self) -> list[Data]:
         """What other software counts the same, of the quantities that this report has."""
         return [
             Data(
@@ -436,8 +417,7 @@ def input_text(entry: Input) -> str:
     if entry.text is not None and entry.kind not in ("derived", "default"):
         return clean(entry.text)
     if isinstance(value, (int, Fraction)):
-        text = exact_text(value)
-        return f"{text} {entry.unit}" if entry.unit and entry.unit != "1" else text
+        return exactly(value, entry.unit or "1")
     if isinstance(value, (list, tuple)):
         return clean(", ".join(map(flow, value)))
     return clean(value)

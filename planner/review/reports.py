@@ -1,7 +1,7 @@
 """Committed reports as files: which are some, of which plan, and what they say of themselves.
 
 A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
-command under "How to reproduce".
+command under "Reproduce".
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class _MathML(Style):
     minus = '<mo form="prefix">−</mo>'
     minus_between = "<mo>−</mo>"
     times = "<mo>×</mo>"
-    beside = "<mi>\u2009</mi>"  # shorter than a space with a width, of which there are hundreds
+    beside = ""  # factors stand side by side, as in papers
     comma = "<mo>,</mo>"
     patterns: Mapping[str, str] = {
         "parentheses": "<mrow><mo>(</mo>%s<mo>)</mo></mrow>",
@@ -306,7 +306,7 @@ class _Html(_Text):
         "total": "∑<sub>%s</sub>\u2009%s",
         "largest": "max<sub>%s</sub>\u2009%s",
         "which": "arg max<sub>%s</sub>\u2009%s",
-        "letter": "<var>%s</var>",
+        "letter": "<i>%s</i>",
     }
     levels: Mapping[str, tuple[int, ...]] = {**_Text.levels, "power": (ATOM, SUM)}
 
@@ -314,7 +314,8 @@ class _Html(_Text):
         return escape(str(words))
 
     def number(self, text: str, power: int | None) -> str:
-        return super().number(text, power).replace("-", "−")
+        text = text.replace("-", "−")
+        return text if power is None else f"{text}·10<sup>{str(power).replace('-', '−')}</sup>"
 
     def _at(self, box: Box) -> str:
         return "[{}]<sub>arg max {}: {}</sub>".format(*map(self.write, box.parts))
@@ -322,7 +323,7 @@ class _Html(_Text):
     def _script(self, box: Box) -> str:
         base, index, power = box.parts
         if base.kind == "letter" and index != EMPTY and power == EMPTY and _slanted(index):
-            return f"<var>{base.data}<sub>{TEXT.write(index)}</sub></var>"
+            return f"<i>{base.data}<sub>{TEXT.write(index)}</sub></i>"
         text, *scripts = map(self.write, box.parts)
         for tag, script in zip(("sub", "sup"), scripts, strict=True):
             text += f"<{tag}>{script}</{tag}>" if script else ""

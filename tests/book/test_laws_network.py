@@ -391,8 +391,7 @@ MODELS = sorted(
 
 def shipped(name: str, **layout: Any) -> Evaluation | None:
     """A model on 64 devices; None where the layout does not divide it."""
-    document = {"model": name, "cluster": PLAN["cluster"], "training": {}}
-    model = loading.load({**document, "parallelism": {"zero": 0}}).data["model"]
+    model = loading.load({"model": name, "cluster": PLAN["cluster"], "training": {}}).data["model"]
     length = min(2048, model.get("max_sequence") or 2048)
     document = {
         "model": name,

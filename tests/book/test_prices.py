@@ -61,7 +61,6 @@ PLAN: dict[str, Any] = {
     "model": "gpt2-small",
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "coreweave"},
     "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "parallelism": {"zero": 0},  # stated, so that no load searches for one
     "time": {"mfu": 0.25},
 }
 

@@ -14,8 +14,7 @@ LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 
 def values(changes: dict[str, Any] | None = None, document: Any = VALID) -> Any:
-    layout = {"parallelism.zero": 0} if document is VALID else {}  # or each load searches for one
-    result = planner.load(document, set={**layout, **(changes or {})}).evaluate()
+    result = planner.load(document, set=changes or {}).evaluate()
     return lambda name: float(result[name].number)
 
 
@@ -76,7 +75,6 @@ def test_energy_lies_between_idle_and_rated_and_grows_with_use() -> None:
 def test_what_devices_of_any_power_draw_is_the_same_over_arrays() -> None:
     """At 1e30 W idling is a share of 1e-28, which 1 less a difference would not show."""
     changes: dict[str, Any] = {"time.mfu": 0.4, "cluster.accelerator.idle_power": "70 W"}
-    changes["parallelism.zero"] = 0
     powers = [f"{10.0**power} W" for power in (3, 9, 15, 21, 30)]
     for host in ("575 W", "null"):
         own = {**changes, "cluster.host_power": host}

@@ -380,7 +380,7 @@ def test_the_whole_action_on_a_pull_request(runner: Runner, tmp_path: Path) -> N
     assert new.startswith("new.yaml`") and changed.startswith("small.yaml`")
     assert "| `training.tokens` | 10B | 20B | small.yaml:" in changed and "+100.0 %" in changed
     assert "**THE PLAN CHANGED; it still FITS.**" in changed and len(changed.encode()) < 6000
-    assert "Fits" in new
+    assert "FITS" in new
     assert "docs/small.md: numbers moved" in ended["Check committed reports"].stdout
 
 

@@ -226,7 +226,7 @@ def test_a_log_becomes_a_cluster_that_later_plans_extend(
     )
     (basis,) = (row.runs for row in view_of(after).accuracy if row.id == "time.step_seconds")
     assert "calibrated on 6 runs of yours, my-cluster.yaml" in basis
-    assert "6 runs of yours (my-cluster.yaml)" in as_text(after, "text")
+    assert "6 runs of yours (my-cluster.yaml)" in " ".join(as_text(after, "text").split())
     swapped = {**changed, "cluster": {**changed["cluster"], "accelerator": "a100-sxm-80gb"}}
     plain = {**changed, "cluster": {"extends": "h100x1024", "devices": 64,
                                     "accelerator": "a100-sxm-80gb"}}  # fmt: skip

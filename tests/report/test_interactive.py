@@ -107,7 +107,8 @@ def check(browser: Browser, name: str) -> bool:
         result = evaluate(loading.load(PRESETS / f"{name}.yaml", found))
     except PlanError as error:
         told = " ".join(faults(browser))
-        assert all(fault.message in told for fault in error.faults), (found, told)
+        # The page stops at the first contradiction; the planner goes on to independent ones.
+        assert any(fault.message in told for fault in error.faults), (found, told)
         return False
     assert not faults(browser), found
     same(result, numbers(browser), found)

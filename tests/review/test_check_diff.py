@@ -108,8 +108,8 @@ def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
 
 @pytest.mark.slow
 def test_wording_is_told_from_numbers(repository: Path) -> None:
-    edit("docs/small.md", "How to reproduce", "How to repeat")
-    edit("docs/small.html", "<h2>How to reproduce", "<h2>How to repeat")
+    edit("docs/small.md", "## Reproduce", "## Repeat")
+    edit("docs/small.html", "<h2>Reproduce", "<h2>Repeat")
     data = json.loads(Path("docs/small.json").read_text())
     data["quantities"]["parameters.total"]["title"] = "weights"
     Path("docs/small.json").write_text(json.dumps(data))

@@ -17,7 +17,6 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.plans.schedules import OWN
 from planner.report import facts
-from planner.report.figures import COLOURS
 from planner.report.layout import KEY_FIGURES, by_prefix
 from planner.report.numbers import Data, clean, headline
 from planner.report.report import page
@@ -27,6 +26,7 @@ from planner.report.what_if.program import program
 from planner.report.what_if.rules import Untranslated, quoted
 from planner.results.result import Quantity, Result
 
+COLOURS = 6  # that the parts of a bar take in turn
 #: Sums that are drawn as bars.
 BARS = (
     "memory.total",
