@@ -183,7 +183,7 @@ def kernels(result: Result) -> Data | None:
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
         row = Data(
             label=_kernel(quantity.entries[0]) + (" core" if kind == "core" else ""),
-            cells=[Data(id=q.id, text=facts.brief(q)) for q in (flops, quantity, spent) if q],
+            cells=[Data(id=q.id, text=facts.brief(q, False)) for q in (flops, quantity, spent) if q],
             bound="arithmetic" if quantity.number >= ridge.number else "memory",
         )
         rows.append(row)
@@ -204,7 +204,7 @@ def kernels(result: Result) -> Data | None:
     return Data(
         rows=rows,
         columns=["FLOPs", "For each byte", "Predicted"],
-        ridge=Data(id=ridge.id, text=facts.brief(ridge)),
+        ridge=Data(id=ridge.id, text=facts.brief(ridge, False)),
         step=dots[-1].own,
         text=", ".join(f"{row.label} {row.cells[1].text}" for row in rows),
         layer=place(layer),

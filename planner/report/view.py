@@ -88,7 +88,7 @@ class View:
                 Data(
                     id=row.quantity.id,
                     title=headline(row.quantity.title),
-                    planned="" if row.planned is None else facts.brief(row.quantity),
+                    planned="" if row.planned is None else facts.brief(row.quantity, False),
                     measured=shown(row.measured, row.quantity.unit, row.quantity.declared.share),
                     ratio="–" if row.ratio is None else significant(row.ratio, 3),
                     inside={True: "inside", False: "outside", None: "–"}[row.inside],
@@ -228,6 +228,8 @@ class View:
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
             text = facts.brief(self.result[identifier], False)
+            if text.startswith("−"):
+                text, words = text[1:], "too little"
             after = f" {words}" if words else ""
             pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
         return pieces
@@ -261,14 +263,14 @@ class View:
         return tables
 
     def _row(self, quantity: Quantity) -> Data:
-        text = facts.brief(quantity)
+        text = facts.brief(quantity, False)
         full = exactly(quantity.value, quantity.unit)
         share = quantity.declared.share
         return Data(
             id=quantity.id,
             title=headline(quantity.title),
             text=text,
-            exact=full if not share and full != text.lstrip("~") else "",
+            exact=full if not share and full != text else "",
             kind=quantity.kind,
         )
 
@@ -296,7 +298,7 @@ class View:
         if table.one_unit:
             found = {base: column for base, column in found.items() if None not in column}
         values = [q for row in zip(*found.values(), strict=True) for q in row]
-        texts, caption = ["–" if q is None else facts.brief(q) for q in values], table.caption
+        texts, caption = ["–" if q is None else facts.brief(q, False) for q in values], table.caption
         if table.one_unit and values:
             unit, texts = column([q.value for q in values if q], values[0].unit)
             caption = f"{caption}, {unit}"

@@ -168,7 +168,7 @@ context_backward.by(RING, context=DIVIDED, context_exchange="ring", coefficient=
 
 context_forward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(
     (c - 1) * context,
-    "Keys and values of all ranks are gathered before attention starts; nothing hides that.",
+    "Keys and values of all ranks are gathered before attention starts, beside no work.",
 )
 
 context_backward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(

@@ -332,7 +332,7 @@ gather_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).
 data = seconds(
     "time.data",
     r"t_d",
-    "traffic of data parallelism that nothing hides",
+    "traffic of data parallelism that a step waits for",
     short="data parallelism",
     attribution="data-parallel exchange",
     source=OVERLAP,
