@@ -160,8 +160,9 @@ class Form:
         return in_order("add", tuple(terms)) if terms else number(0)
 
 
-def constant(value: int | Fraction) -> Form:
-    return Form({ONE: value})
+def constant(value: int | Fraction | float) -> Form:
+    """A form without symbols; a float is the fraction that it is, to the last bit."""
+    return Form({ONE: Fraction(value) if isinstance(value, float) else value})
 
 
 def atom(expression: Expression) -> Form:

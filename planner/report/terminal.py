@@ -142,8 +142,8 @@ def _memory(bar: Data | None) -> list[str]:
     """The memory of the fullest device as a bar, its parts below it."""
     if bar is None:
         return []
-    title = f"Memory of the fullest device, GiB ({bar.note.partition(' · ')[0]})"
-    title = title if bar.note else "Memory of the fullest device, GiB"
+    where = f" ({bar.note.partition(' · ')[0]})" if bar.note.startswith("stage") else ""
+    title = f"Memory of the fullest device, GiB{where}"
     fills = [(OF_MEMORY.get(part.label, 4), float(part.width)) for part in bar.segments]
     text = list(_bar(fills))
     high, at = (round(float(x) * BAR / 100) for x in (bar.high, bar.at))
@@ -200,7 +200,9 @@ def _moves(answer: Answer) -> list[str]:
 
 def _basis(answer: Answer) -> list[str]:
     lines = _wrapped(f"Intervals: {answer.basis}.", "  ") if answer.basis else []
-    return [*lines, "Why a number: plan.py explain PLAN time.mfu"]
+    ids = [row.id for row in answer.numbers if row.kind != "exact"] or ["parameters.total"]
+    asked = "time.mfu" if "time.mfu" in ids else ids[0]
+    return [*lines, f"Why a number: plan.py explain PLAN {asked}"]
 
 
 def _absent_figures(result: Result) -> list[str]:
