@@ -282,9 +282,12 @@ NEEDS: dict[str, Document] = {
     "training.bytes.cache": {"training.mode": "inference"},
     "training.expert_imbalance": {"model.moe": EXPERTS},
     "training.bytes.dispatch": {"model.moe": EXPERTS},
-    "cluster.accelerator.peaks.mxfp4.": {
-        "training.precision": "mxfp4",
-        "cluster.accelerator.peaks.mxfp4": {"value": "1 PFLOP/s", "convention": "dense"},
+    **{
+        f"cluster.accelerator.peaks.{name}.": {
+            "training.precision": name,
+            f"cluster.accelerator.peaks.{name}": {"value": "1 PFLOP/s", "convention": "dense"},
+        }
+        for name in ("mxfp4", "nvfp4")  # few accelerators state these
     },
     "training.lora.": {"training.lora": {"rank": 8, "targets": ["query", "value"]}},
     "parallelism.expert": {"model.moe": EXPERTS},

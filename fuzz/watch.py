@@ -95,7 +95,8 @@ def _judged(
     if steers := STEERS.search(out + err):
         return "a character that steers the terminal", repr(steers[0])
     if status != 2:
-        unsaid = arguments[0] == "export"  # what the framework cannot be told
+        # What the framework cannot be told, and what was found in a configuration.
+        unsaid = arguments[0] in ("export", "import")
         if err and not unsaid:
             return "words on standard error without a fault", err[:300]
         if "json" in arguments and out and "--print" not in arguments:

@@ -105,7 +105,7 @@ def test_only_our_own_printers_mark_markup_as_safe() -> None:
     """Filters that write a formula's boxes, their text escaped, and the what-if page's program."""
     templates = [file.read_text("utf-8") for file in resources.folder("templates").rglob("*.jinja")]
     marked = {name for text in templates for name in re.findall(r"(\w+)\s*\|\s*safe\b", text)}
-    assert marked == {"mathml", "html", "bare", "line", "script"}
+    assert marked == {"formula", "html", "script"}
 
 
 CODE = (

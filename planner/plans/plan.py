@@ -120,9 +120,12 @@ def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
     """
     hints = {fault.place: fault.hint for fault in told}
     draft = Draft(document, _without_faulty(document.node, hints))
+    if isinstance(draft.data, Unknown):
+        return []  # the document itself is faulty
     for hint in filter(None, hints.values()):
         section, _, key = hint.partition(".")
-        if key and isinstance(draft.data.get(section), dict):
+        held = draft.data.get(section)
+        if key and isinstance(held, dict) and not isinstance(held, Unknown):
             draft.data[section] = {**draft.data[section], key: Unknown()}
     if not document.has(("parallelism",)) or document.get("parallelism.auto"):
         return []  # no size of the layout is stated

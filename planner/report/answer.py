@@ -433,7 +433,8 @@ class Answer:
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
-        found = [(f"10\u00a0% more: {_of_key(each.key, each.meaning)}", each.key, Fraction(each.change))
+        more = "10\u00a0% more: "
+        found = [(more + _of_key(each.key, each.meaning), each.key, Fraction(each.change))
                  for each in sensitivities(own, DAYS, most=4)]  # fmt: skip
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
         found = sorted((row for row in found if row[2]), key=lambda row: -abs(row[2]))

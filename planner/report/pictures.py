@@ -183,7 +183,9 @@ def kernels(result: Result) -> Data | None:
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
         row = Data(
             label=_kernel(quantity.entries[0]) + (" core" if kind == "core" else ""),
-            cells=[Data(id=q.id, text=facts.brief(q, False)) for q in (flops, quantity, spent) if q],
+            cells=[
+                Data(id=q.id, text=facts.brief(q, False)) for q in (flops, quantity, spent) if q
+            ],
             bound="arithmetic" if quantity.number >= ridge.number else "memory",
         )
         rows.append(row)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import quote
 
 from planner.base import resources
 from planner.report.numbers import exactly, signed
@@ -34,8 +33,10 @@ def page(template: str, **given: Any) -> str:
     style = re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style)
     body, script, rest = rest.partition("<script>")
     body = _PARAGRAPH.sub("", _IMPLIED.sub("", body))
+    from jinja2.utils import url_quote
+
     linked = set(re.findall(r'href="#([^"]*)"', body))
-    body = _ROW.sub(lambda row: row[0] if quote(row[2]) in linked else row[1], body)
+    body = _ROW.sub(lambda row: row[0] if url_quote(row[2]) in linked else row[1], body)
     body = re.sub("<a>(.*?)</a>", r"\1", body)
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest

@@ -298,7 +298,10 @@ class View:
         if table.one_unit:
             found = {base: column for base, column in found.items() if None not in column}
         values = [q for row in zip(*found.values(), strict=True) for q in row]
-        texts, caption = ["–" if q is None else facts.brief(q, False) for q in values], table.caption
+        texts, caption = (
+            ["–" if q is None else facts.brief(q, False) for q in values],
+            table.caption,
+        )
         if table.one_unit and values:
             unit, texts = column([q.value for q in values if q], values[0].unit)
             caption = f"{caption}, {unit}"

@@ -197,6 +197,7 @@ def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, A
 def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
     """What is said of each point, (dimension, …), as (…kept dimensions, all others)."""
     rest = [d for d in range(len(table.shape)) if d not in keep]
+    array = array.reshape(()) if array.size == 1 else array  # a study may be of one plan
     over = np.broadcast_to(array, table.shape).transpose((*keep, *rest))
     return over.reshape(*over.shape[: len(keep)], -1)
 
