@@ -183,7 +183,7 @@ STEP = "time.step_seconds"
 ANSWERS = (
     ("largest-batch", "micro-batch {}"),
     ("longest-context", "{} tokens of context"),
-    ("fewest-devices", "down to {} devices"),
+    ("fewest-devices", "as few devices as {}"),
 )
 
 
