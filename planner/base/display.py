@@ -155,6 +155,8 @@ _LARGE: dict[str, Steps] = {
 }
 #: Of these, the ones that are rounded below, too.
 _ROUNDED = frozenset(("USD", "kWh", "kgCO2e", "tokens/s"))
+#: Units of a time that quantities have.
+_SECONDS = {"s": 1, "h": 3600, "days": 86400}
 #: Units of a time with the size of one, and of how many on it is used: seconds below two minutes.
 _DURATIONS: tuple[tuple[str, Exact, int], ...] = (
     ("days", 86400, 2),
@@ -178,16 +180,26 @@ def format_value(value: Exact, unit: str = "1", digits: int = 3, short: bool = F
     """
     if unit == "FLOP":
         return f"{scientific(value, digits)} FLOP"
-    if unit in ("s", "h", "days"):
-        seconds = Fraction(value) * {"s": 1, "h": 3600, "days": 86400}[unit]
-        name, one = next((n, o) for n, o, least in _DURATIONS if abs(seconds) >= least * o)
-        return f"{significant(seconds / one, digits)} {name}" if seconds else "0 s"
-    for name, size in _LARGE.get(unit, ()):
-        part = Fraction(value) / size
-        if abs(rounded(part, digits)) >= 1:
-            return f"{significant(part, digits)} {name}"
+    if unit in _SECONDS and not value:
+        return "0 s"
+    name, size = scale(value, unit, digits)
+    if unit in _SECONDS or name != unit:
+        return f"{significant(Fraction(value) / size, digits)} {name}"
     number = significant(value, digits) if unit in _ROUNDED else _count(value, digits, short)
     return number if unit in ("1", "–", "") else f"{number} {unit.replace('bytes/s', 'B/s')}"
+
+
+def scale(value: Exact, unit: str, digits: int = 3) -> tuple[str, Exact]:
+    """The unit that a value is printed in for a summary, and how large one of it is in ``unit``."""
+    if unit in _SECONDS:
+        seconds = abs(Fraction(value) * _SECONDS[unit])
+        found = (
+            (n, Fraction(o) / _SECONDS[unit]) for n, o, least in _DURATIONS if seconds >= least * o
+        )
+        return next(found, (unit, 1))
+    parts = ((name, size) for name, size in _LARGE.get(unit, ()))
+    large = (part for part in parts if abs(rounded(Fraction(value) / part[1], digits)) >= 1)
+    return next(large, (unit, 1))
 
 
 def _count(value: Exact, digits: int, short: bool) -> str:

@@ -17,7 +17,14 @@ from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
 from planner.plans.document import Draft, Model, Plan, Unknown
-from planner.plans.layout import AFTER_EXPERTS, OUTER_DEGREES, OWN_CHOICE, QUOTIENTS
+from planner.plans.layout import (
+    AFTER_EXPERTS,
+    FOLLOWING,
+    OUTER_DEGREES,
+    OWN_CHOICE,
+    QUOTIENTS,
+    at,
+)
 from planner.plans.model import lower
 
 #: Sections whose scalars are inputs, or decide which formula holds, by dotted key.
@@ -452,6 +459,12 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     """
     values = {key: checked(key, value) for key, value in changes.items()}
     return planned(plan.document.changed(values))
+
+
+def follows_again(plan: Plan) -> dict[str, None]:
+    """Changes for a variant of another layout: what the document gives and would follow otherwise
+    contradicts them, so it follows again."""
+    return {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
 
 
 @cache

@@ -15,8 +15,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, ROW
-from planner.plans.plan import variant
-from planner.questions.sensitivity import again
+from planner.plans.plan import follows_again, variant
 
 STEP, SAFE = "time.step_seconds", "memory.headroom_p95"
 #: What a step changes, and whether upwards: what can save time by itself. Dividing more and
@@ -68,16 +67,15 @@ def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
         here, best = Nearby({}, plan, base.values_of(quantities)), dict[int, Nearby]()
     except PlanError:
         return []
-    tried = set[tuple[Any, ...]]()
+    tried = set[frozenset[tuple[str, Any]]]()
     for _ in range(MOST_STEPS):
         fastest = here
-        for changes in _steps(plan, here):
-            at_values = tuple(sorted(changes.items(), key=lambda item: item[0]))
+        for changes, other in _steps(plan, here):
+            at_values = frozenset(changes.items())
             if at_values in tried:
                 continue
             tried.add(at_values)
             with suppress(PlanError):
-                other = variant(plan, changes)
                 built = case.build(other)
                 evaluation = base.rerun(built, exact=False)
                 evaluation = evaluation or Evaluation(built, like=base, exact=False)
@@ -100,9 +98,9 @@ def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
     return rows
 
 
-def _steps(plan: Plan, here: Nearby) -> Iterator[dict[str, Any]]:
-    """The changes of the plan that are one step away from where the climb stands."""
-    stands = here.plan
+def _steps(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
+    """The changes of the plan that are one step away from where the climb stands, and the plans."""
+    stands, again = here.plan, follows_again(plan)
     for key, ways in WAYS.items():
         value = stands.get(key)
         if value is None:
@@ -112,7 +110,7 @@ def _steps(plan: Plan, here: Nearby) -> Iterator[dict[str, Any]]:
             for after in [value * f for f in FACTORS] if many else [ROW[key].step(value, up)]:
                 if after is None:
                     continue
-                changes = {**here.changes, **again(plan), key: after}
+                changes = {**here.changes, **again, key: after}
                 if after == plan.get(key):
                     del changes[key]
                 if key == "parallelism.tensor" and after == 1:
@@ -120,8 +118,9 @@ def _steps(plan: Plan, here: Nearby) -> Iterator[dict[str, Any]]:
                 if key == "parallelism.virtual_pipeline" and plan.document.get("training.schedule"):
                     changes["training.schedule"] = None
                 with suppress(PlanError):
-                    if variant(plan, changes).get(KERNELS) != plan.get(KERNELS):
+                    other = variant(plan, changes)
+                    if other.get(KERNELS) != plan.get(KERNELS):
                         changes[KERNELS] = plan.get(KERNELS)  # all else stays
-                        variant(plan, changes)
-                    yield changes
+                        other = variant(plan, changes)
+                    yield changes, other
                     break

@@ -23,9 +23,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Number
 from planner.engine.run import slopes as derivatives
 from planner.plans.document import Plan
-from planner.plans.layout import FOLLOWING, at
 from planner.plans.pipeline import chunk_count
-from planner.plans.plan import variant
+from planner.plans.plan import follows_again, variant
 from planner.questions import domains
 from planner.questions.constraints import numeric, shown
 from planner.questions.solve.evaluations import AsItIs, Probes
@@ -323,12 +322,7 @@ def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
     for words, key in DOUBLED:
         value = result.plan.get(key)
         with suppress(PlanError, Absent):
-            built = case.build(variant(result.plan, {key: 2 * value, **again(result.plan)}))
+            built = case.build(variant(result.plan, {key: 2 * value, **follows_again(result.plan)}))
             there = Evaluation(built, like=result.evaluation)
             found.append((words, key, Fraction(there.value(target)) / here - 1))
     return found
-
-
-def again(plan: Plan) -> dict[str, None]:
-    """What the document gives and would follow otherwise, to follow again where a plan changes."""
-    return {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}

@@ -17,7 +17,7 @@ from planner.plans.layout import DEGREES, stated
 from planner.questions.nearby import faster
 from planner.questions.sensitivity import sensitivities, twice
 from planner.report.layout import DAYS, NUMBERS, PARTS_OF_STEP, SERVING, STATUS, STEP, short_key
-from planner.report.numbers import GIB, Data, clean, percent, shares, shown, signed, thin
+from planner.report.numbers import GIB, Data, clean, percent, scale, shares, shown, signed, thin
 from planner.results import intervals
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
@@ -224,13 +224,11 @@ class Answer:
             )
             row.labels = _apart(ends[0], ends[1])
         if other is not None:
-            outside = not stands.interval or not (
-                stands.interval[0] <= quantity.number <= stands.interval[1]
-            )
+            between = stands.interval
+            outside = between is not None and not between[0] <= quantity.number <= between[1]
             row.note = f"assumed; predicted {thin(_brief(other))}"
             row.note += f" ({low}–{high})" if low else ""
-            row.outside = outside and bool(stands.interval)
-            row.note += ", outside" if row.outside else ""
+            row.note += ", outside" if outside else ""
         elif quantity.kind == "assumed":
             row.note = "assumed"
         return row
@@ -439,7 +437,7 @@ class Answer:
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
         found = sorted((row for row in found if row[2]), key=lambda row: -abs(row[2]))
         changes = [change for _, _, change in found]
-        low, high = min(*changes, Fraction(0), Fraction(0)), max(*changes, Fraction(0), Fraction(0))
+        low, high = min([*changes, Fraction(0)]), max([*changes, Fraction(0)])
         span = (high - low) or Fraction(1)
         rows = []
         for words, key, change in found:
@@ -459,16 +457,6 @@ class Answer:
         return rows
 
 
-#: Sizes of the units that values are printed in, over that of their own unit.
-SIZES = tuple(
-    Fraction(size)
-    for size in (
-        *(1, 60, 3600, 86400, 24, 1440),
-        *(Fraction(1, seconds) for seconds in (60, 3600, 24, 1440, 86400)),
-        *(Fraction(1000) ** power for power in (1, 2, 3, 4, 5, -1, -2, -3)),
-        *(2 ** (10 * power) for power in (1, 2, 3, 4)),
-    )
-)
 #: The answer of a result; the formats of one report and the summary share it.
 answer_of = lru_cache(maxsize=1)(Answer)
 #: What the plan line names of what divides the work.
@@ -548,22 +536,14 @@ def _split(quantity: Quantity) -> tuple[str, str]:
 def _ends(quantity: Quantity, like: Quantity | None = None) -> tuple[str, str]:
     """The ends of an interval, three digits, in the unit of the value (or that of ``like``, beside
     which it stands) is printed in."""
-    like = like or quantity
     if quantity.interval is None:
         return "", ""
-    if quantity.base == PROCESS:
-        return gib(quantity.interval[0]), gib(quantity.interval[1])
-    number, share = _brief(like).partition(" ")[0], quantity.declared.share
-    if share:
-        low, high = (
-            shown(end, quantity.unit, share).partition(" ")[0] for end in quantity.interval
-        )
-        return low, high
-    value = Fraction(like.number)
-    size = next((one for one in SIZES if significant(value / one, 3) == number), None)
-    if size is None:
-        low, high = (thin(shown(end, quantity.unit)) for end in quantity.interval)
+    if quantity.declared.share:
+        low, high = (percent(Fraction(end)).removesuffix(" %") for end in quantity.interval)
+    elif quantity.base == PROCESS:
+        low, high = map(gib, quantity.interval)
     else:
+        size = scale((like or quantity).value, quantity.unit)[1]
         low, high = (significant(Fraction(end) / size, 3) for end in quantity.interval)
     return low, high
 

@@ -20,7 +20,6 @@ from planner.typeset import TEXT, Box, parse
 
 #: Of what decides which formula holds, the keys that a plan states.
 CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
-USES = 6  # quantities that a derivation names before it only counts
 MANY = 6  # values of one input that are written out
 LONG = 60  # printed characters of numbers beyond which only the first row of a table has them
 LINE = 76  # printed characters after which a long sum goes on in the next line

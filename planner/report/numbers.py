@@ -9,6 +9,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+from planner.base import display
 from planner.base.display import digits, exact_text, format_value, scientific, significant
 
 Data = SimpleNamespace  # what templates read: plain data by name
@@ -31,11 +32,18 @@ def shown(value: Any, unit: str, share: bool = False) -> str:
     if share:
         return percent(Fraction(value))
     value = Fraction(value)
-    if unit == "h" and value >= 1:  # device hours stay hours
-        size, name = (10**6, "million h") if value >= 10**6 else (1, "h")
+    if unit == "h" and value >= 1:
+        name, size = scale(value, unit)
         return f"{significant(value / size, 3)} {name}"
     text = format_value(value, unit, short=unit in ("parameters", "tokens"))
     return f"−{text[1:]}" if text.startswith("-") else text
+
+
+def scale(value: Any, unit: str) -> tuple[str, int | Fraction]:
+    """The unit that ``shown`` prints a value in, and its size; device hours stay hours."""
+    if unit == "h" and value >= 1:
+        return ("million h", 10**6) if value >= 10**6 else ("h", 1)
+    return display.scale(Fraction(value), unit)
 
 
 def exactly(value: Any, unit: str) -> str:

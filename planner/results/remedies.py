@@ -19,8 +19,8 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import FOLLOWING, MATRICES, OUTER, ROW, at
-from planner.plans.plan import variant
+from planner.plans.layout import MATRICES, OUTER, ROW, at
+from planner.plans.plan import follows_again, variant
 from planner.results.intervals import known
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
@@ -132,8 +132,7 @@ def _tried(plan: Plan, changes: Mapping[str, Any], now: float, rank: int) -> Rem
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Single changes with their rank, those first that interfere least."""
     layout, training = plan.data["parallelism"], plan.data["training"]
-    # What the document gives and would follow otherwise contradicts a change: it follows again.
-    again = {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
+    again = follows_again(plan)
     if training["mode"] == "train":
         told = "training.distributed_optimizer"
         agrees = {told: True} if plan.document.get(told) is not None else {}
