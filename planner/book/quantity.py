@@ -59,6 +59,11 @@ class Notation(NamedTuple):
     neutral: int | None = None
     only_formulas: bool = False
 
+    @property
+    def dotted(self) -> str | None:
+        """The dotted key in the plan, which a block has below ``model``."""
+        return f"model.{self.key}" if self.per == ("block",) else self.key
+
 
 #: What may be said of a quantity besides.
 FACTS = frozenset(("share", "short", "attribution", "scales_with", "reading", "beyond"))

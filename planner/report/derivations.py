@@ -12,8 +12,9 @@ from typing import Any
 from planner.base.display import digits
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
+from planner.report.facts import brief
 from planner.report.layout import SECTIONS, SHOWN
-from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline, shown
+from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline
 from planner.results.closed_form import ClosedForm, closed_form
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, parse
@@ -138,7 +139,7 @@ def _value(quantity: Quantity) -> tuple[str, str]:
     full = exactly(quantity.value, quantity.unit)
     if isinstance(quantity.value, str):
         return full, ""
-    rounded = shown(quantity.value, quantity.unit, quantity.declared.share)
+    rounded = brief(quantity, False)
     return full, rounded if rounded != full else ""
 
 

@@ -15,7 +15,7 @@ from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import inputs_of
-from planner.report.facts import left_open, with_interval
+from planner.report.facts import brief, left_open, with_interval
 from planner.report.lookup import input_called, is_pattern, look_up, matching
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, shown
 from planner.results.closed_form import Basic, closed_form
@@ -90,15 +90,16 @@ def _listed(quantities: Sequence[Quantity]) -> str:
 
 def _input(result: Result, key: str) -> str:
     """An input: its value, its key, what it means, who decided it, and what uses it."""
-    given, notes = result.inputs[key], result.evaluation.book.notation.values()
-    note = next((note for note in notes if key in (note.key, f"model.{note.key}")), None)
-    unit = (note.unit if note is not None else given.unit) or "1"
-    value = given.value
-    number = isinstance(value, (int, Fraction)) and not isinstance(value, bool)
-    text = shown(value, unit) if number and unit not in PLAIN else exactly(value, "1")
-    meaning = f"   {clean(note.meaning)}" if note is not None else ""
-    lines = _ended(f"{text if number else flow(value)}   {key}{meaning}", clean(given.origin))
-    symbols = {each.symbol for each in notes if key in (each.key, f"model.{each.key}")}
+    given, value = result.inputs[key], result.inputs[key].value
+    notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
+    unit = (notes[0].unit if notes else given.unit) or "1"
+    if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
+        text = flow(value)
+    else:
+        text = exactly(value, "1") if unit in PLAIN else shown(value, unit)
+    meaning = f"   {clean(notes[0].meaning)}" if notes else ""
+    lines = _ended(f"{text}   {key}{meaning}", clean(given.origin))
+    symbols = {note.symbol for note in notes}
     users = dict.fromkeys(
         quantity.base
         for quantity in result.quantities.values()
@@ -315,12 +316,10 @@ def _rows(quantity: Quantity) -> list[Row]:
         elif key[0] in inputs:
             row = inputs.pop(key[0])
             note = quantity.result.evaluation.book.notation[row.symbol]
-            dotted = f"model.{note.key}" if note.per == ("block",) else note.key
             kind = kinds.get(row.symbol) if row.stated else None
             who = ", ".join(filter(None, (kind, row.origin)))
-            rows.append(
-                Row(TEXT.write(row.name), _of_input(row, note), dotted or clean(row.meaning), who)
-            )
+            called = note.dotted or clean(row.meaning)
+            rows.append(Row(TEXT.write(row.name), _of_input(row, note), called, who))
     formula = f" {quantity.formula} "
 
     def place(row: Row) -> int:
@@ -339,9 +338,7 @@ def _of_input(row: Data, note: Notation) -> str:
 
 
 def _plain_value(quantity: Quantity) -> str:
-    if quantity.absent is not None:
-        return "absent"
-    return shown(quantity.value, quantity.unit, quantity.declared.share)
+    return brief(quantity, False) if quantity.absent is None else "absent"
 
 
 def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from planner.base.errors import Fault, PlanError
 from planner.report.layout import KEY_FIGURES
@@ -50,9 +51,8 @@ def input_called(result: Result, asked: str) -> str | None:
     if any(not one.entries and one.symbol == asked for one in quantities):
         return None
     for note in result.evaluation.book.notation.values():
-        key = f"model.{note.key}" if note.per == ("block",) else note.key
-        if key in result.inputs and TEXT.write(parse(note.latex)) == asked:
-            return key
+        if note.dotted in result.inputs and TEXT.write(parse(note.latex)) == asked:
+            return note.dotted
     return None
 
 
@@ -68,11 +68,9 @@ def look_up(result: Result, asked: str) -> Quantity:
         return result.find(asked)
     wanted = _plain(asked)
     whole = [quantity for quantity in result.quantities.values() if not quantity.entries]
-    for called in (None, *_WAYS):
-        if called is None:
-            found = [quantity for quantity in whole if quantity.symbol == asked]
-        else:
-            found = [quantity for quantity in whole if wanted and called(quantity, wanted)]
+    by_symbol = [quantity for quantity in whole if quantity.symbol == asked]
+    by_words = ([one for one in whole if called(one, wanted)] for called in _WAYS if wanted)
+    for found in chain([by_symbol], by_words):
         # What all others begin with is the whole of which they are parts.
         short = min(found, key=lambda one: len(one.id), default=None)
         figures = [quantity for quantity in found if quantity.id in LABELS]

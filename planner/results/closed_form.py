@@ -158,9 +158,11 @@ def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form,
     if not equations:
         return None
     for form in (_multiple(quantity, collapse), *_forms(quantity, collapse)):
-        for equation in equations if form is not None else ():
+        if form is None:
+            continue
+        for equation in equations:
             theirs, besides = _theirs(equation.value, collapse), equation.besides[0]
-            if form is None or theirs is None:
+            if theirs is None:
                 continue
             # A degree that the paper has not is none here either.
             same = form.without(
@@ -266,8 +268,7 @@ def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Exp
             tree, point = tree.body, collapse.best(tree, point)
         elif isinstance(tree, Symbol) and tree in book.symbols:
             base = book.symbols[tree]
-            per = book.quantities[base].per
-            below = result.quantity(base, {axis: point[axis] for axis in per})
+            below = result.quantity(base, point)
             tree = below.chosen.expression if below.chosen is not None else None
             point = below.trace.point
         elif tree.op in ("ceil", "floor"):
@@ -329,6 +330,5 @@ def _basics(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterato
             yield Basic(name, book.quantities[base].title, value, "", f"{base}{bracket}")
             continue
         note = book.notation[symbol]
-        dotted = f"model.{note.key}" if note.per == ("block",) else note.key
-        given = result.inputs.get(dotted or "")
+        given = result.inputs.get(note.dotted or "")
         yield Basic(name, note.meaning, value, given.origin if given is not None else "")

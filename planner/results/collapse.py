@@ -125,8 +125,7 @@ class Collapse:
         return self._named(quantity.symbol, note, entries, trace.value)
 
     def _instance(self, identifier: str, point: Point, stops: Stops, depth: int) -> Form:
-        per = self.book.quantities[identifier].per
-        trace = self.evaluation.trace(identifier, {axis: point[axis] for axis in per})
+        trace = self.evaluation.trace(identifier, point)
         value, formula = trace.value, trace.chosen
         if isinstance(value, (Absent, str)) or formula is None:
             raise NoForm(identifier)

@@ -454,11 +454,9 @@ class Quantity:
         for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
             values, value = found.setdefault(symbol, []), bound(evaluation.case, symbol, scope)
             values += [value] if value not in values else []
-        rows = []
-        for note, values in ((evaluation.book.notation[s], found[s]) for s in found):
-            dotted = f"model.{note.key}" if note.per == ("block",) else note.key
-            rows.append((note, values, self.result.inputs.get(dotted or "")))
-        return sorted(rows, key=lambda row: row[0].rank)
+        notes = sorted((evaluation.book.notation[s] for s in found), key=lambda note: note.rank)
+        given = self.result.inputs.get
+        return [(note, found[note.symbol], given(note.dotted or "")) for note in notes]
 
     @property
     def used_by(self) -> list[Quantity]:
@@ -504,7 +502,7 @@ class Quantity:
         per = self.result.evaluation.book.quantities[base].per if base is not None else ()
         if base is None or any(axis not in point for axis in per):
             return None
-        return self.result.quantity(base, {axis: point[axis] for axis in per}).id
+        return self.result.quantity(base, point).id
 
     # -- how it prints ------------------------------------------------------------------------
 

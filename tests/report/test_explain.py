@@ -77,6 +77,8 @@ def test_an_input_says_who_decided_it_and_what_uses_it() -> None:
     assert text == explain(result(), "B")
     assert "1,024" in text and "llama70b_h100x1024.yaml:8" in text
     assert "used by layout.micro_batches, time.tokens_per_second" in text
+    (several,) = explain(result(), "training.recompute_modules").splitlines()
+    assert several.split() == ["[core_attention]", "training.recompute_modules", "default"]
 
 
 # -- what is said ---------------------------------------------------------------------------------
