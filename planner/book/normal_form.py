@@ -95,11 +95,9 @@ class Form:
 
     def common(self) -> Form:
         """What every term has, to the lowest power at which one has it."""
-        least: dict[Expression, Rational] = {}
-        for atom in self.atoms:
-            powers = [dict(monomial).get(atom, 0) for monomial in self.terms]
-            least[atom] = min(powers)
-        return Form({frozenset((atom, power) for atom, power in least.items() if power): 1})
+        powers = list(map(dict, self.terms))
+        least = ((base, min(each.get(base, 0) for each in powers)) for base in self.atoms)
+        return Form({frozenset((base, power) for base, power in least if power): 1})
 
     def primitive(self) -> tuple[Form, Form]:
         """A single term, and the sum that is this form over it: two forms that differ by a factor
@@ -123,10 +121,6 @@ class Form:
             rest = frozenset(pair for pair in monomial if pair[0] not in ones)
             found[rest] = found.get(rest, 0) + coefficient
         return Form(found)
-
-    def value(self, worth: Callable[[Symbol], Any]) -> Any:
-        """What it comes to, by the values of its symbols."""
-        return worth_of(self.tree(), worth)
 
     # -- as an expression ---------------------------------------------------------------------
 
@@ -210,39 +204,6 @@ def written(tree: Expression) -> Expression:
     if numbers != (tree.op == "mul") or not others:
         others.insert(0, number(numbers))
     return others[0] if len(others) == 1 else in_order(tree.op, tuple(others))
-
-
-def worth_of(tree: Expression, worth: Callable[[Symbol], Any]) -> Any:
-    """What an expression of sums, products and powers comes to; exact where it is rational."""
-    if isinstance(tree, Symbol):
-        return worth(tree)
-    if tree.op == "number":
-        return tree.data
-    parts = [worth_of(argument, worth) for argument in tree.args]
-    return _WORTH[tree.op](parts)
-
-
-def _worth_of_power(parts: list[Any]) -> Any:
-    base, exponent = parts
-    if isinstance(exponent, float):
-        return float(base) ** exponent
-    if isinstance(base, int) and exponent < 0 and Fraction(exponent).denominator == 1:
-        base = Fraction(base)
-    return base ** (int(exponent) if Fraction(exponent).denominator == 1 else float(exponent))
-
-
-_WORTH: Mapping[str, Callable[[list[Any]], Any]] = {
-    "add": sum,
-    "mul": math.prod,
-    "pow": _worth_of_power,
-    "max": max,
-    "min": min,
-    "ceil": lambda parts: math.ceil(parts[0]),
-    "floor": lambda parts: math.floor(parts[0]),
-    "exp": lambda parts: math.exp(parts[0]),
-    "log": lambda parts: math.log(parts[0]),
-    "tanh": lambda parts: math.tanh(parts[0]),
-}
 
 
 def _times(one: Monomial, other: Monomial) -> Monomial:

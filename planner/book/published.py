@@ -49,7 +49,9 @@ LAYER = ("memory.activations.layer", "memory.activations.part")
 STAGE = ("memory.activations.layers",)
 _sbh = s * b * h
 _scores = 5 * a * s / h
+_of_token = 72 * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
 _table = f"{KORTHIKANTI}, table 2"
+_of_run = "for the T tokens of the run instead of the Bs of a step"
 
 #: Of alike ones the plainest stands first.
 EQUATIONS = (
@@ -81,19 +83,19 @@ EQUATIONS = (
         ("compute.training_flops_megatron",),
         f"{NARAYANAN}, equation 3",
         96 * T * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h)),
-        remark="for the T tokens of the run instead of the Bs of a step",
+        remark=_of_run,
     ),
     Equation(
         ("compute.flops_per_token",),
         f"{KORTHIKANTI}, appendix A",
-        72 * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h)),
+        _of_token,
         remark="for a token instead of the Bs of a step",
     ),
     Equation(
         ("compute.training_flops",),
         f"{KORTHIKANTI}, appendix A",
-        72 * T * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h)),
-        remark="for the T tokens of the run instead of the Bs of a step",
+        T * _of_token,
+        remark=_of_run,
     ),
     Equation(
         ("compute.training_flops_palm",),
