@@ -87,9 +87,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
         claim = reports.read(path)
         if claim is None:
             if named:
-                raise PlanError(
-                    Fault("this is no report of trainplan", Place(str(path)), reports.WRITTEN)
-                )
+                raise reports.none(path)
             continue
         tell(f"{path}, {len(found):,} reports before it")
         found.append(_compare(path, claim))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from textwrap import wrap
 from typing import Any, NamedTuple
 
 from planner.base.display import as_json, columns, exact_text, one_line, plain, rounded
-from planner.report.layout import KEY_FIGURES, by_prefix
+from planner.report.layout import KEY_FIGURES, STATUS, by_prefix
 from planner.report.numbers import SCALES, apportioned, clean, shown, signed
 from planner.report.report import code, escaped
+from planner.report.sentences import wrapped
 from planner.review.diff import (
     CAUSES,
     PROCESS,
@@ -34,7 +34,7 @@ MARKER = "<!-- trainplan diff -->"
 WIDTH, LINES, BYTES = 80, 25, 6000
 #: Keys and parts that are shown at most.
 KEYS, PARTS = 5, 6
-WORDS = {"fits": "FITS", "tight": "TIGHT", "no": "DOES NOT FIT", "open": "OPEN"}
+WORDS = {state: word.upper() for state, (_, word) in STATUS.items()}
 STILL = {
     "fits": ("it still FITS", "both FIT"),
     "tight": ("it is still TIGHT", "both are TIGHT"),
@@ -269,8 +269,7 @@ def text(found: Diff, everything: bool = False) -> str:
 
 def _wrapped(words: str, indent: int = 0) -> list[str]:
     """Lines of a width; none begins with a percent sign."""
-    lines = wrap(words.replace(" %", "\0%"), WIDTH - indent, break_on_hyphens=False)
-    return [" " * indent + line.replace("\0", " ") for line in lines]
+    return [line.replace("\0", " ") for line in wrapped(words.replace(" %", "\0%"), " " * indent)]
 
 
 def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
@@ -303,7 +302,8 @@ def _cut(value: str, most: int = 28) -> str:
 
 def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
     """Seconds and bytes by part, before and after."""
-    rows, ends = [("", "", "before", "after", "change")], []
+    heads = (head.rjust(8) for head in ("before", "after", "change"))
+    rows, ends = [("", " " * 38, *heads)], []
     for one, kept in zip(sums, most, strict=True):
         unit, lines = by_part(one, kept)
         for number, entry in enumerate(lines):
@@ -312,9 +312,7 @@ def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
         ends.append(len(rows))
     if len(rows) == 1:
         return []
-    padded = [(mark, name.ljust(38), *(cell.rjust(8) for cell in cells))
-              for mark, name, *cells in rows]  # fmt: skip
-    table = columns(padded, indent="  ")
+    table = columns(rows, right=(2, 3, 4), indent="  ")
     for end in reversed(ends[:-1]):
         table.insert(end, "")
     return table
