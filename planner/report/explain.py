@@ -204,24 +204,22 @@ def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) ->
     rows, compared = _rows(quantity), _compared(quantity)
     rows = [row for row in rows if row.quantity not in compared]
     lines = _of_compared(compared, trunk)
-    many = _many(quantity)
+    many = _many(quantity) if depth == 1 else set()
     widths = [
         max((len(cell) for cell in cells if len(cell) <= LONG), default=0)
         for cells in zip(*(row[:3] for row in rows), strict=True)
     ]
-    last = len(rows) - 1
-    grouped: set[str] = set()
+    # Of many instances of one quantity the first stands for all.
+    items: dict[str | int, Row] = {}
     for place, row in enumerate(rows):
+        base = row.quantity.base if row.quantity is not None else ""
+        items.setdefault(base if base in many else place, row)
+    rows = [*items.values()]
+    for row in rows:
         used = row.quantity
-        later = [other.quantity.base for other in rows[place + 1 :] if other.quantity]
-        branch, below = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
-        if used is not None and used.base in many and depth == 1:
-            if used.base in grouped:
-                continue
-            grouped.add(used.base)
+        branch, below = ("└─ ", "   ") if row is rows[-1] else ("├─ ", "│  ")
+        if used is not None and used.base in many:
             group = [one for one in quantity.uses if one.base == used.base]
-            end = not set(later) - grouped and all(o.quantity for o in rows[place + 1 :])
-            branch, below = ("└─ ", "   ") if end else ("├─ ", "│  ")
             lines += _group(group, trunk + branch, trunk + below)
             continue
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True))

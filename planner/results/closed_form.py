@@ -324,10 +324,9 @@ def _basics(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterato
     order = {symbol: place for place, symbol in enumerate([*book.notation, *book.symbols])}
     for symbol in sorted(tree.symbols, key=lambda one: order.get(one, len(order))):
         name, value = collapse.typesetter.name(symbol), collapse.worth(symbol)
-        base = book.symbols.get(symbol) or book.symbols.get(Symbol(symbol.name.partition("[")[0]))
-        if base is not None:
-            bracket = symbol.name.removeprefix(base)
-            yield Basic(name, book.quantities[base].title, value, "", f"{base}{bracket}")
+        base = symbol.name.partition("[")[0]
+        if base in book.quantities:
+            yield Basic(name, book.quantities[base].title, value, "", symbol.name)
             continue
         note = book.notation[symbol]
         given = result.inputs.get(note.dotted or "")

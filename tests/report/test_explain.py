@@ -72,6 +72,14 @@ def test_a_beginning_lists_what_begins_so_with_values() -> None:
     assert [line.split()[0] for line in stages] == [f"memory.peak[{s}]" for s in ("0", "1-2", "3")]
 
 
+def test_the_last_branch_is_drawn_as_the_last() -> None:
+    """Also below many instances of one quantity, which stand as one branch."""
+    asked = result("presets/mixtral8x7b_h100x1024.yaml")
+    lines = explain(asked, "memory.buffers.dummies[0]").splitlines()
+    branches = [line[:2] for line in lines if line.startswith(("├", "└"))]
+    assert len(branches) > 2 and [*{*branches[:-1]}, branches[-1]] == ["├─", "└─"]
+
+
 def test_an_input_says_who_decided_it_and_what_uses_it() -> None:
     text = explain(result(), "training.global_batch")
     assert text == explain(result(), "B")
