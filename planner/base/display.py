@@ -35,19 +35,22 @@ _BARE = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
-def flow(value: Any, unit: str | None = None) -> str:
+def flow(value: Any, unit: str | None = None, bare: re.Pattern[str] | None = None) -> str:
     """A value as YAML in flow style, a number with its unit; text is bare where YAML reads it as
-    text, else in double quotes, which JSON and YAML share."""
+    text, as what is like ``bare``, else in double quotes, which JSON and YAML share."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{flow(str(k))}: {flow(v)}" for k, v in value.items()) + "}"
+        inside = (f"{flow(str(k))}: {flow(v, bare=bare)}" for k, v in value.items())
+        return "{" + ", ".join(inside) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(flow, value)) + "]"
+        return "[" + ", ".join(flow(item, bare=bare) for item in value) + "]"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, Fraction)):
         text = plain_text(value)
         return f"{text} {unit}" if unit and unit not in ("1", "tokens", "bytes") else text
     text = str(value)
+    if bare is not None and bare.fullmatch(text):
+        return text
     return text if _BARE.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
 
 

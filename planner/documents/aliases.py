@@ -15,8 +15,10 @@ from typing import Any
 from planner.base import resources
 
 _BETWEEN = re.compile(r"[-_\s]+")
+#: A whole number, whose digits may stand in groups.
+WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 #: So many devices of an accelerator.
-_COUNTED = re.compile(r"(\d+|\d{1,3}(?:,\d{3})+)(?![\d,])(?:\s*[x×*]\s*|\s*)(\S.*)")
+_COUNTED = re.compile(rf"({WHOLE})(?![\d,])(?:\s*[x×*]\s*|\s*)(\S.*)")
 
 
 def _table(section: str) -> Any:
@@ -59,7 +61,7 @@ def preset(kind: str, name: str, known: Sequence[str]) -> str | None:
 
 def names(kind: str) -> Iterator[tuple[str, list[str]]]:
     """Each preset of a kind that goes by other names, with these."""
-    yield from _table(kind).items() if kind in ("model", "accelerator") else ()
+    yield from _table(kind).items()
 
 
 def counted(text: str) -> tuple[int, str] | None:

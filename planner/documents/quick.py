@@ -15,6 +15,7 @@ from typing import Any
 from planner.base.display import flow, one_line
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import aliases, schema, source
+from planner.documents.aliases import WHOLE
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 TEXT = "<text>"  # stands for a file in the places of faults
@@ -37,8 +38,7 @@ Understood = tuple[Mapping[str, Any], int]
 Rule = Callable[[re.Match[str]], Understood | None]
 
 _END = r"(?![\w.%/-])"
-_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
-_NUMBER = rf"(?:{_WHOLE}(?:\.\d+)?)"
+_NUMBER = rf"(?:{WHOLE}(?:\.\d+)?)"
 _WORD = re.compile(r"[^\s,;]+|.")
 _BETWEEN = re.compile(
     r"(?:[\s,;:+()]|(?:on|with|for|of|in|at|an?|the|and|using|to|train|training|over|model|layout"
@@ -83,19 +83,13 @@ def write(text: str, document: Node) -> str:
     lines = [f"# quick: {one_line(text)}"]
     for key, node in document.children():
         if key != "training" or not node.value:
-            lines.append(f"{key}: {_flow(node.plain())}")
+            lines.append(f"{key}: {flow(node.plain(), bare=_QUANTITY)}")
             continue
         lines.append("training:")
         for inner, told in node.children():
             why = f"  # {told.origin.text}" if told.origin == ASSUMED else ""
-            lines.append(f"  {inner}: {_flow(told.plain())}{why}")
+            lines.append(f"  {inner}: {flow(told.plain(), bare=_QUANTITY)}{why}")
     return "\n".join(lines) + "\n"
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"
-    return value if isinstance(value, str) and _QUANTITY.fullmatch(value) else flow(value)
 
 
 def _document(text: str, said: Mapping[str, tuple[Any, Place]]) -> Node:
@@ -201,12 +195,10 @@ def _holds_others(key: str) -> bool:
     return (schema.describe("plan", key) or {}).get("type") == "object"
 
 
-def _count(number: str, suffix: str = "") -> int | str:
-    """`1,024` as a number, `2T` as it stands; of a length k is 1024."""
-    digits = number.replace(",", "")
-    if suffix in ("k", "K") and digits.isdigit():
-        return int(digits) * 1024
-    return int(digits) if digits.isdigit() and not suffix else f"{digits}{suffix}"
+def _number(text: str) -> int | str:
+    """`1,024` as a number; what is no whole number as it stands, its digits not grouped."""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else digits
 
 
 def _named(kind: str, text: str, at: int) -> tuple[str, int] | None:
@@ -250,12 +242,15 @@ def _tokens(found: re.Match[str]) -> Understood:
     words = {"thousand": "k", "million": "M", "billion": "B", "trillion": "T"}
     suffix = found["suffix"] or ""
     suffix = words.get(suffix.lower(), suffix.upper().replace("K", "k"))
-    digits = found["count"].replace(",", "")
-    return {"training.tokens": f"{digits}{suffix}" if suffix else int(digits)}, found.end()
+    return {"training.tokens": _number(f"{found['count']}{suffix}")}, found.end()
 
 
 def _length(found: re.Match[str]) -> Understood:
-    return {"training.sequence_length": _count(found["count"], found["suffix"] or "")}, found.end()
+    """Of a length k is 1024."""
+    length, suffix = _number(found["count"]), found["suffix"]
+    if suffix:
+        length = length * 1024 if isinstance(length, int) else f"{length}{suffix}"
+    return {"training.sequence_length": length}, found.end()
 
 
 def _name(found: re.Match[str]) -> Understood | None:
@@ -286,10 +281,8 @@ def _pair(found: re.Match[str]) -> Understood | None:
         value = _VALUE.match(found.string, found.start() + end)
         if dotted is None or dotted.partition(".")[0] not in SECTIONS or value is None:
             continue
-        text = value[1].replace(",", "")
-        said: Any = int(text) if text.isdigit() else text
-        said = {"true": True, "false": False}.get(text, said)
-        return {dotted: said}, value.end()
+        said: Any = _number(value[1])
+        return {dotted: {"true": True, "false": False}.get(said, said)}, value.end()
     return None
 
 
@@ -301,9 +294,8 @@ def _as(key: str, form: str = "{}") -> Rule:
     """The first group as the value of a key."""
 
     def rule(found: re.Match[str]) -> Understood:
-        value = found[1].replace(",", "").lower()
-        made = form.format({"no": "none"}.get(value, value))
-        return {key: int(made) if made.isdigit() else made}, found.end()
+        value = found[1].lower()
+        return {key: _number(form.format({"no": "none"}.get(value, value)))}, found.end()
 
     return rule
 
@@ -313,7 +305,7 @@ RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern, re.I | re.ASCII), rule)
     for pattern, rule in (
         (
-            rf"(?:(?P<nodes>\d+)\s*nodes?\s*(?:of|with|x|×)?\s*)?(?P<count>{_WHOLE})(?!\d)\s*(?:[x×*]\s*)?",
+            rf"(?:(?P<nodes>\d+)\s*nodes?\s*(?:of|with|x|×)?\s*)?(?P<count>{WHOLE})(?!\d)\s*(?:[x×*]\s*)?",
             _counted,
         ),
         (
@@ -350,7 +342,7 @@ RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             rf"(?:sp|sequence[\s_-]parallel){_END}(?!\s*[=:])",
             _always({"parallelism.sequence": True}),
         ),
-        (rf"([A-Z][\w.-]*?)\s*[x×*]\s*({_WHOLE})(?![\w.-])", _times),
+        (rf"([A-Z][\w.-]*?)\s*[x×*]\s*({WHOLE})(?![\w.-])", _times),
         (r"(?=[A-Z0-9])", _name),
         (
             rf"({_NUMBER}[MBT])(?:[\s-]*(?:parameters?|params?|model|dense))?{_END}",
