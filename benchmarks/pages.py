@@ -11,11 +11,11 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.tables import rewritten
-from planner.cli.commands import COMMANDS, EVERYWHERE, Command
+from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
 from planner.documents import aliases
 from planner.report import book
 
@@ -39,12 +39,9 @@ def pages() -> dict[Path, str]:
     listed = [
         f"| [{name}](commands/{name}.md) | {command.help} |" for name, command in COMMANDS.items()
     ]
-    options = argparse.ArgumentParser(add_help=False)
-    for names, how in EVERYWHERE:
-        options.add_argument(*names, **how)
     index = _kept(DOCS / "commands.md") or ""
     index = rewritten(index, "\n".join(["| command | does |", RULE, *listed]), "commands")
-    made[DOCS / "commands.md"] = rewritten(index, _table(options._actions, "option"), "options")
+    made[DOCS / "commands.md"] = rewritten(index, _table(_actions(EVERYWHERE), "option"), "options")
     rows = (f"| {where} | `{ours}` | {also} |" for where, ours, also in aliases.table())
     table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
     made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
@@ -53,9 +50,8 @@ def pages() -> dict[Path, str]:
     return made
 
 
-def stale() -> list[Path]:
-    """The pages that do not say what they are made of, and those that nothing makes."""
-    made = pages()
+def stale(made: Mapping[Path, str]) -> list[Path]:
+    """The pages that do not stand as they are made, and those that nothing makes."""
     moved = [path for path, text in made.items() if _kept(path) != text]
     return moved + [path for folder in MADE for path in folder.glob("*.md") if path not in made]
 
@@ -97,11 +93,13 @@ def _examples() -> dict[str, dict[str, str]]:
     return found
 
 
+def _actions(arguments: Iterable[Argument]) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser(add_help=False)
+    return [parser.add_argument(*names, **how) for names, how in arguments]
+
+
 def _page(name: str, command: Command, examples: dict[str, str]) -> str:
-    parser = argparse.ArgumentParser(prog=f"plan.py {name}", add_help=False)
-    command.configure(parser)
-    every = {names[0] for names, _ in EVERYWHERE}
-    own = [each for each in parser._actions if each.option_strings[:1] not in [[n] for n in every]]
+    own = _actions(command.arguments)
     lines = [f"# {name}", "", f"{command.help[:1].upper()}{command.help[1:]}.", ""]
     lines += ["```text", f"plan.py {' '.join(_usage(own, name))}", "```", ""]
     lines += [_table(own, "argument"), ""]
@@ -150,7 +148,7 @@ def _row(action: argparse.Action) -> str:
 
 def main() -> None:
     made = pages()
-    for path in stale():
+    for path in stale(made):
         if path in made:
             path.parent.mkdir(exist_ok=True)
             path.write_text(made[path], "utf-8")
