@@ -139,13 +139,7 @@ def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
     model: Model | None = None
     with suppress(Exception):  # what meets a faulty value stops, and says no more
         model = lower(draft)
-    for check in (
-        _choices,
-        _lengths,
-        _agreements,
-        _positions,
-        _sizes,
-    ):  # they need nothing that others fill in
+    for check in AGREEMENTS:
         with suppress(Exception):
             check(draft)
     with suppress(Exception):
@@ -396,17 +390,8 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
-STEPS = (
-    schedules.adopt,
-    _choices,
-    _lengths,
-    _agreements,
-    _positions,
-    _sizes,
-    hardware.complete,
-    profile.complete,
-    _experts,
-)
+AGREEMENTS = (_choices, _lengths, _agreements, _positions, _sizes)  # they need no other step
+STEPS = (schedules.adopt, *AGREEMENTS, hardware.complete, profile.complete, _experts)
 CHECKS = (_divisions, *pipeline.CHECKS, schedules.check)
 
 

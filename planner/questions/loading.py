@@ -29,8 +29,7 @@ def load(
 
     Raises:
         PlanError: every fault; where there is one of names or of the schema, those of the checks
-            across keys that it does not reach; a
-            launcher for a layout that is spelled out.
+            across keys that it does not reach; a launcher for a layout that is spelled out.
     """
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     read = source.load(document, overrides, presets=presets, unknown=unknown)

@@ -15,6 +15,7 @@ from planner.base import resources
 from planner.base.errors import PlanError
 from planner.documents import aliases, json_schema, schema, source
 from tests.conftest import ROOT
+from tests.documents.test_all_faults import told
 
 TABLE = resources.preset("aliases/names")
 PLAN = {
@@ -27,14 +28,6 @@ PLAN = {
 
 def plan(**changes: object) -> dict[str, object]:
     return {**PLAN, **changes}
-
-
-def told(tmp_path: Path, text: str) -> list[str]:
-    file = tmp_path / "plan.yaml"
-    file.write_text(text)
-    with pytest.raises(PlanError) as caught:
-        planner.load(file)
-    return [str(fault).rpartition("plan.yaml:")[2] for fault in caught.value.faults]
 
 
 # The table ----------------------------------------------------------------------------------
