@@ -36,7 +36,7 @@ FAR = tuple(
 
 Words = Callable[[float], str]
 Point = tuple[float, float]
-Box = tuple[float, float, float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 class Plane:
@@ -76,6 +76,11 @@ class Plane:
         """Whether a point lies inside the axes."""
         x, y = point
         return self.x_low <= x <= self.x_high and self.y_low <= y <= self.y_high
+
+    def nearest(self, point: Point) -> Point:
+        """The point inside the axes that is nearest to a point."""
+        x, y = point
+        return min(max(x, self.x_low), self.x_high), min(max(y, self.y_low), self.y_high)
 
     def at(self, point: Point) -> Point:
         """Where a point lies in the box."""
@@ -130,12 +135,16 @@ class Plane:
         left, top, right, bottom = box
         if left < self.left or right > WIDTH or top < self.top - 8 or bottom > self.bottom:
             return False
-        return not any(
-            left < b[2] and right > b[0] and top < b[3] and bottom > b[1] for b in self._taken
-        )
+        return not any(overlap(box, other) for other in self._taken)
 
 
 CROSS, TRIANGLE = "l6 6m0-6l-6 6", "l4.6 8h-9.2z"
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Whether two boxes have anything in common."""
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
 
 
 def _written(x: float, y: float, text: str, anchor: str) -> Box:
@@ -159,28 +168,26 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
     """Round numbers inside a range, three to eight."""
     if logarithmic and high / low < 25:
         decade = 10.0 ** math.floor(math.log10(low))
-        found = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
+        places = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
+        found = [place for place in places if low <= place <= high]
     else:
         found = powers(low, high) if logarithmic else []
-    found = [tick for tick in found if low <= tick <= high]
     if len(found) > 2:
         return found
     size = 10.0 ** math.floor(math.log10(high - low))
     for step in (size, size / 2, size / 4, size / 5, size / 10):
-        places = range(math.ceil(low / step), math.floor(high / step) + 1)
-        if len(places) > 2:
+        times = range(math.ceil(low / step), math.floor(high / step) + 1)
+        if len(times) > 2:
             break
-    return [round(place * step, 12) for place in places]
+    return [round(time * step, 12) for time in times]
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Powers of ten with what lies between them, not too many."""
+    """Powers of ten inside a range with what lies between them, not too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
     ticks = [m * 10.0**power for power in range(first, last + 1) for m in inner]
-    below = max((t for t in ticks if t <= low), default=low)
-    above = min((t for t in ticks if t >= high), default=high)
-    return [t for t in ticks if below <= t <= above]
+    return [t for t in ticks if low <= t <= high]
 
 
 def axis(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.report.chart import axis, powers
+from planner.report.chart import Box, axis, overlap, powers, tick
 from planner.report.numbers import Data
 
 #: The box: how wide and high it is, and the edges of what is drawn in it.
@@ -14,7 +14,6 @@ LETTER, LINE, DOT = 6.4, 15, 6  # the width of a letter, the height of a line, t
 ASIDE = 26  # where the column of labels begins, behind the last dot
 #: Where a label may stand by its dot: how its text is anchored, and where.
 NEAR = {"end": (-9, 4), "start": (9, 4), "middle": (0, 19), "middle above": (0, -10)}
-Corners = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
@@ -52,23 +51,14 @@ def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
     write_labels(dots, taken, (BOX.left + 2, BOX.top, BOX.right, BOX.bottom - 4))
     return Data(
         **vars(BOX),
-        x_ticks=[Data(at=x(t), text=_plain(t)) for t in powers(first, last) if first <= t <= last],
-        y_ticks=[
-            Data(at=y(t * 1e12), text=_plain(t))
-            for t in powers(low / 1e12, high / 1e12)
-            if low <= t * 1e12 <= high
-        ],
+        x_ticks=[Data(at=x(t), text=tick(t)) for t in powers(first, last)],
+        y_ticks=[Data(at=y(t * 1e12), text=tick(t)) for t in powers(low / 1e12, high / 1e12)],
         roof=f"M{x0} {y0}L{x1} {y1}H{BOX.right}",
         dots=dots,
     )
 
 
-def _plain(number: float) -> str:
-    """A number of an axis."""
-    return f"{number:,.0f}" if number >= 1 else f"{number:g}"
-
-
-def write_labels(dots: Sequence[Data], taken: Sequence[Corners], box: Corners) -> None:
+def write_labels(dots: Sequence[Data], taken: Sequence[Box], box: Box) -> None:
     """Write each label at its dot, to the left, the right, above or below, where nothing else lies;
     those that find no room stand in a column on the right, each at the end of a line. Each dot gets
     ``text_x``, ``text_y`` and ``anchor``, and as ``line`` the path of that line, or nothing.
@@ -104,15 +94,9 @@ def write_labels(dots: Sequence[Data], taken: Sequence[Corners], box: Corners) -
         dot.anchor = dot.anchor.partition(" ")[0]
 
 
-def corners(dot: Data) -> Corners:
+def corners(dot: Data) -> Box:
     """What the label of a dot covers."""
     wide = LETTER * len(dot.label)
     side = {"start": 0.0, "middle": wide / 2, "end": wide}[dot.anchor.partition(" ")[0]]
     left = dot.text_x - side
     return left, dot.text_y - LINE + 4, left + wide, dot.text_y + 3
-
-
-def overlap(one: Corners, other: Corners) -> bool:
-    """Whether two boxes have anything in common."""
-    across = one[0] < other[2] and other[0] < one[2]
-    return across and one[1] < other[3] and other[1] < one[3]

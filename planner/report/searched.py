@@ -20,7 +20,7 @@ from planner.questions.search.selection import SPARE
 from planner.report import chart
 from planner.report.numbers import GIB, Data, clean
 from planner.report.report import page, words
-from planner.report.sentences import Parts, between, plain, short, three, with_interval, wrapped
+from planner.report.sentences import Parts, between, of_whole, plain, three, with_interval, wrapped
 from planner.results.result import Result
 
 #: What is made small is called best how.
@@ -28,6 +28,9 @@ BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
 #: What stands beside the best, where it has it: days and cost.
 BESIDE = ("time.training_days", "cost.total")
 WORST = "memory.at_worst"
+#: The label of the best layout, also where that is the plan's own.
+OWN_FIRST = "own, 1"
+FIRST = ("1", OWN_FIRST)
 #: So many times the best, and the memory of a device, a picture goes at most.
 BEYOND, ABOVE = 10, 1.5
 #: The plain and the own layout are drawn beside the best, where they are no further behind.
@@ -83,24 +86,30 @@ def lead(found: Found) -> Parts:
     parts.append((f"{text} a step" if found.by == STEP else text, "b"))
     if best.interval is not None:
         parts.append((f" ({between(best.interval, quantity.unit, text)})", "small"))
-    if best.evaluated is not None and best.made is not None:
-        result = Result(best.made, best.evaluated[0])
+    if (result := _result(best)) is not None:
         for name in BESIDE if found.by == STEP else ():
             if (one := result.get(name)) is not None:
                 parts += [(", ", ""), *with_interval(one)]
         memory, capacity = result.get(MEMORY), result.get("memory.capacity")
         if memory is not None and capacity is not None and found.by != MEMORY:
-            unit = f" {short(capacity).partition(' ')[2]}"
-            parts.append((f", {short(memory).removesuffix(unit)} of {short(capacity)}", ""))
+            parts.append((f", {of_whole(memory, capacity)}", ""))
     return [*parts, (".", "")]
+
+
+def _result(layout: Layout) -> Result | None:
+    """A layout as a plan by itself; None where it is not evaluated exactly."""
+    if layout.evaluated is None or layout.made is None:
+        return None
+    return Result(layout.made, layout.evaluated[0])
 
 
 def facts(found: Found) -> list[Parts]:
     """The plainest and the plan's own layout held against the best, and how many there are."""
     said: list[Parts] = []
     if found.best:
-        for label, layout in ranking.labelled(found):
-            if label.isdigit() or label == "own, 1":
+        listed = ranking.labelled(found)
+        for label, layout in listed:
+            if label.isdigit() or label in FIRST:
                 continue
             what = {
                 "plainest": "Plainest within " + ranking.percent(SPARE),
@@ -114,10 +123,15 @@ def facts(found: Found) -> list[Parts]:
                          (f", {_behind(layout, found)}", "")])  # fmt: skip
             if why := own_fits(found) if label.startswith("own") else "":
                 said[-1].append((f"; {why}", ""))
-        if any(label == "own, 1" for label, _ in ranking.labelled(found)):
+        if any(label == OWN_FIRST for label, _ in listed):
             said.append([("The plan's own layout is the best.", "")])
     said.append([(ranking.counted(found), "")])
     return said
+
+
+def _name(found: Found) -> str:
+    """What is made small, as the head of a column."""
+    return "step" if found.by == STEP else found.by
 
 
 def _behind(layout: Layout, found: Found) -> str:
@@ -162,8 +176,8 @@ def _table(found: Found, front: bool) -> Data | None:
                head.index("memory")]  # fmt: skip
     choices = range(1, head.index(by))
     listed = ranking.labelled(found, front)
-    body, said = [], "step" if found.by == STEP else found.by
-    first = next((row for row in rows[1:] if row[0].endswith("1")), rows[1])
+    body, said = [], _name(found)
+    first = next(row for row in rows[1:] if row[0] in FIRST)
     for row, (label, layout), why in zip(rows[1:], listed, reasons[1:], strict=True):
         body.append(
             Data(
@@ -173,7 +187,7 @@ def _table(found: Found, front: bool) -> Data | None:
                 choices=[(row[i], row[i] != first[i]) for i in choices],
                 differs=_differences(layout, found),
                 why=why,
-                best=label.endswith("1") and (label == "1" or label == "own, 1"),
+                best=label in FIRST,
             )
         )
     shown_head = [said if head[i] == by else head[i] for i in answers]
@@ -202,7 +216,7 @@ def _picture(found: Found, capacity: float) -> Data | None:
     further = [(label, x) for label, x in named if label == "plainest"]
     own = None if found.own is None else _at(found.own, found.by)
     unit = BOOK.quantities[found.by].unit
-    names = f"{'step' if found.by == STEP else found.by}, {unit}", "GiB of a device"
+    names = f"{_name(found)}, {unit}", "GiB of a device"
     close = None
     if best:
         most = NEAR * float(found.best[0].values[found.by])
@@ -285,22 +299,15 @@ def _plane(
 
 def _worst(found: Found) -> float:
     """How many times what is predicted a device needs at worst; 0 where no run says."""
-    for layout in found.best[:1]:
-        if layout.evaluated is not None and layout.made is not None:
-            worst = Result(layout.made, layout.evaluated[0]).get(WORST)
-            if worst is not None:
-                return float(worst.number) / float(layout.values[MEMORY])
-    return 0.0
+    result = _result(found.best[0]) if found.best else None
+    worst = None if result is None else result.get(WORST)
+    return 0.0 if worst is None else float(worst.number) / float(found.best[0].values[MEMORY])
 
 
 def _window(whole: chart.Plane, close: chart.Plane) -> str:
     """Where one plane lies in another."""
-    left, right = (
-        whole.x(min(max(x, whole.x_low), whole.x_high)) for x in (close.x_low, close.x_high)
-    )
-    low, high = (
-        whole.y(min(max(y, whole.y_low), whole.y_high)) for y in (close.y_low, close.y_high)
-    )
+    corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
+    (left, low), (right, high) = (whole.at(whole.nearest(corner)) for corner in corners)
     return f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
 
 
@@ -312,14 +319,11 @@ def text(found: Found, front: bool = False) -> str:
         out += wrapped(plain(fact), "  ", "    ")
     if not found.best:
         return "\n".join(out) + "\n"
-    unit, rows = (
-        BOOK.quantities[found.by].unit,
-        [["", "step" if found.by == STEP else found.by, "", "GiB"]],
-    )
+    unit, rows = BOOK.quantities[found.by].unit, [["", _name(found), "", "GiB"]]
     differing = ["what differs from the first" if not front else "what differs from the best"]
     for label, layout in ranking.labelled(found, front):
         amount = three(layout.values[found.by], unit)
-        behind = "" if label in ("1", "own, 1") and not front else _behind(layout, found)
+        behind = "" if label in FIRST and not front else _behind(layout, found)
         rows.append([label, amount, behind, f"{float(layout.values[MEMORY] / GIB):.1f}"])
         differing.append(_differences(layout, found))
     if front:

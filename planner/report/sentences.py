@@ -45,10 +45,18 @@ def short(quantity: Quantity, unit: str | None = None) -> str:
     """A quantity to three digits, in its unit or in one that is counted as USD are."""
     if quantity.declared.share:
         return shown(quantity.value, quantity.unit, True)
-    return _amount(quantity.number, quantity.unit, unit)
+    return amount(quantity.number, quantity.unit, unit)
 
 
-def _amount(value: Any, own: str, unit: str | None) -> str:
+def of_whole(part: Quantity, whole: Quantity) -> str:
+    """A quantity of another one, the unit once where both have the same: 41.2 of 79.6 GiB."""
+    text = short(whole)
+    unit = f" {text.partition(' ')[2]}"
+    return f"{short(part).removesuffix(unit)} of {text}"
+
+
+def amount(value: Any, own: str, unit: str | None) -> str:
+    """A number to three digits in its own unit, or in one that is counted as USD are."""
     return three(value, own) if unit is None else three(value, "USD").replace("USD", unit)
 
 
@@ -62,7 +70,7 @@ def with_interval(quantity: Quantity, unit: str | None = None) -> Parts:
 
 def between(ends: Sequence[Any], own: str, like: str, unit: str | None = None) -> str:
     """An interval to three digits, without the unit where it is that of the text beside it."""
-    low, high = (_amount(end, own, unit) for end in ends)
+    low, high = (amount(end, own, unit) for end in ends)
     name = f" {like.partition(' ')[2]}"
     if low.endswith(name) and high.endswith(name):
         low, high = low.removesuffix(name), high.removesuffix(name)

@@ -22,16 +22,18 @@ from planner.plans.layout import DEGREES, described
 from planner.plans.plan import about
 from planner.questions.studies import COMPARISONS, summary
 from planner.questions.studies.axes import LAYOUT, Axis, keys
-from planner.questions.studies.points import COST, DAYS, DEVICES, HOURS, MEMORY, STATES
+from planner.questions.studies.points import COST, DEVICES, HOURS, MEMORY, STATES
 from planner.questions.studies.run import Outcome
-from planner.questions.studies.study import TASK
+from planner.questions.studies.study import DAYS, TASK
 from planner.report import chart
-from planner.report.numbers import Data, clean, headline, shown
+from planner.report.numbers import GIB, Data, clean, headline, shown
 from planner.report.report import page, words
 from planner.report.sentences import (
     Parts,
+    amount,
     between,
     digits,
+    of_whole,
     plain,
     short,
     three,
@@ -84,6 +86,11 @@ class Cell:
         if not self.days or not self.paid:
             return None
         return self.days, self.paid
+
+    @property
+    def gib(self) -> str:
+        """The memory of a device in GiB, three digits."""
+        return digits(self.memory and self.memory / GIB)
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,6 @@ class View:
         #: Each task with its answer; the last one, which is mostly the largest, leads.
         self.tasks = [task for task in made if task.cells]
         self.lead = self.tasks[-1] if self.tasks else None
-        self.lines = [point for task in self.tasks for point in (task.chart,) if point]
 
     # -- the head -----------------------------------------------------------------------------
 
@@ -225,10 +231,6 @@ class View:
         rest = [d for d, n in enumerate(self.study.shape) if n > 1 and d not in self.roles.cells]
         return " and ".join(map(self.dimension, rest))
 
-    def amount(self, value: float) -> str:
-        """An amount of what is compared, three digits, in words."""
-        return three(value, "USD").removesuffix(" USD") + f" {self.unit}"
-
     def few(self, value: float) -> str:
         """An amount in the unit of the tables."""
         return digits(value / self.size)
@@ -251,8 +253,8 @@ class View:
     @property
     def basis(self) -> str:
         """What intervals and kinds of numbers rest on."""
-        results = [task.result for task in self.tasks if task.result is not None]
-        found = [one for r in results for q in (DAYS, MEMORY) if (one := r.get(q)) is not None]
+        found = [one for task in self.tasks for q in (DAYS, MEMORY)
+                 if (one := task.result.get(q)) is not None]  # fmt: skip
         said = []
         if any(one.interval for one in found):
             said.append(
@@ -476,7 +478,7 @@ class Task:
             digits(cell.days),
             interval,
             self.view.few(cell.paid) if cell.paid else "–",
-            digits(cell.memory and cell.memory / 2**30),
+            cell.gib,
             {FITS: "fits", TIGHT: "△ tight", NO: "× does not fit"}.get(cell.state, "open"),
         ]
 
@@ -496,14 +498,12 @@ class Task:
             found.append([("Predicted instead of assumed: ", ""), *with_interval(days.predicted)])
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
         if memory is not None and capacity is not None and self.answer.kind != "none":
-            worst_of, whole = self.result.get(AT_WORST), short(capacity)
-            unit = f" {whole.partition(' ')[2]}"
-            text = f"{short(memory).removesuffix(unit)} of {whole}"
+            worst_of = self.result.get(AT_WORST)
             if cell.state == OPEN:
                 more = f"; {clean(self.result.verdict['reason'])}"
             else:
                 more = f", {short(worst_of)} at worst" if worst_of is not None else ""
-            found.append([("Memory: ", ""), (text, "b"), (more, "")])
+            found.append([("Memory: ", ""), (of_whole(memory, capacity), "b"), (more, "")])
         return found
 
     def _neighbours(self) -> list[Parts]:
@@ -543,8 +543,7 @@ class Task:
         if other is None or cell.state == TIGHT or percent < 1:
             return []
         across = self.view.roles.columns
-        told = across is not None and across in self.view.roles.cells
-        column = [self._column(across, self.view.place(other, across or 0))] if told else []
+        column = [] if across is None else [self._column(across, self.view.place(other, across))]
         said = ", ".join(filter(None, (self._called(other), *column)))
         days, worth = three(other.days or 0, "days"), f"{percent} % cheaper"
         return [[(f"Cheaper, but tight: {said}, ", ""), (days, "b"), (", ", ""), (worth, "b")]]
@@ -574,7 +573,7 @@ class Task:
     def text_of(self, cell: Cell) -> str:
         """What a cell is called in the chart: its value along x."""
         x = self.view.roles.x
-        if x is None or x not in self.view.roles.cells:
+        if x is None:
             return ""
         axes, text = self.view.study.dimensions[x], self.view.at(x, self.view.place(cell, x))
         bare = all(axis.numeric for axis in axes) and not self.over_tasks
@@ -591,7 +590,7 @@ class Task:
         """The cheapest cell at each value along x, of those as sure to fit as the answer; None
         where no line through them says something."""
         view, x = self.view, self.view.roles.x
-        if x is None or x not in view.roles.cells:
+        if x is None:
             return None
         axes = view.study.dimensions[x]
         if not all(axis.numeric for axis in axes) or self.over_tasks:
@@ -645,10 +644,9 @@ class Task:
         if chosen is not None:
             interval = (one := self.result.get(DAYS)) and one.interval
             if interval:
-                low, high = (min(max(float(b), plane.x_low), plane.x_high) for b in interval)
-                y = plane.y(at(chosen)[1])
-                whisker = Data(left=plane.x(low), right=plane.x(high), y=y)
-                plane.keep_free([(low, at(chosen)[1]), (high, at(chosen)[1])])
+                low, high = (plane.nearest((float(b), at(chosen)[1])) for b in interval)
+                whisker = Data(left=plane.x(low[0]), right=plane.x(high[0]), y=plane.y(low[1]))
+                plane.keep_free([low, high])
             name = self.subject[0] if self.along else self.text_of(chosen) or self.subject[0]
         named = ends if len(ends) <= MOST_LABELS else [ends[0], ends[-1]]
         named = named or drawn[:: max(1, len(drawn) // MOST_LABELS)]
@@ -686,8 +684,8 @@ class Task:
 
     def _told(self, cell: Cell) -> str:
         """A cell in words, where a pointer rests on it."""
-        amount = self.view.amount(cell.paid or 0)
-        return f"{self.text_of(cell)}: {three(cell.days or 0, 'days')}, {amount}"
+        paid = amount(cell.paid or 0, "USD", self.view.unit)
+        return f"{self.text_of(cell)}: {three(cell.days or 0, 'days')}, {paid}"
 
     # -- table ----------------------------------------------------------------------------------
 
@@ -697,8 +695,6 @@ class Task:
         phone has room for."""
         view, role = self.view, self.view.roles
         x, across = role.x, role.columns
-        x = x if x in role.cells else None
-        across = across if across in role.cells else None
         best: dict[tuple[int, int], Cell] = {}
         for cell in self.cells:
             place = tuple(0 if d is None else view.place(cell, d) for d in (x, across))
@@ -719,7 +715,7 @@ class Task:
                 Data(
                     head=view.at(x, r) if x is not None else "",
                     cells=[self._cell(best.get((r, p)), chosen, firsts[r]) for p in some],
-                    memory=digits(f.memory and f.memory / 2**30) if (f := firsts[r]) else "–",
+                    memory=f.gib if (f := firsts[r]) else "–",
                 )
                 for r in kept
             ]
@@ -748,7 +744,7 @@ class Task:
         """A cell as two lines and how it looks."""
         if cell is None:
             return Data(first="–", second="", look="none")
-        memory = digits(cell.memory and cell.memory / 2**30) + " GiB" if cell.memory else ""
+        memory = f"{cell.gib} GiB" if cell.memory else ""
         if cell.state == NO:
             return Data(first="×", second=memory, look="no near" if cell is chosen else "no")
         mark = "△ " if cell.state == TIGHT else ""
@@ -857,8 +853,8 @@ def text(outcome: Outcome) -> str:
     out += ["", *wrapped(f"{view.plans}; {view.sentence}.")]
     if view.answers is not None:
         head, *rows = [[row[0], *row[2:]] for row in (view.answers.head, *view.answers.rows)]
-        short = [[row[0], row[1].partition(" as ")[0], *row[2:]] for row in rows]
-        out += ["", *columns([head, *short], right=(2, 4, 5))]
+        brief = [[row[0], row[1].partition(" as ")[0], *row[2:]] for row in rows]
+        out += ["", *columns([head, *brief], right=(2, 4, 5))]
     else:
         for task in view.tasks[::-1][:LISTED]:
             out += ["", *lines] if (lines := _lines(task)) else []
@@ -873,7 +869,7 @@ def _lines(task: Task) -> list[str]:
     view, row = task.view, task.along or front(task.answer.group)
     if not row:
         return []
-    layout = view.roles.columns if view.roles.columns in view.roles.cells else None
+    layout = view.roles.columns
     head = [
         task.name or "Plans",
         "days",
@@ -886,7 +882,7 @@ def _lines(task: Task) -> list[str]:
             f"{'>' if cell is task.answer.cell else ' '} {task.text_of(cell)}",
             digits(cell.days),
             view.few(cell.paid or 0),
-            digits(cell.memory and cell.memory / 2**30),
+            cell.gib,
             *([view.at(layout, view.place(cell, layout))] if layout is not None else []),
         ]
         for cell in row[:MOST_ROWS]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.report import panels, pictures, roofline, timeline
+from planner.report import chart, panels, pictures, roofline, timeline
 from planner.report.numbers import Data
 from planner.report.report import _environment
 from planner.results.result import Result
@@ -164,7 +164,7 @@ def test_labels_do_not_overlap(kernels: list[tuple[float, float, int]]) -> None:
     figure = roofline.under_roof(peak, bandwidth, dots)
     boxes = [roofline.corners(dot) for dot in figure.dots]
     for one, other in combinations(boxes, 2):
-        assert not roofline.overlap(one, other)
+        assert not chart.overlap(one, other)
     for left, top, right, bottom in boxes:
         assert left >= 0 and right <= figure.width and top >= 0 and bottom <= figure.height
 

@@ -219,11 +219,8 @@ def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
             least, more = (one.approximate[found.by] for one in (first.layout, choice.layout))
             ratio = more / least if least > 0 else 1.0
             slower = f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
-            why = (
-                ""
-                if number or slower == SAME or not reasons
-                else _lost(choice.layout, found, known)
-            )
+            told = reasons and not number and slower != SAME
+            why = _lost(choice.layout, found, known) if told else ""
             said.append(f"{word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")

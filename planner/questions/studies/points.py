@@ -18,11 +18,10 @@ from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, stated
 from planner.plans.plan import chosen_by
-from planner.questions.studies.study import Study
+from planner.questions.studies.study import DAYS, Study
 from planner.results import intervals
 
 Array = NDArray[Any]
-DAYS = "time.training_days"
 COST = "cost.total"
 HOURS = "time.device_hours"
 MEMORY = "memory.process"

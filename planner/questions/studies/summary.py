@@ -16,7 +16,6 @@ import numpy as np
 from planner.questions.studies.axes import keys
 from planner.questions.studies.points import (
     COST,
-    DAYS,
     DEVICES,
     HOURS,
     MEMORY,
@@ -26,7 +25,7 @@ from planner.questions.studies.points import (
     Array,
     Points,
 )
-from planner.questions.studies.study import TASK, Study
+from planner.questions.studies.study import DAYS, TASK, Study
 
 #: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
 QUESTIONS: dict[str, tuple[str, int]] = {
@@ -109,7 +108,7 @@ class Roles:
     x: int | None
     tasks: tuple[int, ...]
     columns: int | None
-    cells: tuple[int, ...]  # all that are told apart, in the order of the dimensions
+    cells: tuple[int, ...]  # all that are told apart, these too, in the order of the dimensions
 
 
 def roles(study: Study) -> Roles:
@@ -134,12 +133,12 @@ def roles(study: Study) -> Roles:
         apart = apart[:-1]
     rest = [i for i in shown if i != x and i not in apart]
     layouts = [i for i in rest if any(k.startswith("parallelism") for k in changed[i])]
-    columns = next(iter((*layouts, *rest)), None)
     cells: list[int] = []
     for i in dict.fromkeys((*([] if x is None else [x]), *apart, *layouts, *rest)):
         if math.prod(study.shape[d] for d in (*cells, i)) <= MOST_CELLS:
             cells.append(i)
-    return Roles(x, apart, columns, tuple(sorted(cells)))
+    columns = next(iter((*layouts, *rest)), None)
+    return Roles(x, apart, columns if columns in cells else None, tuple(sorted(cells)))
 
 
 def summary(table: Points) -> Summary:
