@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice, product
 from typing import Any
 
@@ -336,6 +336,10 @@ class View:
         name = self.study.document or "STUDY.yaml"
         table = self.outcome.output or "study.csv"
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
+
+
+#: The view of a sweep; the formats of one comparison and the terminal share it.
+view_of = lru_cache(maxsize=1)(View)
 
 
 class Task:
@@ -831,12 +835,12 @@ def _quantity(quantity: str, value: Any) -> str:
 
 def markdown(outcome: Outcome) -> str:
     """The comparison as GitHub Markdown."""
-    return words("study.md.jinja", view=View(outcome))
+    return words("study.md.jinja", view=view_of(outcome))
 
 
 def html(outcome: Outcome) -> str:
     """The comparison as one HTML file without scripts or requests."""
-    return page("study.html.jinja", view=View(outcome))
+    return page("study.html.jinja", view=view_of(outcome))
 
 
 #: Tasks whose plans a terminal lists.
@@ -845,7 +849,7 @@ LISTED = 3
 
 def text(outcome: Outcome) -> str:
     """What a terminal shows when a sweep is done."""
-    view = View(outcome)
+    view = view_of(outcome)
     lead = view.lead
     out = wrapped("No plan can be evaluated." if lead is None else lead.said)
     for fact in [] if lead is None else lead.facts:

@@ -26,7 +26,7 @@ FORM = 4
 Progress = Callable[[int, int, float], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one sweep is itself; its formats share what is made of it
 class Outcome:
     """A study, done: its table, and what a comparison says of it."""
 
