@@ -45,11 +45,9 @@ class Plan:
 
     def solve(self, question: str | None = None, **options: Any) -> Any:
         """An inverse question; see ``plan.py solve --help`` for the questions and options."""
-        from planner.questions.solve import budgets, questions
+        from planner.questions.solve import questions
 
-        if question == budgets.QUESTION:
-            return budgets.ask(self.plan, **options)
-        return questions.ask(self.plan, question, **options)
+        return questions.prepare(self.plan, question, **options)()
 
     def sensitivity(self, quantity: str) -> Any:
         """How a quantity moves with every measure and choice; see planner.questions.sensitivity."""

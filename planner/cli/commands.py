@@ -354,20 +354,12 @@ def _solve(options: argparse.Namespace) -> int | str:
         known = f"solve PLAN {options.plan}"
         raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
     plan = _loaded(options)
-    names = "vary until maximize minimize deadline with_layout family margin accelerators"
+    names = "vary until maximize minimize deadline with_layout family margin accelerators budget"
     how = {name: getattr(options, name) for name in names.split()}
-    if options.question == budgets.QUESTION:
-        if any(how.values()):
-            *others, last = (f"--{name.replace('_', '-')}" for name in how)
-            said = f"{budgets.QUESTION} takes no {', '.join(others)} or {last}"
-            raise PlanError(Fault(said, None))
-        spent = budgets.ask(plan, options.budget)
-        return (budgets.to_json if options.format == "json" else budgets.text)(spent)
-    if options.budget is not None:
-        raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
-    answer = questions.ask(plan, options.question, **how)
-    sys.stdout.write((questions.to_json if options.format == "json" else questions.text)(answer))
-    return OK if answer.holds else FAILED
+    answer = questions.prepare(plan, options.question, **how)()
+    writers: Any = budgets if isinstance(answer, budgets.Spending) else questions
+    sys.stdout.write((writers.to_json if options.format == "json" else writers.text)(answer))
+    return OK if isinstance(answer, budgets.Spending) or answer.holds else FAILED
 
 
 @command(

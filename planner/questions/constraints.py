@@ -54,22 +54,40 @@ def shown(value: Any, unit: str, digits: int = 3, short: bool = False) -> str:
     return value if isinstance(value, str) else format_value(value, unit, digits, short)
 
 
-def parse_limit(text: str) -> Limit:
-    """A limit such as ``memory.process<=70 GiB``.
+def parse_limit(text: str, plan: Plan | None = None) -> Limit:
+    """A limit such as ``memory.process<=70 GiB``; of a ``plan``, its quantity may be called as
+    explain takes it: ``headroom``, ``training time``.
 
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
     """
-    found = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=)\s*(.+?)\s*", text)
+    found = re.fullmatch(r"\s*([^<>=]+?)\s*(<=|>=)\s*([^<>=]+?)\s*", text)
     if not found:
         raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
+    name = name if plan is None else called(plan, name)
     numeric(name)
     try:
         number = units.parse(value, BOOK.quantities[name].unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
     return Limit(name, relation, number)
+
+
+def called(plan: Plan, name: str) -> str:
+    """The id of the quantity of a plan that people call so.
+
+    Raises:
+        PlanError: none is called so, or several are.
+    """
+    import planner.book.formulas  # noqa: F401  (registers the quantities)
+
+    if name in BOOK.quantities:
+        return name
+    from planner.results.lookup import look_up
+    from planner.results.result import evaluate
+
+    return look_up(evaluate(plan), name).id
 
 
 #: The margin that is kept where none is asked for.

@@ -16,10 +16,10 @@ from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import inputs_of
 from planner.report.facts import brief, left_open, with_interval
-from planner.report.lookup import input_called, is_pattern, look_up, matching
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, shown
 from planner.results.closed_form import Basic, closed_form
 from planner.results.collapse import LETTERS
+from planner.results.lookup import input_called, is_pattern, look_up, matching
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, parse
 

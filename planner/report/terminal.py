@@ -13,8 +13,8 @@ from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
 from planner.report.answer import Answer, Better, answer_of
 from planner.report.facts import warnings
-from planner.report.layout import KEY_FIGURES
 from planner.report.numbers import Data, clean
+from planner.results.lookup import KEY_FIGURES
 from planner.results.result import Result
 
 WIDTH = 80

@@ -11,10 +11,11 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from planner.base.display import as_json, columns, exact_text, one_line, plain, rounded
-from planner.report.layout import KEY_FIGURES, STATUS, by_prefix
+from planner.report.layout import STATUS, by_prefix
 from planner.report.numbers import SCALES, apportioned, clean, shown, signed
 from planner.report.report import code, escaped
 from planner.report.sentences import wrapped
+from planner.results.lookup import KEY_FIGURES
 from planner.review.diff import (
     CAUSES,
     PROCESS,

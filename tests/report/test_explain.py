@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner.base.errors import PlanError
 from planner.report.explain import WIDTH, explain
-from planner.report.lookup import look_up
+from planner.results.lookup import look_up
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
 

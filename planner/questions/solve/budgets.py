@@ -116,6 +116,23 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     )
 
 
+def amount(budget: str) -> tuple[Number, str]:
+    """How much a budget is, and of what: FLOP, USD or s; FLOP where it says none.
+
+    Raises:
+        PlanError: it is no budget.
+    """
+    for unit in ("FLOP", "USD", "s"):
+        with suppress(units.UnitError):
+            value = units.parse(budget, unit)
+            break
+    else:
+        raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
+    if value <= 0:
+        raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
+    return value, unit
+
+
 def _notes(
     base: Evaluation,
     plan: Plan,
@@ -173,18 +190,11 @@ def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) ->
 def _flops(
     base: Evaluation, plan: Plan, active: Fraction, rate: Number | None, budget: str | None
 ) -> tuple[Number, str | None]:
-    """The compute of a budget, and the unit that it is given in, which is FLOP where it says none;
-    without a budget what the plan spends, in no unit."""
+    """The compute of a budget, and the unit that it is given in; without a budget what the plan
+    spends, in no unit."""
     if budget is None:
         return base.values_of([SPENT])[SPENT], None
-    for unit in ("FLOP", "USD", "s"):
-        with suppress(units.UnitError):
-            value = units.parse(budget, unit)
-            break
-    else:
-        raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
-    if value <= 0:
-        raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
+    value, unit = amount(budget)
     if unit == "FLOP":
         return value, unit
     seconds: Number = value

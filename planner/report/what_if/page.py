@@ -17,13 +17,14 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.plans.schedules import OWN
 from planner.report import facts
-from planner.report.layout import KEY_FIGURES, by_prefix
+from planner.report.layout import by_prefix
 from planner.report.numbers import Data, clean, headline
 from planner.report.report import page
 from planner.report.view import view_of
 from planner.report.what_if import controls
 from planner.report.what_if.program import program
 from planner.report.what_if.rules import Untranslated, quoted
+from planner.results.lookup import KEY_FIGURES
 from planner.results.result import Quantity, Result
 
 COLOURS = 6  # that the parts of a bar take in turn

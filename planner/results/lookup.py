@@ -5,12 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from itertools import chain
+from typing import NamedTuple
 
 from planner.base.errors import Fault, PlanError
-from planner.report.layout import KEY_FIGURES
-from planner.report.numbers import clean
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, parse
+
+
+class Row(NamedTuple):
+    """A key figure: its label, and its quantity."""
+
+    label: str
+    id: str
+
+
+KEY_FIGURES = (
+    Row("Parameters", "parameters.total"),
+    Row("Training compute", "compute.training_flops"),
+    Row("Memory per device", "memory.process"),
+    Row("Cache of keys and values", "memory.cache"),
+    Row("Time of one step", "time.step_seconds"),
+    Row("Throughput", "time.tokens_per_second"),
+    Row("Model FLOPs utilisation", "time.mfu"),
+    Row("Time to the first token", "time.prefill_seconds"),
+    Row("Time of one further token", "time.decode_seconds"),
+    Row("Tokens generated", "time.decode_tokens_per_second"),
+    Row("Cost of a million tokens", "cost.million_output_tokens"),
+    Row("Training time", "time.training_days"),
+    Row("Cost", "cost.total"),
+    Row("Energy", "energy.total"),
+)
 
 MOST = 8  # candidates that are named
 LABELS = {row.id: row.label for row in KEY_FIGURES}
@@ -35,7 +59,7 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
         and (not quantity.entries or "[" in pattern)
     ]
     if not found:
-        raise PlanError(Fault(f"no quantity fits '{clean(pattern)}'", None, _ALL))
+        raise PlanError(Fault(f"no quantity fits '{pattern}'", None, _ALL))
     return found
 
 
@@ -82,7 +106,7 @@ def look_up(result: Result, asked: str) -> Quantity:
             names = [one.id for one in (figures or found)]
             more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
             few = f"one of {', '.join(names[:MOST])}{more}"
-            raise PlanError(Fault(f"several quantities are called '{clean(asked)}'", None, few))
+            raise PlanError(Fault(f"several quantities are called '{asked}'", None, few))
     return result.find(asked)
 
 
