@@ -1,8 +1,8 @@
 """What stands in README.md and docs/ by program: `python -m benchmarks.pages` writes it.
 
-The formulas by chapter, a page for each command from what its parser knows, and between markers
-what a terminal shows of the shipped plan. Examples of a command are those of the other pages, which
-the tests run.
+The formulas by chapter, the number formats, a page for each command from what its parser knows, and
+between markers what a terminal shows of the shipped plan. Examples of a command are those of the
+other pages, which the tests run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
 from planner.documents import aliases
-from planner.report import book
+from planner.report import book, precisions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -45,6 +45,7 @@ def pages() -> dict[Path, str]:
     rows = (f"| {where} | `{ours}` | {also} |" for where, ours, also in aliases.table())
     table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
     made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
+    made[DOCS / "precisions.md"] = precisions.page()
     for page in (ROOT / "README.md", DOCS / "quick_start.md"):
         made[page] = _with_output(page.read_text("utf-8"))
     return made

@@ -7,8 +7,10 @@ of them, a scale in another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 from planner.base import resources
@@ -17,9 +19,12 @@ TWO = Fraction(2)
 
 
 class Format(NamedTuple):
-    """A binary floating-point format, as ``plan.py list precisions`` has it in columns."""
+    """A binary floating-point format; all sizes in bytes."""
 
     format: str
+    #: What its standard or maker calls it, and where that says what it is.
+    name: str
+    source: str
     #: Of one number in memory; where blocks have a scale, with its share of that.
     bytes: Fraction
     #: Bits of one number.
@@ -30,10 +35,100 @@ class Format(NamedTuple):
     largest: Fraction
     #: The smallest number with a leading one, under the smallest scale.
     smallest_normal: Fraction
+    #: The smallest number above 0, under the smallest scale; a format without numbers that lack the
+    #: leading one ends at the smallest normal one.
+    smallest_subnormal: Fraction
     #: From 1 to the next number.
     epsilon: Fraction
-    #: Numbers that share a scale; 1 without.
-    block: int
+    #: Whether numbers beyond the largest become infinite.
+    infinities: bool
+    #: Numbers that share a scale, 1 without; the format of the scale, and its bytes.
+    block: int = 1
+    scale: str | None = None
+    scale_bytes: Fraction = Fraction(0)
+
+    @property
+    def element_bytes(self) -> Fraction:
+        """Of one number in memory, without its share of a scale."""
+        return self.bytes - self.scale_bytes / self.block
+
+    @property
+    def unscaled(self) -> Format:
+        """The format of its elements: itself, where blocks have no scale."""
+        said = resources.preset(f"formats/{self.format}")
+        return named(said["elements"]) if self.scale else self
+
+    @property
+    def zero(self) -> bool:
+        """Whether 0 is one of its numbers: without subnormal ones, the smallest stands there."""
+        return self.smallest_subnormal < self.smallest_normal
+
+    def nearest(self, value: Fraction, largest: Fraction | None = None) -> Fraction | None:
+        """What a number above 0 becomes: rounded to the nearest, a tie to the even one (IEEE
+        754-2019, section 4.3.1); None where it is beyond the largest.
+
+        Args:
+            value: exact.
+            largest: the largest number of its block, which decides the scale; itself by default.
+                What is beyond the largest element stays at it (OCP Microscaling, section 6.3).
+        """
+        if self.scale:
+            element, scale = self.unscaled, named(self.scale)
+            times = _block_scale(largest or value, element, scale)
+            if not times:
+                return Fraction(0)
+            inside = min(value / times, element.largest)
+            return (element.nearest(inside) or Fraction(0)) * times
+        exponent = max(floor_log2(value), floor_log2(self.smallest_normal))
+        step = TWO ** (exponent - self.fraction)
+        found = round(value / step) * step
+        if not found and not self.zero:
+            return self.smallest_normal
+        return None if found > self.largest else found
+
+    def pattern(self, value: Fraction) -> str:
+        """The bits of one of its numbers, 0 or above: sign, exponent and fraction, apart."""
+        smallest = floor_log2(self.smallest_normal)
+        exponent = max(floor_log2(value), smallest) if value else smallest
+        biased, rest = exponent + 2 ** (self.exponent - 1) - 1, value / TWO**exponent - 1
+        if rest < 0:  # no leading one
+            biased, rest = 0, rest + 1
+        bits = int(rest * 2**self.fraction)
+        found = "0" * self.sign, f"{biased:0{self.exponent}b}", f"{bits:0{self.fraction}b}"
+        return " ".join(found[: 3 if self.fraction else 2]).strip()
+
+    @property
+    def picture(self) -> str:
+        """Its bits by what they say, s for sign, e for exponent, f for fraction."""
+        one = " ".join(filter(None, ("s" * self.sign, "e" * self.exponent, "f" * self.fraction)))
+        return f"{self.block} × ({one}) + {named(self.scale).picture}" if self.scale else one
+
+    def scales(self, shape: Sequence[int]) -> int:
+        """How many scales a tensor of that shape has: blocks lie along its last dimension, and the
+        last one of a row may be smaller."""
+        return prod(shape[:-1]) * -(-shape[-1] // self.block) if self.scale else 0
+
+    def size(self, shape: Sequence[int]) -> int:
+        """The bytes of a tensor of that shape, with its scales; the last byte may be part full."""
+        numbers = prod(shape) * self.element_bytes
+        return -(-numbers // 1) + int(self.scales(shape) * self.scale_bytes)
+
+
+def floor_log2(value: Fraction) -> int:
+    """The exponent of the largest power of two that is no larger than a number above 0."""
+    found = value.numerator.bit_length() - value.denominator.bit_length()
+    return found if TWO**found <= value else found - 1
+
+
+def _block_scale(largest: Fraction, element: Format, scale: Format) -> Fraction:
+    """The scale of a block by its largest number. A scale that is a power of two puts this into the
+    largest power of two of an element (OCP Microscaling, section 6.3); another one puts it at the
+    largest element, rounded (NVIDIA 2025, arXiv 2509.25149, section 2; its scale of the whole
+    tensor is taken as 1)."""
+    if not scale.fraction:
+        exponent = floor_log2(largest) - floor_log2(element.largest)
+        return min(max(TWO**exponent, scale.smallest_normal), scale.largest)
+    return scale.nearest(min(largest / element.largest, scale.largest)) or Fraction(0)
 
 
 @cache
@@ -44,10 +139,15 @@ def named(name: str) -> Format:
         one, scale, block = named(said["elements"]), named(said["scale"]), said["block"]
         return one._replace(
             format=name,
+            name=said["name"],
+            source=said["source"],
             bytes=one.bytes + scale.bytes / block,
             largest=one.largest * scale.largest,
             smallest_normal=one.smallest_normal * scale.smallest_normal,
+            smallest_subnormal=one.smallest_subnormal * scale.smallest_subnormal,
             block=block,
+            scale=scale.format,
+            scale_bytes=scale.bytes,
         )
     sign, exponent, fraction = said["sign"], said["exponent"], said["fraction"]
     # In memory a number may take more bits than it has.
@@ -57,9 +157,12 @@ def named(name: str) -> Format:
     special = 2**fraction if said["infinities"] else int(said.get("nan", True))
     top, last = divmod(2 ** (exponent + fraction) - 1 - special, 2**fraction)
     largest = (1 + last / TWO**fraction) * TWO ** (top - bias)
-    smallest = TWO ** (int(said.get("subnormals", True)) - bias)
-    limits = largest, smallest, TWO**-fraction
-    return Format(name, Fraction(bits, 8), sign, exponent, fraction, *limits, 1)
+    subnormals = bool(said.get("subnormals", True))
+    smallest = TWO ** (int(subnormals) - bias)
+    least = smallest / 2**fraction if subnormals else smallest
+    limits = largest, smallest, least, TWO**-fraction
+    known, infinities = (name, said["name"], said["source"]), said["infinities"]
+    return Format(*known, Fraction(bits, 8), sign, exponent, fraction, *limits, infinities)
 
 
 def shipped() -> list[Format]:

@@ -38,9 +38,14 @@ class Command(NamedTuple):
     help: str
     arguments: tuple[Argument, ...]
     handler: Handler
+    #: Lines that help shows, behind the program's name.
+    examples: tuple[str, ...] = ()
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Tell a parser what the command takes."""
+        if self.examples:
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            parser.epilog = "\n".join(["examples:", *(f"  plan.py {e}" for e in self.examples)])
         for names, how in (*self.arguments, *EVERYWHERE):
             parser.add_argument(*names, **how)
         parser.set_defaults(handler=self.handler)
@@ -50,11 +55,13 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {}
 
 
-def command(name: str, help: str, *arguments: Argument) -> Callable[[Handler], Handler]:
+def command(
+    name: str, help: str, *arguments: Argument, examples: tuple[str, ...] = ()
+) -> Callable[[Handler], Handler]:
     """Make a function the command of that name."""
 
     def add(handler: Handler) -> Handler:
-        COMMANDS[name] = Command(help, arguments, handler)
+        COMMANDS[name] = Command(help, arguments, handler, examples)
         return handler
 
     return add
@@ -687,6 +694,29 @@ def _list(options: argparse.Namespace) -> str:
     from planner.cli.listing import listing
 
     return listing(options.what)
+
+
+@command(
+    "tensor",
+    "say how many bytes a tensor takes",
+    argument("shape SHAPE", "its sides: 49152x12288; a side may have a suffix, as 48Kix12288"),
+    many(
+        "--precision NAME",
+        "a number format, or several with commas: fp32, bf16, half, mxfp8; by default each of "
+        "plan.py list precisions",
+    ),
+    formats("text", "json"),
+    examples=(
+        "tensor 49152x12288 --precision fp32",
+        "tensor 49152x12288 --precision single,brain,mxfp8,nvfp4",
+        "tensor 8x4Kix12288",
+    ),
+)
+def _tensor(options: argparse.Namespace) -> str:
+    from planner.report import precisions
+
+    shape, found = precisions.sides(options.shape), precisions.formats_called(options.precision)
+    return (precisions.tensor_json if options.format == "json" else precisions.tensor)(shape, found)
 
 
 @command(

@@ -56,7 +56,7 @@ PRESETS = {
     "text": ("model", "accelerator", "cluster"),
 }
 QUANTITIES = ("maximize", "minimize", "quantity")
-KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary")
+KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary", "precision")
 
 
 def _words(argument: str, **_: object) -> Sequence[str]:
@@ -70,6 +70,10 @@ def _words(argument: str, **_: object) -> Sequence[str]:
         from planner.book.quantity import BOOK
 
         return sorted(BOOK.quantities)
+    if argument == "precision":
+        from planner.base import formats
+
+        return [one.format for one in formats.shipped()]
     if argument in ("question", "with_layout"):
         from planner.questions.solve import questions
 

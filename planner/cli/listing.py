@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from planner.base import formats, resources
+from planner.base import resources
 from planner.base.display import columns
 from planner.base.errors import PlanError
 from planner.documents import source
@@ -17,6 +17,10 @@ FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
 def listing(what: str | None = None) -> str:
     """The table of one kind; without a kind, of every kind of preset."""
+    if what == "precisions":
+        from planner.report import precisions
+
+        return "".join(f"{line}\n" for line in precisions.listing())
     if what is not None:
         return "".join(f"{line}\n" for line in columns(_rows(what)))
     sections = ([kind, *columns(_rows(kind), indent="  "), ""] for kind in KINDS)
@@ -24,11 +28,6 @@ def listing(what: str | None = None) -> str:
 
 
 def _rows(what: str) -> list[tuple[str, ...]]:
-    if what == "precisions":
-        heading = tuple(name.replace("_", " ") for name in formats.Format._fields)
-        shipped = formats.shipped()
-        found = ((one.format, *(f"{float(value):.6g}" for value in one[1:])) for one in shipped)
-        return [heading, *found]
     if what == "aliases":
         from planner.documents import aliases
 

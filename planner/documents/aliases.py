@@ -102,7 +102,7 @@ def table() -> list[tuple[str, str, str]]:
     """Every alias: where it is understood, what it means, and its spellings."""
     rows = [
         (kind, name, ", ".join(map(str, words)))
-        for kind in ("accelerator", "model")
+        for kind in ("accelerator", "model", "precision")
         for name, words in names(kind)
     ]
     for title, section in (("key, also in --set", "keys"), ("key, suggested", "suggested")):

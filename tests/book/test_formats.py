@@ -1,11 +1,22 @@
 """Number formats against what their standards, papers and PyTorch's finfo print."""
 
+import contextlib
+import io
+import json
+import math
+import random
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from planner.base.formats import named
+from planner.base.formats import floor_log2, named, shipped
 from planner.base.resources import preset
+from planner.cli.main import main
+from planner.documents import aliases
 
 
 @pytest.mark.parametrize(
@@ -46,3 +57,206 @@ def test_blocks_carry_their_scale(key: str, block: int, bits: int):
     # TransformerEngine keeps a copy along the rows and one along the columns, each with its scales.
     recipes = preset("implementations/megatron")["recipes"]
     assert Fraction(recipes[key]["quantized"]) == 2 * named(key).bytes
+
+
+# Every limit, bit and rounding, by IEEE 754, the OCP specifications, NumPy and ml_dtypes ---------
+
+
+@pytest.mark.parametrize(
+    ("key", "subnormal", "normal", "largest"),
+    [
+        ("fp64", -1074, -1022, (2 - Fraction(1, 2**52)) * 2**1023),  # IEEE 754-2019, table 3.5
+        ("fp32", -149, -126, (2 - Fraction(1, 2**23)) * 2**127),
+        ("fp16", -24, -14, 65504),
+        ("bf16", -133, -126, (2 - Fraction(1, 2**7)) * 2**127),
+        # OCP 8-bit Floating Point Specification (OFP8) v1.0, table 2.
+        ("fp8-e4m3", -9, -6, 448),
+        ("fp8-e5m2", -16, -14, 57344),
+        ("fp4-e2m1", -1, 0, 6),  # OCP Microscaling Formats v1.0, table 5
+        ("e8m0", -127, -127, 2**127),
+    ],
+)
+def test_the_smallest_and_the_largest_numbers_are_exact(
+    key: str, subnormal: int, normal: int, largest: int
+):
+    one, two = named(key), Fraction(2)
+    assert one.smallest_subnormal == two**subnormal
+    assert one.smallest_normal == two**normal
+    assert one.largest == largest
+
+
+#: Formats by the types of NumPy and of ml_dtypes, which round by themselves.
+TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16"}
+SMALL_TYPES = {
+    "bf16": "bfloat16",
+    "fp8-e4m3": "float8_e4m3fn",
+    "fp8-e5m2": "float8_e5m2",
+    "fp4-e2m1": "float4_e2m1fn",
+    "e8m0": "float8_e8m0fnu",
+}
+
+
+def judge(key: str) -> Any:
+    if key in TYPES:
+        return np.dtype(TYPES[key]).type
+    return getattr(pytest.importorskip("ml_dtypes"), SMALL_TYPES[key])
+
+
+@pytest.mark.parametrize("key", [*TYPES, *SMALL_TYPES])
+def test_a_number_is_rounded_as_others_round_it(key: str):
+    """From far below the smallest number to beyond the largest, ties and their neighbours too."""
+    one, its = named(key), judge(key)
+    rng = random.Random(0)
+    values = [0.1, 1e-8, 1 / 3, 2.5e-8, 3e-8, 5e-8, 448.0, 463.9, 464.1, 65519.0, 65521.0, 5.0, 7.1]
+    values += [2.0 ** rng.uniform(-152, 129) for _ in range(2000)]
+    values += [2.0 ** rng.uniform(-12, 12) for _ in range(2000)]
+    for step in (one.smallest_subnormal, one.smallest_normal * one.epsilon, one.epsilon):
+        values += [float(step * Fraction(n, 4)) for n in range(1, 40) if step > Fraction(1, 2**900)]
+    if key == "e8m0":  # beyond its ends, where it has neither 0 nor infinity, ml_dtypes 0.6 errs
+        values = [value for value in values if 2.0**-126 <= value <= 2.0**127]
+    for value in values:
+        with np.errstate(over="ignore"):
+            theirs = float(its(value))
+        ours = one.nearest(Fraction(value))
+        if ours is None:  # those without infinities say NaN, or stay at the largest
+            assert not math.isfinite(theirs) or theirs == one.largest, value
+        else:
+            assert Fraction(theirs) == ours, value
+
+
+@pytest.mark.parametrize("key", [*TYPES, *SMALL_TYPES])
+def test_the_bits_of_a_number_are_those_that_others_keep(key: str):
+    one, its = named(key), judge(key)
+    size = one.sign + one.exponent + one.fraction
+    stored = np.dtype(its).itemsize
+    values = [
+        one.smallest_subnormal,
+        one.smallest_normal,
+        Fraction(1),
+        1 + one.epsilon,
+        one.largest,
+    ]
+    for value in dict.fromkeys(values):
+        bits = int(one.pattern(value).replace(" ", ""), 2)
+        theirs = np.array([float(value)]).astype(its).view(f"u{stored}")[0]
+        assert bits == int(theirs) & (2**size - 1), value
+        assert one.nearest(value) == value
+
+
+@pytest.mark.parametrize("key", ["fp8-e4m3", "fp8-e5m2", "fp4-e2m1"])
+def test_every_pattern_of_a_small_format_is_the_number_that_others_read(key: str):
+    one, its = named(key), judge(key)
+    count = 2 ** (one.exponent + one.fraction)
+    for pattern in range(1, count):
+        theirs = float(np.array([pattern], "u1").view(its)[0])
+        if math.isfinite(theirs):
+            bits = one.pattern(Fraction(theirs)).replace(" ", "")
+            assert int(bits, 2) == pattern and one.nearest(Fraction(theirs)) == Fraction(theirs)
+
+
+@settings(max_examples=200)
+@given(st.fractions(min_value=Fraction(1, 2**160), max_value=2**16), st.sampled_from(sorted(TYPES)))
+def test_no_number_of_a_format_is_nearer_than_the_one_that_a_value_becomes(
+    value: Fraction, key: str
+):
+    one = named(key)
+    found = one.nearest(value)
+    if found is None:
+        assert value > one.largest
+        return
+    quantum = max(Fraction(2) ** floor_log2(value), one.smallest_normal) * one.epsilon
+    assert found % one.smallest_subnormal == 0
+    assert abs(found - value) <= quantum / 2
+
+
+def test_a_scale_saves_a_small_number_unless_its_neighbours_are_large():
+    """OCP Microscaling v1.0, section 6.3: of a block whose largest number is 1e-8 the scale is
+    2^(-27 - 8) for E4M3; 1e-8 is 343.6 of those, between 320 and 352."""
+    small = Fraction(1, 10**8)
+    assert named("mxfp8").nearest(small) == Fraction(352, 2**35)
+    assert named("mxfp8").nearest(small, Fraction(1)) == 0
+    # The largest element of E2M1 is 6 = 1.5 × 2^2: the scale is 2^(-27 - 2), of which 1e-8 is 5.4.
+    assert named("mxfp4").nearest(small) == Fraction(6, 2**29)
+    # NVFP4 with a scale of the whole tensor of 1: its smallest scale is 2^-9.
+    assert named("nvfp4").nearest(small) == 0
+    assert named("nvfp4").nearest(Fraction(6)) == 6
+    # What the largest power of two of an element would be exceeded by stays at the largest one.
+    assert named("mxfp8").nearest(Fraction(511)) == 448
+
+
+def test_a_scale_that_has_no_zero_stays_at_its_smallest():
+    assert named("e8m0").nearest(Fraction(1, 2**200)) == Fraction(1, 2**127)
+
+
+# Tensors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "precision", "size"),
+    [
+        # CS336, lecture 2: one matrix of a feed-forward layer of GPT-3.
+        ("49152x12288", "single", 2304 * 2**20),
+        ("49152×12288", "half", 1152 * 2**20),
+        ("49152 x 12288", "brain", 1152 * 2**20),
+        ("48Ki,12Ki", "double", 4608 * 2**20),
+        # OCP Microscaling, table 1: 32 numbers and their scale take 33 bytes, or 17.
+        ("64x32", "mxfp8", 64 * 33),
+        ("64x32", "mxfp4", 64 * 17),
+        ("64x32", "nvfp4", 64 * (16 + 2)),
+        # A block does not go on in the next row: two scales for 33 numbers.
+        ("3x33", "mxfp8", 3 * (33 + 2)),
+        ("7", "fp4", 4),  # a nibble is left over
+    ],
+)
+def test_a_tensor_takes_its_numbers_and_their_scales(shape: str, precision: str, size: int):
+    done = cli("tensor", shape, "--precision", precision, "--format", "json")
+    ((_, said),) = json.loads(done)["precisions"].items()
+    assert said["bytes"] == size
+    assert said["MiB"] * 2**20 == pytest.approx(size, rel=1e-15)
+    assert eval_by_hand(said["substituted"]) == pytest.approx(size, abs=0.5)
+
+
+def eval_by_hand(text: str) -> Fraction:
+    """A sum of products of numbers."""
+    products = (math.prod(map(Fraction, each.split("*"))) for each in text.split("+"))
+    return sum(products, Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "precision", "said"),
+    [
+        ("49152x12288", "singel", "unknown precision 'singel'"),
+        ("49152x", "fp32", "a side of '49152x'"),
+        ("0x12288", "fp32", "a side of 0 (a whole number from 1 to 1e12)"),
+        ("1.5x12288", "fp32", "a side of 1.5"),
+        ("x".join(["2"] * 17), "fp32", "no shape of 1 to 16 sides"),
+        ("1e12x1e12x1e12", "fp32", "too many elements"),
+    ],
+)
+def test_a_shape_or_a_precision_that_is_none_is_one_line(
+    shape: str, precision: str, said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["tensor", shape, "--precision", precision]) == 2
+    out, faults = capsys.readouterr()
+    assert not out and said in faults and len(faults.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["list", "precisions"], ["tensor", "49152x12288"]])
+def test_tables_fit_a_screen(words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
+
+
+def cli(*words: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(words) == 0
+    return out.getvalue()
+
+
+def test_other_names_mean_one_format_each():
+    known = [one.format for one in shipped()]
+    for name, words in preset("aliases/names")["precision"].items():
+        assert [aliases.preset("precision", word, known) for word in (name, *words)] == [name] * (
+            len(words) + 1
+        )
