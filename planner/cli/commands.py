@@ -118,7 +118,7 @@ EVERYWHERE = (
     flag("--debug", "show where, should the program itself fail"),
 )
 PLAN = (
-    argument("plan PLAN.yaml", "a plan document; - is standard input"),
+    argument("plan PLAN.yaml", "a plan document, or a shipped one's name; - is standard input"),
     many("--set KEY=VALUE", "override a key of the plan"),
 )
 #: Which layouts count, where one is found.

@@ -41,6 +41,8 @@ def offer(parser: argparse.ArgumentParser) -> None:
         for action in command._actions:
             if action.dest in KNOWN:
                 action.completer = partial(_words, action.dest)
+            elif action.dest in ("plan", "plans"):
+                action.completer = _plans
     # A plan file straight after the program's name needs no command.
     first, *rest = os.environ["COMP_LINE"].split(maxsplit=2)[1:] or [""]
     if rest and first not in commands.choices:
@@ -57,6 +59,15 @@ PRESETS = {
 }
 QUANTITIES = ("maximize", "minimize", "quantity")
 KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary", "precision")
+
+
+def _plans(prefix: str, **_: object) -> Sequence[str]:
+    """Files, and the plans that ship."""
+    from argcomplete.completers import FilesCompleter
+
+    from planner.documents import source
+
+    return [*source.preset_names("plan"), *FilesCompleter()(prefix)]
 
 
 def _words(argument: str, **_: object) -> Sequence[str]:

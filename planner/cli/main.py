@@ -20,8 +20,8 @@ Plans a training run of a large language model: does it fit, how long does it ta
 cost, each number with its formula.
 
   plan.py quick "llama3-8b on 64 h100, 2T tokens"         an answer from a line of text
-  plan.py presets/llama70b_h100x1024.yaml -o report.html  the summary of a plan, and its report
-  plan.py search presets/llama70b_h100x1024.yaml          the fastest layouts that fit
+  plan.py llama70b_h100x1024 -o report.html               the summary of a plan, and its report
+  plan.py search llama70b_h100x1024                       the fastest layouts that fit
 
 plan.py list shows what ships, plan.py COMMAND --help what a command takes, plan.py --help all
 commands.
@@ -99,9 +99,24 @@ def _with_command(arguments: list[str]) -> list[str]:
     if first in COMMANDS:
         return [rest[0], *lead, *rest[1:]]
     if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
-        allowed = "a plan file or one of: " + ", ".join(COMMANDS)
-        raise PlanError(Fault(f"unknown command {first}", None, allowed, nearest(first, COMMANDS)))
+        _plan_known(first)
     return ["report", *lead, *rest]
+
+
+def _plan_known(word: str) -> None:
+    """A word that is no command is the name of a plan.
+
+    Raises:
+        PlanError: it is not.
+    """
+    from planner.documents import source
+
+    with contextlib.suppress(PlanError):
+        source.located(word, "plan")
+        return
+    allowed = f"a plan file, a name that list plans shows, or one of: {', '.join(COMMANDS)}"
+    near = nearest(word, [*COMMANDS, *source.preset_names("plan")])
+    raise PlanError(Fault(f"unknown command or plan {word}", None, allowed, near))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -71,6 +71,24 @@ def _preset_folder(kind: str, presets: Path | None) -> Path:
     return root / FOLDERS.get(kind, "")
 
 
+def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[Path, str | None]:
+    """The file of a document that somebody asks for by a path or a name, and that name where it is
+    one of ours: a file that is there is meant first.
+
+    Raises:
+        PlanError: a name that nothing has; a path is told by who reads it.
+    """
+    text = str(name)
+    is_path = text == "-" or not {"/", os.sep, "\0"}.isdisjoint(text) or "." in text
+    if files.is_file(text) or (
+        text not in preset_names(kind, presets) and (is_path or os.path.exists(text))
+    ):
+        return Path(text), None
+    asked = Node(text, Place(text), Origin("set", "the command"))
+    path, shipped = Resolver(presets, Path()).locate(asked, kind)
+    return path, path.stem if shipped else None
+
+
 def is_plan(file: Path) -> bool:
     """Whether a document is a plan."""
     with contextlib.suppress(PlanError):

@@ -17,10 +17,20 @@ from typing import Any
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
-from planner.documents.references import FOLDERS, REFERENCES, Resolver, preset_names, read
+from planner.documents.references import (
+    FOLDERS,
+    REFERENCES,
+    Resolver,
+    located,
+    preset_names,
+    read,
+)
 from planner.documents.yaml_nodes import Node, Origin
 
-__all__ = ["FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "preset_names", "read"]
+__all__ = [
+    "FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "located",
+    "preset_names", "read",
+]  # fmt: skip
 
 Path_ = tuple[str | int, ...]
 
@@ -65,12 +75,14 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 class Document:
     """Resolved data with the place and origin of each value.
 
-    A path is a tuple of keys and list indices; () is the whole document.
+    A path is a tuple of keys and list indices; () is the whole document. ``name`` is that of a
+    shipped document that was asked for by it.
     """
 
     node: Node
     kind: str = "plan"
     overrides: tuple[tuple[str, str], ...] = field(default=())
+    name: str | None = None
     held: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
@@ -201,7 +213,8 @@ def load(
     """Read a document and resolve `extends`, names and overrides.
 
     Args:
-        source: a path, `-` for standard input, a mapping, or a tree that was read already.
+        source: a path, the name of a shipped document, `-` for standard input, a mapping, or a tree
+            that was read already.
         overrides: `{"training.tokens": "2T"}` or `["training.tokens=2T"]`, applied in order.
         kind: plan, model, cluster, accelerator, or another kind without names of its own.
         presets: the folder of shipped documents, where it is not the program's own.
@@ -212,15 +225,16 @@ def load(
         PlanError: with places; nothing is checked against a schema yet.
     """
     chain: tuple[Path, ...] = ()
-    base = Path(".")
+    base, name = Path("."), None
     if isinstance(source, Node):
         root = source
     elif isinstance(source, Mapping):
         root = nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
     else:
-        root = read(source)
+        path, name = located(source, kind, presets)
+        root = read(path)
         if str(source) != "-":
-            chain, base = (Path(source).resolve(),), Path(source).parent
+            chain, base = (path.resolve(),), path.parent
     root = spelled_out(root, kind)
     resolver = Resolver(presets, base, unknown)
     if isinstance(overrides, Mapping):
@@ -243,4 +257,4 @@ def load(
         root = spelled_out(_set(root, steps, value, kind, resolver), kind)
     root = resolver.extend(root, kind, chain) if changes else root
     root = resolver.names(root, kind, ())
-    return Document(root, kind, tuple((key, str(value)) for key, value, _ in given))
+    return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name)

@@ -93,6 +93,8 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
     Raises:
         PlanError: every fault of the first stage that found one.
     """
+    kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
+    file, _ = source.located(file, next(kinds, "plan"))
     kind = kind_of(source.read(file).plain())
     if kind == "plan":
         load(file, overrides)

@@ -282,8 +282,9 @@ class Result:
 
     @cached_property
     def document(self) -> str | None:
-        """The plan file as it was named; None for a mapping or standard input."""
-        file = self.plan.document.node.place.file
+        """The plan as it was named, a file or one that ships; None for a mapping or standard
+        input."""
+        file = self.plan.document.name or self.plan.document.node.place.file
         if file.startswith("<"):
             return None
         path = Path(file)

@@ -93,7 +93,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
         found.append(_compare(path, claim))
         file = reports.find(path, claim.plan)
         if file is not None:
-            covered.add(file.resolve())
+            covered.add(references.located(file, "plan")[0].resolve())
     for plan, named in _files(plans, references.ENDINGS):
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))

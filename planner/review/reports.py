@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
+from planner.documents import references
 from planner.documents.json_schema import accepts
 from planner.questions import loading
 from planner.results.result import Result, evaluate
@@ -100,11 +101,12 @@ def stated(content: str) -> Stated:
 
 
 def find(report: Path, name: str, here: Path = Path()) -> Path | None:
-    """A file as a report names it, from here or from any folder around the report."""
+    """A file as a report names it, from here or from any folder around the report; a shipped plan
+    by its name."""
     for base in (here, *report.parents):
         if files.is_file(base / name):
             return base / name
-    return None
+    return Path(name) if name in references.preset_names("plan") else None
 
 
 def evaluated(

@@ -53,7 +53,7 @@ class Given(NamedTuple):
     @property
     def name(self) -> str:
         """Plan and log as they were named; only the names of files named from the root."""
-        document = self.plan.document.node.place.file
+        document = self.plan.document.name or self.plan.document.node.place.file
         paths = map(Path, (document, self.log))
         return ", ".join(path.name if path.is_absolute() else path.as_posix() for path in paths)
 

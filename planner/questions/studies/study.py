@@ -200,7 +200,7 @@ class _Reader:
             names = [base.reference or label(base, index) for index, base in enumerate(bases)]
             axes.insert(0, Axis(PLANS, tuple(Choice(name, {}) for name in names)))
         files = {*self.document.files(), *(f for base in documents for f in base.files())}
-        file = self.document.node.place.file
+        file = self.document.name or self.document.node.place.file
         path = Path(file).name if Path(file).is_absolute() else Path(file).as_posix()
         return self._in_time(
             Study(
