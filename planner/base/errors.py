@@ -46,13 +46,18 @@ class Fault:
         pool = list(pool)
         return cls(message, place, "one of " + ", ".join(pool), nearest(word, pool))
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """What is wrong, what is allowed and what was probably meant."""
         notes = [] if self.allowed is None else [self.allowed]
         if self.hint is not None:
             notes.append(f"did you mean '{self.hint}'?")
         text = _short(self.message) + (f" ({_short('; '.join(notes))})" if notes else "")
         # A document may smuggle line breaks into a message; a fault stays one line.
-        return one_line(text if self.place is None else f"{self.place}: {text}")
+        return one_line(text)
+
+    def __str__(self) -> str:
+        return self.words if self.place is None else f"{one_line(str(self.place))}: {self.words}"
 
 
 def _short(text: str) -> str:

@@ -81,6 +81,13 @@ def broken(error: BaseException | None, debug: bool) -> int:
     return BROKEN
 
 
+def faults_text(faults: Sequence[Fault], how: str) -> str:
+    """Faults of documents for a program."""
+    from planner.base import fault_formats
+
+    return fault_formats.WRITERS[how](fault_formats.of_documents(faults), fault_formats.RULES)
+
+
 def argument(names: str, help: str | None = None, **how: Any) -> Argument:
     """What argparse is told of an argument: its names and what stands for its value, as help prints
     them (`-o, --output FILE`), and what it is for."""
@@ -104,6 +111,14 @@ def formats(*names: str, help: str = "how the answer is printed") -> Argument:
     return argument("--format", help, choices=names, default=names[0])
 
 
+#: How faults are told: a line each on standard error, or for programs on standard output.
+FAULTS = argument(
+    "--format",
+    "faults as lines, annotations of GitHub, SARIF 2.1.0 or JSON, each at its file and line",
+    dest="faults",
+    choices=("text", "github", "sarif", "json"),
+    default="text",
+)
 #: The one file that a command writes in the place of standard output, or the files whose endings
 #: pick what is in them.
 OUTPUT = "-o, --output FILE"
@@ -254,6 +269,7 @@ def _quick(options: argparse.Namespace) -> str:
     "check documents against schema and cross-field rules",
     argument("files FILE", "documents of any kind", nargs="+"),
     many("--set KEY=VALUE", "override a key of a plan"),
+    FAULTS,
 )
 def _validate(options: argparse.Namespace) -> int:
     from planner.questions import loading
@@ -266,11 +282,14 @@ def _validate(options: argparse.Namespace) -> int:
                 from planner.questions.studies import study
 
                 study.load(file, options.set)
-            print(one_line(f"{file}: a valid {kind}"))
+            if options.faults == "text":
+                print(one_line(f"{file}: a valid {kind}"))
         except PlanError as error:
             faults += error.faults
     if faults:
         raise PlanError(faults)
+    if options.faults != "text":
+        sys.stdout.write(faults_text([], options.faults))
     return OK
 
 
@@ -515,12 +534,15 @@ def _one_voice(debug: bool) -> Iterator[None]:
     ),
     many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
     flag("--all", "every difference, and the reports that are unchanged"),
+    FAULTS,
 )
 def _check(options: argparse.Namespace) -> int:
     from planner.review import check
 
     findings = check.check(list(map(Path, options.paths)), list(map(Path, options.plans)))
-    sys.stdout.write(check.text(findings, options.all))
+    how = options.faults
+    said = check.text(findings, options.all) if how == "text" else check.written(findings, how)
+    sys.stdout.write(said)
     return FAILED if any(finding.drift for finding in findings) else OK
 
 

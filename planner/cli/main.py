@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.base import files, progress
 from planner.base.errors import Fault, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken
+from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken, faults_text
 
 #: What the program's name alone prints.
 FIRST = """\
@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: list[str]) -> int:
     """As ``main``, but a fault of the program itself is raised."""
+    options = argparse.Namespace()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks
         from planner.cli.completion import offer
 
@@ -55,6 +56,10 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return OK if isinstance(done, str) else done
     except PlanError as error:
+        how = getattr(options, "faults", "text")
+        if how != "text":
+            sys.stdout.write(faults_text(error.faults, how))
+            return BAD_INPUT
         for fault in error.faults:
             print(fault, file=sys.stderr)
         return BAD_INPUT

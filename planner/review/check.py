@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner import report as render
-from planner.base import files
-from planner.base.display import one_line
+from planner.base import fault_formats, files
+from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import tell
 from planner.documents import references
@@ -49,6 +49,13 @@ KINDS_SAID = {
     "missing": "no report of this plan",
     "invalid": "its plan is no longer valid",
 }
+#: The rules that faults of reports are of.
+RULES = {
+    **fault_formats.RULES,
+    **{kind: words for kind, words in KINDS_SAID.items() if kind not in ("same", "invalid")},
+}
+#: Differences that one fault tells.
+MOST_TOLD = 4
 SUMMED = {
     "numbers": "in numbers",
     "wording": "in wording only",
@@ -65,10 +72,17 @@ class Finding(NamedTuple):
     kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
     details: tuple[str, ...] = ()
     cause: str = ""
+    line: int | None = None  # of the report, where the first of them stands
+    faults: tuple[Fault, ...] = ()  # of a plan that is no longer valid
 
     @property
     def drift(self) -> bool:
         return self.kind != "same"
+
+    @property
+    def words(self) -> str:
+        """What became of the report, and why."""
+        return KINDS_SAID[self.kind] + (f"; {self.cause}" if self.cause else "")
 
 
 def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
@@ -133,14 +147,41 @@ def text(findings: Sequence[Finding], everything: bool = False) -> str:
     most = max(0, min(MOST, (LINES - 1) // len(drifted) - 2)) if drifted else 0
     lines = []
     for finding in findings if everything else drifted:
-        cause = f"; {finding.cause}" if finding.cause else ""
-        lines.append(f"{finding.path}: {KINDS_SAID[finding.kind]}{cause}")
+        lines.append(f"{finding.path}: {finding.words}")
         shown = finding.details if everything else finding.details[:most]
         lines += [f"  {detail}" for detail in shown]
         left = len(finding.details) - len(shown)
         if shown and left:
             lines.append(f"  and {left} more: --all")
     return "".join(one_line(line) + "\n" for line in [*lines, _summary(findings)])
+
+
+def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
+    """What is not as it was, as faults at their lines: those of a plan at the plan, once each."""
+    found: list[fault_formats.Row] = []
+    for one in findings:
+        if one.faults:
+            found += fault_formats.of_documents(one.faults)
+        elif one.drift:
+            more = len(one.details) - MOST_TOLD
+            left = [f"and {more} more"] if more > 0 else []
+            said = ": ".join(
+                filter(None, (one.words, "; ".join([*one.details[:MOST_TOLD], *left])))
+            )
+            found.append((one.kind, Fault(said, Place(one.path, one.line))))
+    return list(dict.fromkeys(found))
+
+
+def written(findings: Sequence[Finding], how: str) -> str:
+    """The findings for a program, in one of the formats of faults; JSON has every report too."""
+    if how != "json":
+        return fault_formats.WRITERS[how](rows(findings), RULES)
+    reports_found = [
+        {"path": one.path, "state": one.kind, "cause": one.cause, "details": list(one.details)}
+        for one in findings
+    ]
+    faults = [fault_formats.data(fault, rule) for rule, fault in rows(findings)]
+    return as_json({"faults": faults, "reports": reports_found})
 
 
 def _summary(findings: Sequence[Finding]) -> str:
@@ -167,22 +208,32 @@ def _compare(path: Path, claim: reports.Claim) -> Finding:
     try:
         fresh = render.as_text(reports.evaluated(path, claim), path.suffix.lstrip("."))
     except PlanError as error:
-        return Finding(str(path), "invalid", tuple(map(str, error.faults)))
+        told = tuple(map(str, error.faults))
+        return Finding(str(path), "invalid", told, faults=error.faults)
     old = files.read_text(path, files.MAX_JSON)
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":
         before, after = files.parse_json(old), files.parse_json(fresh)
-        kind, details = _compare_results(before, after)
+        kind, details, first = _compare_results(before, after)
         stated = [
             reports.Stated(str(r.get("version")), str(r["plan"].get("fingerprint")))
             for r in (before, after)
         ]
         found = between(str(path), str(path), before, after)
-        return Finding(str(path), kind, tuple(details), _cause(stated[0], stated[1], found))
+        cause, at = _cause(stated[0], stated[1], found), _line_of(first, old)
+        return Finding(str(path), kind, tuple(details), cause, at)
     stated = [reports.stated(report) for report in (old, fresh)]
-    kind, details = _compare_lines(old.splitlines(), fresh.splitlines())
-    return Finding(str(path), kind, tuple(details), _cause(stated[0], stated[1]))
+    kind, numbered = _compare_lines(old.splitlines(), fresh.splitlines())
+    details = [f"line {number}: {words}" if number else words for number, words in numbered]
+    cause = _cause(stated[0], stated[1])
+    return Finding(str(path), kind, tuple(details), cause, numbered[0][0])
+
+
+def _line_of(identifier: str | None, content: str) -> int | None:
+    """The line of a result in JSON where a quantity begins."""
+    at = content.find(f'"{identifier}": {{', content.find('"quantities"'))
+    return content.count("\n", 0, at) + 1 if identifier is not None and at >= 0 else None
 
 
 def _cause(before: reports.Stated, after: reports.Stated, found: Diff | None = None) -> str:
@@ -202,12 +253,13 @@ def _cause(before: reports.Stated, after: reports.Stated, found: Diff | None = N
     return ", and ".join(filter(None, [said, program]))
 
 
-def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
+def _compare_results(old: Any, new: Any) -> tuple[str, list[str], str | None]:
     """Two results in JSON: quantities whose values moved, came or went, those that decide first;
-    else wording."""
-    rows = compare(old, new, precision=ROUNDING)
+    else wording; and the first of the quantities."""
     rank = {figure: place for place, figure in enumerate(HEADLINES)}
-    moved = [line(row) for row in sorted(rows, key=lambda row: rank.get(row.id, len(rank)))]
+    rows = compare(old, new, precision=ROUNDING)
+    rows.sort(key=lambda row: rank.get(row.id, len(rank)))
+    moved, first = [line(row) for row in rows], rows[0].id if rows else None
     beside = ((side.get("comparison") or {}).get("quantities", ()) for side in (old, new))
     before, after = ({row["id"]: row["measured"] for row in rows} for rows in beside)
     moved += [
@@ -216,22 +268,24 @@ def _compare_results(old: Any, new: Any) -> tuple[str, list[str]]:
         if before.get(key) != after.get(key)
     ]
     if moved:
-        return "numbers", moved
+        return "numbers", moved, first
     changed = [
-        f"{key}: {part}"
+        (key, part)
         for key in old["quantities"]
         for part in old["quantities"][key]
         if old["quantities"][key][part] != new["quantities"].get(key, {}).get(part)
     ]
-    return "wording", changed or ["layout or provenance only"]
+    details = [f"{key}: {part}" for key, part in changed] or ["layout or provenance only"]
+    return "wording", details, changed[0][0] if changed else None
 
 
-def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
-    """Two reports as lines: numbers that moved in a line, and lines of other words."""
+def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int | None, str]]]:
+    """Two reports as lines: numbers that moved in a line, and lines of other words; each with the
+    line of the old one."""
     from difflib import SequenceMatcher
 
-    numbers: list[str] = []
-    wording: list[str] = []
+    numbers: list[tuple[int | None, str]] = []
+    wording: list[tuple[int | None, str]] = []
     plain_old, plain_new = ([_REFERENCE.sub("", line) for line in lines] for lines in (old, new))
     masked_old, masked_new = (
         [_BAR.sub("=", _NUMBER.sub("0", line)) for line in lines]
@@ -246,15 +300,15 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[str]]:
                 if one != other and not reports.MARK.search(other):
                     moved = _moved(one, other)
                     how = moved or "digits are grouped otherwise"
-                    (numbers if moved else wording).append(f"line {number}: {how}")
+                    (numbers if moved else wording).append((number, how))
             continue
-        moved = f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}"
+        told = a + 1, f"{_short(old[a:b])} → {_short(new[c:d])}"
         # Numbers that go with wording: both say something new, so both are told.
         figures = (_figures("\n".join(lines)) for lines in (before, after))
-        (wording if next(figures) == next(figures) else numbers).append(moved)
+        (wording if next(figures) == next(figures) else numbers).append(told)
     if numbers:
         return "numbers", [*numbers, *wording]
-    return "wording", wording or ["version or fingerprint only"]
+    return "wording", wording or [(None, "version or fingerprint only")]
 
 
 def _figures(text: str) -> list[str]:

@@ -92,6 +92,26 @@ def test_a_changed_plan_moves_numbers(repository: Path) -> None:
 
 
 @pytest.mark.slow
+def test_drift_stands_at_its_line(repository: Path) -> None:
+    """Of each report one fault, at the line of it that moved first; of a plan that is no longer
+    valid its own, once for all its reports."""
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
+    findings = check.check([Path("docs")])
+    data = json.loads(check.written(findings, "json"))
+    files = [fault["file"] for fault in data["faults"]]
+    assert files == [f"docs/small.{ending}" for ending in ("html", "json", "md")]
+    assert {r["path"]: r["state"] for r in data["reports"]} == {f.path: f.kind for f in findings}
+    for fault in data["faults"]:
+        line = Path(fault["file"]).read_text("utf-8").splitlines()[fault["line"] - 1]
+        assert fault["rule"] == "numbers"
+        assert re.search(r"51\.4|time.training_days", line), (fault["file"], line)
+    edit("plans/small.yaml", "tokens: 11B", "tokens: none")
+    (fault,) = json.loads(check.written(check.check([Path("docs")]), "json"))["faults"]
+    text = Path("plans/small.yaml").read_text("utf-8").splitlines()
+    assert fault["file"] == "plans/small.yaml" and "tokens: none" in text[fault["line"] - 1]
+
+
+@pytest.mark.slow
 def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
     shutil.copy(PLAN, "plans/other.yaml")
     Path("plans/model.yaml").write_text("layers: 2\n")

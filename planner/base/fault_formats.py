@@ -1,0 +1,133 @@
+"""Faults for programs: as annotations of GitHub, as SARIF for code scanning, as JSON.
+
+A row is the rule that does not hold, and the fault.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.base import files
+from planner.base.display import as_json
+from planner.base.errors import Fault, Place
+
+#: The rule of a fault of a document, and what each rule is called.
+DOCUMENT = "document"
+RULES = {DOCUMENT: "a document is not valid"}
+Row = tuple[str, Fault]
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def of_documents(faults: Iterable[Fault]) -> list[Row]:
+    return [(DOCUMENT, fault) for fault in faults]
+
+
+def _place(fault: Fault) -> Place | None:
+    """Where a file is at fault; what is no file, as an option of the command line, has none."""
+    place = fault.place
+    if place is None or (place.line is None and not files.is_file(place.file)):
+        return None
+    return place
+
+
+def _text(name: str) -> str:
+    """The name of a file as text: bytes that are no UTF-8 are spelled out."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
+    """Workflow commands, each of which GitHub shows at its line. No text of a document or name of a
+    file begins or ends a command or a property."""
+    lines = []
+    for rule, fault in rows:
+        place = _place(fault)
+        title = f"trainplan: {rules[rule]}"
+        known = (
+            {"file": _text(place.file), "line": place.line, "col": place.column} if place else {}
+        )
+        said = {**{k: v for k, v in known.items() if v is not None}, "title": title}
+        named = ",".join(f"{key}={property_escaped(str(value))}" for key, value in said.items())
+        lines.append(f"::error {named}::{data_escaped(fault.words if place else str(fault))}\n")
+    return "".join(lines)
+
+
+def data_escaped(text: str) -> str:
+    """The message of a workflow command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def property_escaped(text: str) -> str:
+    """A property of a workflow command."""
+    return data_escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
+    """SARIF 2.1.0 (OASIS 2020), with every rule, whether it holds or not."""
+    from planner.base.version import __version__
+
+    ids = list(rules)
+    driver = {
+        "name": "trainplan",
+        "semanticVersion": __version__,
+        "rules": [{"id": rule, "shortDescription": {"text": rules[rule]}} for rule in ids],
+    }
+    results = [_sarif_result(rule, ids.index(rule), fault) for rule, fault in rows]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return as_json({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _sarif_result(rule: str, index: int, fault: Fault) -> dict[str, Any]:
+    place = _place(fault)
+    text = fault.words if place else str(fault)
+    result: dict[str, Any] = {
+        "ruleId": rule,
+        "ruleIndex": index,
+        "level": "error",
+        "message": {"text": text},
+    }
+    if place is not None:
+        where: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.file)}}
+        if place.line is not None:
+            column = {} if place.column is None else {"startColumn": place.column}
+            where["region"] = {"startLine": place.line, **column}
+        result["locations"] = [{"physicalLocation": where}]
+    return result
+
+
+def _uri(file: str) -> str:
+    """A path as a reference of a URI: relative where the path is, so that a viewer finds the file
+    in its own checkout."""
+    from urllib.parse import quote
+
+    path = Path(file)
+    if path.is_absolute():
+        return path.as_uri()
+    return quote(os.fsencode(path.as_posix()))
+
+
+def json_form(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
+    """``{"faults": [{"place", "message", …}]}``, as the server answers."""
+    return as_json({"faults": [data(fault, rule) for rule, fault in rows]})
+
+
+def data(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
+    """A fault as JSON has it; what is not known is null."""
+    place = fault.place or Place("")
+    return {
+        "place": _text(str(place)) or None,
+        "file": _text(place.file) or None,
+        "line": place.line,
+        "column": place.column,
+        "message": fault.words,
+        "rule": rule,
+    }
+
+
+WRITERS: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], str]] = {
+    "github": github,
+    "sarif": sarif,
+    "json": json_form,
+}
