@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
-FORMATS = ("md", "html", "json", "text")
+FILES = ("md", "html", "json")  # beside the summary on standard output
 #: Hash seed, locale, time zone, encoding of standard output.
 SURROUNDINGS = (
     {"PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"},
@@ -44,18 +44,22 @@ class Way:
     folder: Path
     surroundings: Mapping[str, str]
 
-    def digest(self, plan: str, kind: str) -> str:
-        done = subprocess.run(
-            [*self.line, plan, "--format", kind],
-            cwd=self.folder,
-            env={k: v for k, v in os.environ.items() if not k.startswith("LC_")}
-            | dict(self.surroundings),
-            capture_output=True,
-            check=False,
-        )
-        if done.returncode:
-            return done.stderr.decode(errors="replace").strip()[-200:]
-        return hashlib.sha256(done.stdout).hexdigest()[:16]
+    def digests(self, plan: str) -> dict[str, str]:
+        """Of each format of a plan's report; what went wrong instead, where something did."""
+        with tempfile.TemporaryDirectory() as name:
+            reports = {kind: Path(name) / f"report.{kind}" for kind in FILES}
+            done = subprocess.run(
+                [*self.line, plan, *(w for path in reports.values() for w in ("-o", str(path)))],
+                cwd=self.folder,
+                env={k: v for k, v in os.environ.items() if not k.startswith("LC_")}
+                | dict(self.surroundings),
+                capture_output=True,
+                check=False,
+            )
+            if done.returncode:
+                return dict.fromkeys(("text", *FILES), done.stderr.decode(errors="replace")[-200:])
+            made = {"text": done.stdout} | {kind: p.read_bytes() for kind, p in reports.items()}
+        return {kind: hashlib.sha256(data).hexdigest()[:16] for kind, data in made.items()}
 
 
 def ways(pythons: Sequence[str], wheel: bool, folder: Path) -> Iterator[Way]:
@@ -90,14 +94,13 @@ def differences(pythons: Sequence[str], wheel: bool, plans: Sequence[str] = PLAN
             source = ROOT / "presets" / f"{plan}.yaml"
             (folder / "presets").mkdir(exist_ok=True)
             (folder / "presets" / source.name).write_bytes(source.read_bytes())
-        for way, plan, kind in itertools.product(ways(pythons, wheel, folder), plans, FORMATS):
-            digest = way.digest(f"presets/{plan}.yaml", kind)
-            same = first.setdefault((plan, kind), digest) == digest and len(digest) == 16
-            print(
-                f"{digest}  {plan}  {kind:4}  {way.name}{'' if same else '  DIFFERS'}", flush=True
-            )
-            if not same:
-                found.append(f"{plan} as {kind}: {way.name}")
+        for way, plan in itertools.product(ways(pythons, wheel, folder), plans):
+            for kind, digest in way.digests(f"presets/{plan}.yaml").items():
+                same = first.setdefault((plan, kind), digest) == digest and len(digest) == 16
+                said = f"{digest}  {plan}  {kind:4}  {way.name}{'' if same else '  DIFFERS'}"
+                print(said, flush=True)
+                if not same:
+                    found.append(f"{plan} as {kind}: {way.name}")
     return found
 
 
