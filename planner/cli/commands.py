@@ -566,16 +566,16 @@ def _diff(options: argparse.Namespace) -> str:
 
 @command(
     "import",
-    "turn a published configuration into a model document",
-    argument("config CONFIG", "config.json, or a file of arguments"),
+    "turn a published configuration into a model document, or the arguments of a run into a plan",
+    argument("config CONFIG", "config.json, a file of arguments, or the arguments in quotes"),
     argument(
         "--from",
         "what wrote it",
         dest="source",
-        choices=("huggingface", "megatron"),
+        choices=("huggingface", "megatron", "eleuther"),
         default="huggingface",
     ),
-    argument(OUTPUT, "the model document to write"),
+    argument(OUTPUT, "the document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
@@ -583,7 +583,7 @@ def _import(options: argparse.Namespace) -> int:
     found = imports.read(options.config, options.source)
     files.put(found.text, options.output, [options.config])
     for line in found.said:
-        print(one_line(f"{options.config}: {line}"), file=sys.stderr)
+        print(one_line(f"{found.place}: {line}"), file=sys.stderr)
     return OK
 
 

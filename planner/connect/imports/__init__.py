@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Place
-from planner.connect.imports import hf, megatron, tidy
+from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 
+#: Where faults of arguments are that stand on the command line.
+ARGUMENTS = Place("arguments")
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -22,32 +24,42 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Imported(NamedTuple):
-    """The YAML of a model document; the document; what it is in a few lines, the first of them its
-    size and shape, the others what was left out."""
+    """The YAML of a document; the document; what it is in a few lines, the first of them the size
+    and shape of the model, the others what was left out; and what was read."""
 
     text: str
     document: dict[str, Any]
     said: Sequence[str]
+    place: Place
 
 
 def read(path: str, source: str = "huggingface") -> Imported:
-    """The model of a file.
+    """The model of a file; of arguments that say a run, a plan.
 
     Args:
-        path: a config.json, or a file of arguments.
-        source: huggingface or megatron.
+        path: a config.json, a file of arguments, or the arguments themselves.
+        source: huggingface, megatron or eleuther.
 
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
     from planner.connect.imports.found import sentence
 
-    place = Place(path)
-    text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    place, text = Place(path), path
+    if source != "huggingface" and arguments.are(path) and not files.is_file(path):
+        place = ARGUMENTS
+    else:
+        text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    if source == "eleuther":
+        made = eleuther.read(text, place)
+        document, kind = made.document, "plan" if "model" in made.document else "model"
+        said = sentence(document.get("model", document), f"{made.script}.py")
+        written = tidy.write(document, made.came_from, "the script's default", kind)
+        return Imported(written, document, [said, *made.said], place)
     if source == "megatron":
         document = megatron.read(text, place)
         written = tidy.write(document, {}, "Megatron-LM argument")
-        return Imported(written, document, [sentence(document, "Megatron-LM arguments")])
+        return Imported(written, document, [sentence(document, "Megatron-LM arguments")], place)
     config = hf.parse(text, place)
     imported = hf.convert(config, place)
     given = config.get("_name_or_path") or config.get("model_type")
@@ -57,4 +69,6 @@ def read(path: str, source: str = "huggingface") -> Imported:
     family = f"the {imported.family} architecture"
     document = {**head, **imported.document}
     written = tidy.write(document, imported.came_from, family)
-    return Imported(written, document, [sentence(document, imported.family), *imported.notes])
+    return Imported(
+        written, document, [sentence(document, imported.family), *imported.notes], place
+    )

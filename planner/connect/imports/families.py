@@ -25,6 +25,9 @@ WORDS: Mapping[str, Mapping[str, str]] = _SAID["words"]
 HARMLESS: Sequence[str] = _SAID["harmless"]
 #: Which arguments of Megatron-LM are known, and which change no tensor.
 ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
+#: The arguments of EleutherAI's scripts: by script their short names, what it takes where one is
+#: left out, and others; and which of them are of the model.
+SCRIPTS: Mapping[str, Any] = _SAID["scripts"]
 #: How a model document is written: lists of its keys.
 DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
 

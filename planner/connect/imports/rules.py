@@ -11,8 +11,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import getmembers, isfunction
+from math import gcd, prod
 from typing import Any
 
+from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import WORDS, Said, Traits
 from planner.connect.imports.tidy import experts_rule
@@ -341,6 +343,77 @@ def megatron_experts(c: Config) -> dict[str, int]:
     if rule is None:
         raise c.fault(f"--moe-layer-freq {text!r} follows no period", "a period")
     return rule
+
+
+# Arguments of EleutherAI's scripts ---------------------------------------------------------------
+
+
+def eleuther_heads(c: Arguments) -> int:
+    """As given or taken by the script; two of the three know none, as no count depends on them."""
+    return c.whole("num-attention-heads") or gcd(64, c.need("hidden-size"))
+
+
+def eleuther_kv_heads(c: Arguments) -> int:
+    """The share of the heads that have keys and values of their own."""
+    ratio, heads = c.share("kv-size-ratio") or 1, eleuther_heads(c)
+    if (ratio * heads).denominator != 1:
+        said = c.get("kv-size-ratio")
+        fault = f"--kv-size-ratio is {said}: {float(ratio * heads):g} of {heads} heads"
+        raise c.fault(fault, f"a whole number of heads, as {1 / heads:g}")
+    return int(ratio * heads)
+
+
+def eleuther_width(c: Arguments) -> int:
+    """The width of a feed-forward block, as a multiple of the hidden width."""
+    hidden, given = c.need("hidden-size"), c.whole("ffn-hidden-size")
+    width = (c.share("ffn-expansion-factor") or 4) * hidden
+    if width.denominator != 1:
+        said = c.get("ffn-expansion-factor")
+        raise c.fault(f"--ffn-expansion-factor is {said}: {float(width):g} wide", "a whole width")
+    return given or int(width)
+
+
+def eleuther_interval(c: Arguments) -> int:
+    """One layer of so many has experts; a script stops where they do not divide the layers."""
+    layers, step = c.need("num-layers"), c.whole("expert-interval") or 1
+    if layers % step:
+        allowed = f"a divisor of {layers} layers"
+        raise c.fault(f"--expert-interval is {step}, which does not divide the layers", allowed)
+    return step
+
+
+def eleuther_batch(c: Arguments) -> int:
+    """Sequences of one step: as given, or one micro-batch on each replica."""
+    shares = (c.whole(f"{key}-parallel-size") or 1 for key in ("tensor", "pipeline"))
+    replicas = max(1, (c.whole("num-gpus") or 1) // prod(shares))
+    return c.whole("batch-size") or replicas * (c.whole("batch-size-per-gpu") or 1)
+
+
+def eleuther_tokens(c: Arguments) -> int | None:
+    tokens = c.share("tokens")
+    if tokens is not None and tokens.denominator != 1:
+        raise c.fault(f"--tokens is {c.get('tokens')}", "a whole number")
+    return None if tokens is None else int(tokens)
+
+
+def eleuther_recompute(c: Arguments) -> str | None:
+    """What is counted as recomputed: by the script of memory, the scores of attention where asked;
+    by the script of FLOPs, whole layers unless told not to."""
+    if "tokens" in c.defaults:
+        return "none" if c.flag("no-checkpoint-activations") or c.flag("infer") else "full"
+    return "selective" if c.flag("checkpoint-activations") else "none"
+
+
+def eleuther_live(c: Arguments) -> int | None:
+    """Parameters that ZeRO-3 keeps gathered, on more than one device."""
+    given = c.whole("zero3-max-live-params", 0, 10**9)
+    return given if c.whole("zero-stage", 0) == 3 and c.need("num-gpus") > 1 else None
+
+
+def eleuther_other(c: Arguments) -> str | None:
+    """What the script adds for everything that it does not know."""
+    given = c.whole("misc-mem-gib", 0)
+    return f"{given} GiB" if given else None
 
 
 #: The rules by the names that rows write, each with its argument and options: the functions above,

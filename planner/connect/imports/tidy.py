@@ -4,7 +4,8 @@ as YAML: a line for each usual block, a commented line for each unusual key."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -19,7 +20,7 @@ from planner.plans.plan import begun
 #: Sections of which everything is written.
 WHOLE = ("kinds", "pattern", "encoder", "delta_net")
 
-HEADER = "# yaml-language-server: $schema=schemas/model.schema.json"
+HEADER = "# yaml-language-server: $schema=schemas/{}.schema.json"
 WIDTH = 96
 
 
@@ -57,14 +58,21 @@ def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     return [name if count == 1 else {"kind": name, "count": count} for name, count in runs]
 
 
-def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
-    """The document with every default, checked; faults are placed in the configuration."""
+@contextmanager
+def placed(place: Place | None) -> Iterator[None]:
+    """Faults of a document that was made are placed in what it was made of."""
     try:
-        read = schema.validate(source.load(nested(document)), "model")
-        draft, _ = begun(replace(read, held={"model": read.data}))
+        yield
     except PlanError as error:
         faults = [Fault(f.message, place, f.allowed, f.hint) for f in error.faults]
         raise PlanError(faults) from None
+
+
+def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
+    """The document with every default, checked; faults are placed in the configuration."""
+    with placed(place):
+        read = schema.validate(source.load(nested(document)), "model")
+        draft, _ = begun(replace(read, held={"model": read.data}))
     data: dict[str, Any] = draft.data["model"]
     return data
 
@@ -110,22 +118,26 @@ def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(
-    document: Mapping[str, Any], came_from: Mapping[str, tuple[str, ...]], family: str
+    document: Mapping[str, Any],
+    came_from: Mapping[str, tuple[str, ...]],
+    family: str,
+    kind: str = "model",
 ) -> str:
     """The text of a document.
 
     Args:
-        document: a model document.
+        document: a document of that kind.
         came_from: for dotted keys, the configuration keys that gave them.
         family: what a key without such a source comes from.
     """
 
     def comment(dotted: str) -> str:
-        if dotted in DOCUMENT["usual"]:
+        name = dotted.removeprefix("model.")
+        if any(f"{key}.".startswith(f"{name}.") for key in DOCUMENT["usual"]):
             return ""
         return "  # " + (", ".join(came_from.get(dotted, ())) or family)
 
-    lines = [HEADER]
+    lines = [HEADER.format(kind)]
     for key in _ordered(document, "order"):
         value = document[key]
         if key == "kinds":

@@ -1,0 +1,91 @@
+"""Argument lists of other programs: the arguments of a shell line, and typed access to them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect.imports.config import LARGEST, Config
+
+LONGEST = 200_000  # characters of an argument list
+
+
+def are(text: str) -> bool:
+    """Whether a text is arguments, and not the name of a file of them."""
+    return re.search(r"(^|\s)--?[a-z]", text) is not None
+
+
+def parse(text: str, place: Place | None = None, short: bool = False) -> dict[str, Any]:
+    """The arguments of a shell line, a script's array or a file with one on each line.
+
+    Args:
+        short: whether names with one dash are arguments too; they keep it.
+    """
+    if len(text) > LONGEST:
+        allowed = f"at most {LONGEST:,} characters"
+        raise PlanError(Fault("too long for an argument list", place, allowed))
+    lines = text.replace("\\\n", " ").splitlines()
+    told = " ".join(line for line in lines if not line.lstrip().startswith("#"))
+    try:
+        given = shlex.split(told, comments=False)
+    except ValueError as error:
+        raise PlanError(Fault(f"not an argument list: {error}", place)) from None
+    found: dict[str, Any] = {}
+    name = None
+    for each in given:
+        if re.match(r"--?[a-z]" if short else r"--[a-z]", each):
+            name, equals, value = each.partition("=")
+            name = name.removeprefix("--").replace("_", "-")
+            found[name] = value if equals else True
+        elif name is not None:
+            found[name] = each if found[name] is True else f"{found[name]} {each}"
+    if not found:
+        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
+    return found
+
+
+class Arguments(Config):
+    """Typed access to the arguments, which are text or, without a value, true."""
+
+    ABSENT = "there is no argument {}"
+
+    def name(self, key: str) -> str:
+        return f"--{key}"
+
+    def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
+        value = self.get(key)
+        if value is None:
+            return None if otherwise is None else int(otherwise)
+        digits = re.fullmatch(r"[0-9]{1,15}", str(value))
+        if not digits or int(value) < least:
+            raise self.fault(f"--{key} is {value!r}", f"a whole number, at least {least}")
+        return int(value)
+
+    def share(self, key: str) -> Fraction | None:
+        """A number above zero, exactly as it is written; None where the argument is absent."""
+        value = self.get(key)
+        if value is None:
+            return None
+        digits = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{0,15})?(e\+?[0-9]{1,2})?", str(value))
+        if not digits or not 0 < Fraction(str(value)) <= LARGEST:
+            raise self.fault(f"--{key} is {value!r}", f"a number above 0, at most {LARGEST:,}")
+        return Fraction(str(value))
+
+    def flag(self, key: str, otherwise: bool | None = False) -> bool | None:
+        value = self.get(key, otherwise)
+        if value not in (True, False, None):
+            raise self.fault(f"--{key} takes no value, not {value!r}")
+        return bool(value)
+
+
+def words(said: Any) -> Iterator[str]:
+    """All text in the values of a row."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, (list, dict)):
+        for inner in said.values() if isinstance(said, dict) else said:
+            yield from words(inner)

@@ -1,0 +1,147 @@
+"""The arguments of EleutherAI's three scripts, which become model documents and plans.
+
+What the scripts print is of their commit 827ee3b293a63f14403f1467d08c91fda213f4e6, run unchanged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import planner
+from planner.base.errors import PlanError
+from planner.connect import imports
+
+#: Their own example, which calc_transformer_mem.py prints.
+PYTHIA = (
+    "python calc_transformer_mem.py --num-layers=32 --sequence-length=2048 "
+    "--num-attention-heads=32 --hidden-size=4096 --batch-size-per-gpu=8 --checkpoint-activations "
+    "--zero-stage=1 --partition-activations --pipeline-parallel-size=1 --tensor-parallel-size=2 "
+    "--num-gpus=128"
+)
+DEVICE = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}, "training": {}}
+
+
+def made(arguments: str) -> dict[str, object]:
+    """What stands in the document that is written."""
+    found = imports.read(arguments, "eleuther")
+    assert yaml.safe_load(found.text) == found.document
+    return found.document
+
+
+def total(arguments: str) -> int:
+    document = made(arguments)
+    plan = document if "model" in document else {**DEVICE, "model": document}
+    return int(planner.load(plan).evaluate()["parameters.total"].value)
+
+
+def test_arguments_of_a_run_become_a_plan() -> None:
+    assert made(PYTHIA) == {
+        "model": {
+            "layers": 32,
+            "hidden": 4096,
+            "vocab": 51200,
+            "max_sequence": 2048,
+            "attention": {"heads": 32},
+            "norm": "layernorm",
+            "positions": "learned",
+        },
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 128},
+        "training": {
+            "sequence_length": 2048,
+            "global_batch": 512,
+            "micro_batch": 8,
+            "precision": "bf16",
+            "optimizer": "adamw",
+            "recompute": "selective",
+            "partition_activations": True,
+        },
+        "parallelism": {"tensor": 2, "pipeline": 1, "expert": 1, "zero": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed", "norms"),
+    [
+        # What the scripts count, and their second count of the norms of a layer, 4 hidden.
+        (PYTHIA, 6_871_326_720, 4 * 32 * 4096),
+        ("--num-layers 44 --hidden-size 6144", 20_575_236_096, 4 * 44 * 6144),
+        ("calc_transformer_params.py -l 96 -hs 12288", 175_239_094_272, 4 * 96 * 12288),
+        ("calc_transformer_params.py -l 12 -hs 768 --moe -e 512", 29_104_350_720, 4 * 12 * 768),
+        (
+            "calc_transformer_params.py -l 32 -hs 4096 -kv 0.25 -ff 3 -nl 3 --tied-embeddings",
+            6_393_176_064,
+            4 * 32 * 4096,
+        ),
+    ],
+)
+def test_parameters_are_those_of_the_scripts_less_norms_counted_twice(
+    arguments: str, printed: int, norms: int
+) -> None:
+    assert total(arguments) == printed - norms
+
+
+def test_short_names_are_those_of_the_script() -> None:
+    """-ca asks the script of memory to recompute, and the script of FLOPs not to."""
+    training = {name: made(f"calc_transformer_{name}.py -ca -b 4")["training"] for name in SCRIPTS}
+    assert [training[name]["recompute"] for name in SCRIPTS] == ["selective", "none"]
+    assert [training[name]["global_batch"] for name in SCRIPTS] == [4, 4]
+    assert [training[name]["micro_batch"] for name in SCRIPTS] == [4, 1]
+
+
+SCRIPTS = ("mem", "flops")
+
+
+def test_arguments_that_several_scripts_know_make_the_same_model() -> None:
+    given = "--num-layers 24 --hidden-size 2048 --vocab-size 50304 --kv-size-ratio 0.5"
+    assert made(given) == made(f"calc_transformer_params.py {given}") | {
+        "attention": {"heads": 64, "kv_heads": 32}
+    }
+
+
+def test_what_a_plan_has_no_shape_for_is_still_said() -> None:
+    plan = made("--num-gpus 64 -z 3 -zmlp 0 -zbs 1000 --misc-mem-gib 5 --bytes-per-grad-ele 2")
+    assert plan["memory"] == {"bucket_size": 1000, "live_parameters": 0, "other": "5 GiB"}
+    assert plan["training"]["bytes"] == {"gradient": 2}
+    assert made("-z 3 --num-gpus 64")["memory"] == {"live_parameters": 10**9}
+    inference = made("--infer -o 128 -b 2 --disable-mixed-precision")["training"]
+    assert inference["mode"] == "inference" and inference["output_tokens"] == 128
+    assert inference["precision"] == "fp32" and "tokens" not in inference
+
+
+def test_a_file_of_arguments_reads_as_the_arguments_do(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text("# Pythia\n" + PYTHIA.replace(" --", " \\\n  --"))
+    assert imports.read(str(file), "eleuther").document == made(PYTHIA)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--num-layer 44", "calc_transformer_mem.py has no argument --num-layer (did you mean"),
+        ("-zz 1", "calc_transformer_mem.py has no argument -zz (did you mean '-z'?)"),
+        ("calc_transformer_flops.py --swiglu", "calc_transformer_flops.py has no argument"),
+        ("--num-layers x", "--num-layers is 'x' (a whole number, at least 1)"),
+        ("--num-mlp-linears 4", "--num-mlp-linears is '4', which is not modelled (2, 3)"),
+        ("--moe 3 -e 4", "--moe takes no value, not '3'"),
+        ("--kv-size-ratio 0.3", "--kv-size-ratio is 0.3: 19.2 of 64 heads (a whole number"),
+        ("--kv-size-ratio 1e999", "--kv-size-ratio is '1e999' (a number above 0"),
+        ("-ff 2.6667", "--ffn-expansion-factor is 2.6667: 16384.2 wide (a whole width)"),
+        ("--moe -ei 3 -t 1", "--expert-interval is 3, which does not divide the layers (a div"),
+        ("--zero-stage 5 -b 1", "parallelism.zero is 5 (one of 0, 1, 2, 3)"),
+        ("--num-gpus 8 -tp 3", "8 devices are no multiple of tensor"),
+        ("--optimizer lamb", "--optimizer is 'lamb', which is not modelled (adamw, muon, sgd"),
+        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path names a model of a hub, and"),
+        ("--num-layers '44", "not an argument list: No closing quotation"),
+        ("--num-layers $(reboot) -x `id`", "calc_transformer_mem.py has no argument -x"),
+        ("--num-layers " + "9" * 300, "--num-layers is '999"),
+    ],
+)
+def test_bad_arguments_give_a_line_each(arguments: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        imports.read(arguments, "eleuther")
+    first, *others = str(caught.value).splitlines()
+    assert first.startswith(f"arguments: {message}")
+    assert all(line.startswith("arguments: ") for line in others)
