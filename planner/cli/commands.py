@@ -742,6 +742,29 @@ def _tensor(options: argparse.Namespace) -> str:
 
 
 @command(
+    "matmul",
+    "size one matrix product: FLOPs, bytes, what bounds it, its time",
+    argument("shape BxDxK", "sides: X of B by D times W of D by K, 2BDK FLOPs"),
+    argument("--on ACCELERATOR", "a name or a document of an accelerator", required=True),
+    argument("--precision NAME", "the number format: bf16 (by default), fp32, fp16, fp8, mxfp8"),
+    argument("--took TIME", "a timing of it, such as 60ms, as the utilisation that it stands for"),
+    formats("text", "json"),
+    examples=(
+        "matmul 16384x32768x8192 --on h100-sxm-80gb",
+        "matmul 16384x32768x8192 --on h100-sxm-80gb --took 60ms --precision fp32",
+        "matmul 1x8192x28672 --on a100 --format json",
+    ),
+)
+def _matmul(options: argparse.Namespace) -> str:
+    from planner.report import matmul, precisions
+
+    sides = precisions.sides(options.shape, matmul.SHAPE)
+    one = precisions.format_called(options.precision or "bf16")
+    found = matmul.product(sides, options.on, one, options.took)
+    return (matmul.to_json if options.format == "json" else matmul.text)(found)
+
+
+@command(
     "completion",
     "print the completion script of a shell",
     argument("shell", "the shell that reads it", choices=SHELLS),

@@ -55,6 +55,7 @@ PRESETS = {
     "family": ("model",),
     "accelerators": ("accelerator",),
     "extends": ("accelerator",),
+    "on": ("accelerator",),
     "text": ("model", "accelerator", "cluster"),
 }
 QUANTITIES = ("maximize", "minimize", "quantity")

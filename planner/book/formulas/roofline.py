@@ -5,8 +5,8 @@ Counts of one device and one micro-batch, forward, from shapes alone; no efficie
 
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.time_core import keys
-from planner.book.formulas.time_peak import peak
-from planner.book.formulas.time_product import count, rows
+from planner.book.formulas.time_peak import peak, peak_16
+from planner.book.formulas.time_product import count, forward, rows
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3"
@@ -23,12 +23,24 @@ product_flops = of_product(
     "A multiplication and an addition for each of rows, columns and depth.",
 )
 
+product_bytes = Quantity(
+    "roofline.product.bytes",
+    "D_x",
+    "least memory traffic of a product on one device, forward",
+    unit="bytes",
+    source=ROOFLINE,
+    per="product",
+).equals(
+    k_c * (rows * K_x + K_x * N_x + rows * N_x) * count,
+    "Both inputs are read and the output is written, each once, in the compute format.",
+)
+
 product_intensity = of_product(
     "roofline.product.intensity", "I_x", "FLOPs for each byte of a product", unit="FLOP/bytes"
 ).equals(
-    2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x)),
-    "Both inputs are read and the output is written, each once, in the compute format. Above the "
-    "ridge of the device arithmetic decides the time, below it the memory.",
+    product_flops / product_bytes,
+    "Work over least traffic. Above the ridge of the device arithmetic decides the time, below it "
+    "the memory.",
 )
 
 core_flops = of_core(
@@ -67,8 +79,35 @@ ridge = intensity_of(
     "FLOPs for each byte at which arithmetic and memory take the same time",
 ).equals(peak / W, "The dense peak of the training precision over the bandwidth of the memory.")
 
+of_roof = partial(Quantity, unit="s", source=ROOFLINE, per="product")
+
+at_peak = of_roof(
+    "roofline.product.arithmetic", r"t_x^{R}", "arithmetic of a product at the peak, forward"
+)
+at_peak.where(wide=False).equals(product_flops / peak, "Every FLOP at the dense peak.")
+at_peak.where(wide=True).equals(
+    product_flops / peak_16, "Logits and router stay in 16 bit: at that peak."
+)
+
+at_bandwidth = of_roof(
+    "roofline.product.traffic", r"t_x^{W}", "memory traffic of a product at the full bandwidth"
+).equals(product_bytes / W, "Every byte at the bandwidth of the datasheet.")
+
+under_roof = of_roof(
+    "roofline.product.seconds", r"t_x^{*}", "least time of a product, forward"
+).equals(maximum(at_peak, at_bandwidth), "Arithmetic and traffic overlap; the longer one decides.")
+
+reached = estimate(
+    "roofline.product.utilisation",
+    "u_x",
+    "share of the peak that a product is predicted to reach, forward",
+    source=ROOFLINE,
+    per="product",
+    share=True,
+).equals(at_peak / forward, "What its arithmetic takes at the peak, over what it takes.")
+
 _flops = Sum(product_flops, "product") + Sum(core_flops, "block", block="attention")
-_moved = Sum(product_flops / product_intensity, "product") + Sum(
+_moved = Sum(product_bytes, "product") + Sum(
     core_flops / core_intensity, "block", block="attention"
 )
 intensity = intensity_of(

@@ -74,7 +74,9 @@ APART = ("column", "row", "vocabulary", "none")
 
 # -- shapes ------------------------------------------------------------------------------------
 
-rows = of_product("time.product.rows", r"M_x", "rows of a product on one device", source="layout")
+rows = Quantity(
+    "time.product.rows", r"M_x", "rows of a product on one device", source="layout", per="product"
+)
 rows.where(split=("column", "row", "vocabulary")).equals(
     tokens, "All tokens of the micro-batch on this device."
 )

@@ -37,8 +37,9 @@ def device(peak: Number, bandwidth: Number, more: Document | None = None) -> Doc
     return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
 
 
-def plan(accelerator: Document, changes: Document) -> Plan:
-    """A plan of one layer on one node, with other values of some dotted keys."""
+def plan(accelerator: Document | str, changes: Document) -> Plan:
+    """A plan of one layer on one node of accelerators, by their document or its name, with other
+    values of some dotted keys."""
     devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
     document = source.load(source.with_values(LAYER, {"cluster": node, **changes}))
