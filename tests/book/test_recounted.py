@@ -1971,6 +1971,37 @@ def _(v: View) -> float:
     return (1 + 1) * v.q("time.product.rows") * v.N_x * v.K_x * count
 
 
+@recounts("roofline.product.bytes")
+def _(v: View) -> float:
+    m, n, k = v.q("time.product.rows"), v.N_x, v.K_x
+    return sum(v.k_c * x * y * v.q("time.product.count") for x, y in ((m, k), (k, n), (m, n)))
+
+
+def at_peak(v: View) -> float:
+    rate = v.q("time.peak_16") if v.on("wide") else v.q("time.peak")
+    return v.q("roofline.product.flops") / rate
+
+
+@recounts("roofline.product.arithmetic")
+def _(v: View) -> float:
+    return at_peak(v)
+
+
+@recounts("roofline.product.traffic")
+def _(v: View) -> float:
+    return v.q("roofline.product.bytes") / v.W
+
+
+@recounts("roofline.product.seconds")
+def _(v: View) -> float:
+    return max(at_peak(v), v.q("roofline.product.bytes") / v.W)
+
+
+@recounts("roofline.product.utilisation")
+def _(v: View) -> float:
+    return at_peak(v) / v.q("time.product.forward")
+
+
 @recounts("roofline.core.flops")
 def _(v: View) -> float:
     keys = v.s if v.on("training.attention") == "eager" else v.q("time.core.keys")
