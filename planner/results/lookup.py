@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from planner.base.errors import Fault, PlanError
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, parse
 
 
 class Row(NamedTuple):
@@ -71,6 +70,8 @@ def input_called(result: Result, asked: str) -> str | None:
     be."""
     if asked in result.inputs:
         return asked
+    from planner.typeset import TEXT, parse  # no summary needs it
+
     quantities = result.quantities.values()
     if any(not one.entries and one.symbol == asked for one in quantities):
         return None

@@ -341,9 +341,9 @@ def test_a_layout_is_free_where_it_is_left_open_or_of_a_model_that_is_trained() 
 
 
 def test_the_sense_of_a_goal_is_a_sign() -> None:
-    quantity = "time.mfu"
-    assert questions._goal("key", quantity, None) == Goal(quantity, 1)
-    assert questions._goal("key", None, quantity) == Goal(quantity, -1)
+    plan, quantity = loading.load(GPT2), "time.mfu"
+    assert questions._goal(plan, "key", quantity, None) == Goal(quantity, 1)
+    assert questions._goal(plan, "key", None, "mfu") == Goal(quantity, -1)
 
 
 def test_a_price_of_a_list_has_its_source_and_one_of_the_plan_has_none() -> None:
