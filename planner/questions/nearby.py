@@ -79,9 +79,11 @@ def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
                 built = case.build(other)
                 evaluation = base.rerun(built, exact=False)
                 evaluation = evaluation or Evaluation(built, like=base, exact=False)
+                if evaluation.value(SAFE) < 0:  # the lesser part of the work, so it goes first
+                    continue
                 found = Nearby(changes, other, evaluation.values_of(quantities))
                 many = len(found.chosen)
-                if found.values[SAFE] < 0 or not 0 < many <= MOST_CHANGES:
+                if not 0 < many <= MOST_CHANGES:
                     continue
                 if many not in best or found.values[STEP] < best[many].values[STEP]:
                     best[many] = found
