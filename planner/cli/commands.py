@@ -608,9 +608,10 @@ def _export(options: argparse.Namespace) -> int:
 
 @command(
     "compare",
-    "put a plan beside the log of a run",
+    "put a plan beside the log of a run, or its step time",
     *PLAN,
-    argument("--log FILE", "a log of Megatron-LM or torchtitan, CSV or JSON", required=True),
+    argument("--log FILE", "a log of Megatron-LM or torchtitan, CSV or JSON"),
+    argument("--step-time TIME", "in the place of a log: the measured time of a step, as 1.4s"),
     argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
     argument("--format", "the table alone in this format", choices=("text", "md", "json")),
     many(
@@ -618,18 +619,31 @@ def _export(options: argparse.Namespace) -> int:
         "write the plan's report with the comparison as a section; .md, .html or .json picks "
         "the format, .txt (and any ending with --format) is the table alone",
     ),
+    examples=(
+        "compare PLAN.yaml --log train.log",
+        "compare presets/llama70b_h100x1024.yaml --step-time 4.2s",
+    ),
 )
 def _compare(options: argparse.Namespace) -> int:
     from planner import report as render
     from planner.connect import compare
 
     plan = _loaded(options)
+    if (options.log is None) is (options.step_time is None):
+        raise PlanError(Fault("one of --log FILE and --step-time TIME is needed"))
+    if options.log is None and options.warm_up is not None:
+        raise PlanError(
+            Fault("--warm-up goes with --log", None, "--step-time is of a typical step")
+        )
     suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
-    inputs = [options.log, *plan.document.files()]
+    inputs = [*filter(None, [options.log]), *plan.document.files()]
     kinds = _outputs(options.output, suffixes, "report", inputs)
-    found = compare.compare(plan, options.log, options.warm_up)
+    if options.log is not None:
+        found = compare.compare(plan, options.log, options.warm_up)
+    else:
+        found = compare.compare_step(plan, options.step_time)
     writers = {"text": compare.text, "md": compare.markdown, "json": compare.data}
     table = writers[options.format or "text"](found)
     for path, kind in kinds.items():

@@ -1,4 +1,5 @@
-"""Plan against reality: what a plan says and what a run measured, quantity by quantity."""
+"""Plan against reality: what a plan says and what a run measured, quantity by quantity. Of a run
+the log is read, or its step time is told."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from planner.base import units
 from planner.base.display import as_json, columns, format_value, one_line, plain, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import logs
 from planner.plans.document import Plan
+from planner.plans.plan import variant
 from planner.results.result import Quantity, Result, evaluate
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
@@ -19,6 +22,15 @@ QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
 STEP = "time.step_seconds"
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
+#: What stands for the format of a log where a step time was told.
+TOLD = "step time"
+#: What the first line says of it.
+HEADLINE = (STEP, "time.mfu", "time.tflops_per_device", "time.training_days")
+#: What follows from a step time, besides utilisation by the conventions of others.
+PACE = (
+    *(STEP, "time.tokens_per_second", "time.tokens_per_second_per_device"),
+    *("time.tflops_per_device", "time.mfu", "time.hfu", "time.training_days"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,12 @@ class Row:
         return None if interval is None else bool(interval[0] <= self.measured <= interval[1])
 
     @property
+    def title(self) -> str:
+        """What it is called, with the convention of a utilisation."""
+        entries = ", ".join(entry.name for entry in self.quantity.entries)
+        return f"{entries} {self.quantity.declared.short}" if entries else self.quantity.title
+
+    @property
     def ratio(self) -> Fraction | None:
         if self.planned is None or not self.measured:
             return None
@@ -67,16 +85,22 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """The row in print: title, planned, measured, their ratio, how it was measured."""
-        unit = self.quantity.unit
-        planned = "absent" if self.planned is None else format_value(self.planned, unit)
+        planned = "absent" if self.planned is None else self.text(self.planned)
         ratio = "" if self.ratio is None else significant(self.ratio, 3)
-        return self.quantity.title, planned, format_value(self.measured, unit), ratio, self.how
+        return self.title, planned, self.text(self.measured), ratio, self.how
+
+    def text(self, value: Any) -> str:
+        """A value of the quantity with three digits."""
+        if self.quantity.declared.share:
+            return f"{significant(Fraction(value) * 100, 3)} %"
+        return format_value(value, self.quantity.unit)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
-    from the root; ``warm_up`` the records left out where that was told."""
+    from the root, or the step time that was told; ``warm_up`` the records left out where that was
+    told."""
 
     log: str
     format: str
@@ -119,6 +143,52 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     found = Comparison(name, log.format, rows, tuple(notes), result, warm_up)
     result.comparison = found  # its reports show it
     return found
+
+
+def compare_step(plan: Plan, text: str) -> Comparison:
+    """The plan's quantities beside what they are at a step time that was measured, by the same
+    formulas: the plan at the utilisation that it stands for.
+
+    Args:
+        plan: what was planned, a training run.
+        text: the time of one optimizer step, such as `1.4s`.
+
+    Raises:
+        PlanError: no time above 0, less than the FLOPs of a step take at the peak, or a plan whose
+            steps have no time.
+    """
+    result = evaluate(plan)
+    try:
+        seconds = Fraction(units.parse(text, "s"))
+    except units.UnitError as error:
+        raise PlanError(
+            Fault(f"--step-time: {error.message}", None, error.allowed, error.hint)
+        ) from None
+    if seconds <= 0:
+        raise PlanError(Fault(f"--step-time {text}", None, "a time above 0, such as 1.4s"))
+    least = _at_peak(plan)
+    if seconds < least:
+        said = f"a step of {text} is faster than its FLOPs at the peak of all devices"
+        raise PlanError(Fault(said, None, f"{format_value(least, 's')} or more"))
+    paced = evaluate(variant(plan, {"time.mfu": least / seconds}))
+    ids = [name for name in PACE if name in paced]
+    entries = [entry.path for entry in result.entries("convention")]
+    ids += [f"time.utilisation[{path}]" for path in entries if path not in ("mfu", "hfu")]
+    ways = {STEP: "as told"}
+    rows = [Row(result[name], paced[name].number, ways.get(name, "at that pace")) for name in ids]
+    found = Comparison(text, TOLD, tuple(rows), (), result)
+    result.comparison = found
+    return found
+
+
+def _at_peak(plan: Plan) -> Fraction:
+    """Seconds that the model FLOPs of a step take at the peak of all devices."""
+    if plan.settings["training.mode"] != "train":
+        raise PlanError(Fault("--step-time is of a step of training", None, "training.mode: train"))
+    step = evaluate(variant(plan, {"time.mfu": 1}))[STEP]
+    if step.absent is not None:
+        raise PlanError(Fault(f"{STEP} cannot be computed: {step.absent}"))
+    return step.number
 
 
 def unlike(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
@@ -239,8 +309,21 @@ def table(
 
 def text(comparison: Comparison) -> str:
     """A table for a terminal."""
+    if comparison.format == TOLD:
+        return _text_of_step(comparison)
     head = (comparison.result.plan.name, f"{comparison.log} ({comparison.format})")
     return table(head, comparison.rows, comparison.notes)
+
+
+def _text_of_step(comparison: Comparison) -> str:
+    """What a step time says of a run, and the plan beside it, by ids."""
+    rows = {row.id: row for row in comparison.rows}
+    said = [rows[name].text(rows[name].measured) for name in HEADLINE if name in rows]
+    lead = f"{said[0]} a step: {', '.join([f'MFU {said[1]}', f'{said[2]} a device', *said[3:]])}"
+    cells: list[tuple[str, ...]] = [("quantity", "planned", "at this pace", "ratio")]
+    cells += [(row.id, *row.cells()[1:4]) for row in comparison.rows]
+    lines = [lead, comparison.result.plan.name, "", *columns(cells, right=(1, 2, 3))]
+    return "".join(one_line(line) + "\n" for line in lines)
 
 
 def markdown(comparison: Comparison) -> str:

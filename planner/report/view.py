@@ -87,7 +87,7 @@ class View:
             rows=[
                 Data(
                     id=row.quantity.id,
-                    title=headline(row.quantity.title),
+                    title=headline(row.title),
                     planned="" if row.planned is None else facts.brief(row.quantity, False),
                     measured=shown(row.measured, row.quantity.unit, row.quantity.declared.share),
                     ratio="–" if row.ratio is None else significant(row.ratio, 3),
@@ -388,7 +388,8 @@ class View:
         words = ["python", "plan.py", plan]
         found = self.result.comparison
         if found is not None:
-            words[2:] = ["compare", plan, "--log", found.log]
+            told = found.format == "step time"
+            words[2:] = ["compare", plan, "--step-time" if told else "--log", found.log]
             words += ["--warm-up", str(found.warm_up)] if found.warm_up is not None else []
         for key, text in self.result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]

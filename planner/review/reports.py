@@ -38,6 +38,7 @@ class Claim(NamedTuple):
     overrides: tuple[str, ...]
     log: str | None = None  # of the run that stands beside the plan
     warm_up: int | None = None
+    step_time: str | None = None  # that was told in the place of a log
 
 
 class Stated(NamedTuple):
@@ -72,7 +73,8 @@ def read(path: Path) -> Claim | None:
             if not is_result(data, report=True):
                 return None
             made, beside = data["plan"], data.get("comparison") or {}
-            of_run = beside.get("log"), beside.get("warm_up")
+            told, log = beside.get("format") == "step time", beside.get("log")
+            of_run = (None, None, log) if told else (log, beside.get("warm_up"), None)
             return Claim(str(made.get("document")), tuple(made.get("set", ())), *of_run)
     except PlanError:
         return None
@@ -90,9 +92,11 @@ def read(path: Path) -> Claim | None:
     given: dict[str, list[str]] = {}
     for flag, value in pairwise(words):
         given.setdefault(flag, []).append(value)
-    log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
+    flags = ("--step-time", "--log", "--warm-up")
+    told, log, warm_up = (given.get(flag, [None])[0] for flag in flags)
     number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
-    return Claim(words[0], tuple(given.get("--set", ())), log, number)
+    changes = tuple(given.get("--set", ()))
+    return Claim(words[0], changes, log, number, told)
 
 
 def stated(content: str) -> Stated:
@@ -120,7 +124,11 @@ def evaluated(
     """
     found_plan = find(report, claim.plan, here) or claim.plan
     plan = loading.load(found_plan, claim.overrides, presets=presets)
-    if claim.log is None:
+    if claim.step_time is not None:
+        from planner.connect import compare as measured
+
+        result = measured.compare_step(plan, claim.step_time).result
+    elif claim.log is None:
         result = evaluate(plan)
     else:
         from planner.connect import compare as measured

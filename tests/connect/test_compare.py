@@ -301,3 +301,81 @@ def test_a_log_that_cannot_be_believed_is_one_line(text: str, says: str, tmp_pat
     with pytest.raises(PlanError) as caught:
         logs.read(tmp_path / "log.txt")
     assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+# A step time without a log ---------------------------------------------------------------------
+
+
+def test_a_step_time_alone_gives_the_utilisation_of_the_published_run() -> None:
+    """Narayanan et al. 2021, table 1 and section 5.1: 175B on 1,024 A100s, batch 1536 of 2,048
+    tokens, 140 TFLOP/s a GPU of 312 with a forward pass done again; a step is 31.1 s by the log."""
+    found = {row.id: row for row in compare.compare_step(gpt3(), "31.1s").rows}
+    of_log = rows(gpt3(), LOGS / "megatron.log")
+    assert found["time.mfu"].measured == pytest.approx(of_log["time.mfu"].measured, rel=2e-3)
+    assert found["time.tokens_per_second"].measured == Fraction(1536 * 2048 * 10, 311)
+    # 8 of 6 FLOPs a parameter and token where the forward pass is done again.
+    assert found["time.hfu"].measured / found["time.mfu"].measured == pytest.approx(4 / 3, rel=1e-3)
+    assert found["time.tflops_per_device"].measured == pytest.approx(140 * 3 / 4, rel=0.02)
+
+
+def test_what_follows_from_a_step_time_agrees_with_itself() -> None:
+    plan = loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml")
+    found = {row.id: row for row in compare.compare_step(plan, "4.2 s").rows}
+    assert found["time.step_seconds"].measured == Fraction("4.2")
+    batch, tokens, devices = 1024 * 4096, 15 * 10**12, 1024
+    assert found["time.training_days"].measured == Fraction(tokens, batch) * Fraction("4.2") / 86400
+    rate = Fraction(batch * 10, 42)
+    assert found["time.tokens_per_second_per_device"].measured * devices == rate
+    # 989.5 TFLOP/s dense; a scale of the same FLOPs by the same peak.
+    flops = found["time.tflops_per_device"].measured * 10**12
+    assert found["time.mfu"].measured == flops / (Fraction(1979, 2) * 10**12)
+    ratio = found["time.step_seconds"].ratio
+    for name in ("time.mfu", "time.hfu", "time.utilisation[mfu-causal]"):
+        assert float(found[name].ratio) == pytest.approx(float(1 / ratio))
+
+
+def test_the_six_n_rule_is_enough_for_a_model_by_its_size() -> None:
+    plan = loading.load(
+        {
+            "model": {"parameters": "70B"},
+            "cluster": {"accelerator": "h100", "devices": 1024},
+            "training": {"tokens": "15T", "sequence_length": 4096, "global_batch": 1024},
+        }
+    )
+    found = {row.id: row for row in compare.compare_step(plan, "4.2s").rows}
+    mfu = 6 * 70e9 * 1024 * 4096 / 4.2 / (1024 * 989.5e12)
+    assert found["time.mfu"].measured == pytest.approx(mfu)
+    assert found["time.mfu"].planned is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--step-time", "1s"], "a step of 1s is faster than its FLOPs at the peak"),
+        (["--step-time", "0s"], "--step-time 0s (a time above 0"),
+        (["--step-time", "3 GB"], "--step-time: '3 GB' is bytes"),
+        (["--step-time", "4s", "--log", "train.log"], "one of --log FILE and --step-time TIME"),
+        (["--step-time", "4s", "--warm-up", "3"], "--warm-up goes with --log"),
+        ([], "one of --log FILE and --step-time TIME"),
+        (["--step-time", "4s", "--set", "training.mode=inference"], "a step of training"),
+    ],
+)
+def test_a_step_time_that_is_none_is_one_line(words: list[str], said: str, run_cli: RunCli) -> None:
+    done = run_cli("compare", "presets/llama70b_h100x1024.yaml", *words)
+    assert done.returncode == 2 and not done.stdout
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_report_beside_a_step_time_is_made_again_by_check(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    plan = "presets/llama70b_h100x1024.yaml"
+    files = [tmp_path / f"report.{end}" for end in ("md", "html", "json")]
+    words = [word for file in files for word in ("-o", str(file))]
+    done = run_cli("compare", plan, "--step-time", "4.2s", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4.20 s a step: MFU 43.8 %, 433 TFLOP/s a device, 174 days\n")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert run_cli("check", *map(str, files)).returncode == 0
+    schema = json.loads((ROOT / "schemas" / "result.schema.json").read_text("utf-8"))
+    jsonschema.validate(json.loads(files[2].read_text("utf-8")), schema)
