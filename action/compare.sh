@@ -1,41 +1,59 @@
 #!/usr/bin/env bash
-# What a pull request does to the plans of a folder, as Markdown.
-# Usage: compare.sh FILE; BASE is the commit to compare with, PLANS the folder.
+# What a pull request does to every plan of which any document changes, as Markdown.
+# Usage: compare.sh FILE; BASE is the tip of the base branch, BASE_NAME and HEAD_NAME are the
+# branches, HEAD_COMMIT the tip of the other, PLANS the plans and folders (all where it is empty).
+# Exit status: that of trainplan, 2 where a plan that changed is not valid.
 set -euo pipefail
 
 report=$1
 work=$(mktemp)
-trap 'rm -f "$work"' EXIT
+told=$(mktemp)
+trap 'rm -f "$work" "$told"' EXIT
 
-# A shallow checkout does not hold the base.
-git cat-file -e "$BASE^{commit}" 2>/dev/null || git fetch --quiet --depth=1 origin "$BASE"
+# A name of a branch is text, never markup or a command.
+plain() { printf '%s' "${1//[^A-Za-z0-9._\/#@+=-]/_}"; }
+side() { printf "\`%s\` at \`%s\`" "$(plain "$1")" "$(plain "${2:0:10}")"; }
+annotate() { # a line at a time; a line cannot begin another command
+    while IFS= read -r line; do
+        printf '::error title=trainplan::%s\n' "${line//'%'/%25}"
+    done
+}
+
+# A pull request is checked out as its merge into the base, whose first parent is then what it is
+# compared with: the base may have moved on since. Otherwise it is where the branches part.
+mapfile -t parents < <(git cat-file -p HEAD | sed -n '/^$/q; s/^parent //p')
+if [ "${#parents[@]}" = 2 ] && [ "$(git rev-parse HEAD)" = "${GITHUB_SHA:-}" ]; then
+    base=${parents[0]}
+else
+    base=$(git merge-base "${BASE:?}" HEAD 2> /dev/null) || base=$BASE
+fi
 
 {
     echo "<!-- trainplan -->"
     echo "## Training plans"
+    echo
+    echo "$(side "${BASE_NAME:-base}" "$base") → $(side "${HEAD_NAME:-head}" "${HEAD_COMMIT:-$(git rev-parse HEAD)}")"
+    echo
 } > "$report"
 
-touched=0
-say() { printf '\n%s\n' "$@" >> "$report"; }
-# Output as it is; no line of it ends the fence.
-fenced() { say '```text' && sed "s/\`\`\`/''/g" "$work" >> "$report" && echo '```' >> "$report"; }
+# A shallow checkout does not hold the base.
+if ! git cat-file -e "$base^{commit}" 2> /dev/null &&
+    ! git fetch --quiet --no-tags --depth=1 origin "$base" 2> /dev/null; then
+    missing="the base commit ${base:0:10} is not in this checkout and cannot be fetched: check out with fetch-depth: 0"
+    echo "$missing" | annotate
+    echo "Not compared: $missing." >> "$report"
+    exit 2
+fi
 
-while IFS= read -r -d '' status && IFS= read -r -d '' file; do
-    case $file in *.yaml | *.yml) ;; *) continue ;; esac
-    touched=1
-    name=${file//[\`<>$'\n']/_} # a file name is text, never markup
-    case $status in
-        M) command=(trainplan diff "$BASE:$file" "$file" --format md --root .) ;;
-        A) command=(trainplan "$file" --format text --root .) ;;
-        *) say "### \`$name\`" "The plan is removed." && continue ;;
-    esac
-    say "### \`$name\`"
-    if "${command[@]}" > "$work" 2>&1; then
-        if [ "$status" = A ]; then fenced
-        else say "" && cat "$work" >> "$report"; fi
-    else
-        fenced
-    fi
-done < <(git diff --name-status --no-renames -z "$BASE" -- "$PLANS")
-
-[ "$touched" = 1 ] || say "No plan in \`$PLANS\` changes."
+read -r -d '' -a paths <<< "${PLANS:-}" || true # of all lines
+options=()
+for path in "${paths[@]}"; do options+=(--plans "$path"); done
+status=0
+trainplan diff "$base" --format md --root . "${options[@]}" > "$work" 2> "$told" || status=$?
+if [ -s "$work" ]; then
+    cat "$work" >> "$report"
+else # output as it is; no line of it ends the fence
+    { echo '```text' && sed "s/\`\`\`/'''/g" "$told" && echo '```'; } >> "$report"
+fi
+[ "$status" = 0 ] || annotate < "$told"
+exit "$status"

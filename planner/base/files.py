@@ -31,6 +31,8 @@ MAX_JSON = 50_000_000
 # Where files may lie ------------------------------------------------------------------------
 
 _ROOT: ContextVar[str | None] = ContextVar("root", default=None)
+#: What takes note of the files that are opened.
+_NOTED: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 #: What a command has read of standard input and of the shell's pipes, which can be read once only.
 _ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
@@ -57,6 +59,17 @@ def within(folder: str | Path | None) -> Iterator[None]:
     finally:
         _ROOT.reset(token)
         _ONCE.reset(once)
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[set[str]]:
+    """Until the end, the files that are opened to be read, by their real paths."""
+    opened_files = set[str]()
+    token = _NOTED.set(opened_files)
+    try:
+        yield opened_files
+    finally:
+        _NOTED.reset(token)
 
 
 @contextlib.contextmanager
@@ -94,6 +107,38 @@ def is_file(path: str | Path) -> bool:
         return inside(path) and stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
+
+
+#: Folders that hold the files of programs, not reports or documents.
+SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
+#: What lies in a folder that is a virtual environment.
+ENVIRONMENT = "pyvenv.cfg"
+
+
+def found(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+    """The files of some paths, with whether each was named outright: those named, and below folders
+    those of some endings that can be read, in order; what belongs to version control, packages and
+    virtual environments is left out.
+
+    Raises:
+        PlanError: a path does not exist, or is a file that cannot be read.
+    """
+    for path in paths:
+        if not path.exists():
+            raise PlanError(Fault("no such file or folder", Place(str(path))))
+        if not path.is_dir():
+            with opened(path, MAX_JSON):  # told where it cannot be read
+                pass
+            yield path, True
+        for base, folders, names in os.walk(path):  # which finds nothing below a file
+            here = Path(base)
+            if ENVIRONMENT in names and here != path:
+                folders.clear()
+                continue
+            folders[:] = sorted(name for name in folders if name not in SKIPPED)
+            for name in sorted(names):
+                if name.endswith(endings) and is_file(here / name):
+                    yield here / name, False
 
 
 # Reading ------------------------------------------------------------------------------------
@@ -138,6 +183,9 @@ def opened(
                 if name not in kept:
                     kept[name] = file.read(most + 1)
                 file = BytesIO(kept[name])
+            reads = _NOTED.get()
+            if reads is not None and not piped:
+                reads.add(os.path.realpath(path))
             size = file.seek(0, os.SEEK_END) if piped else os.fstat(file.fileno()).st_size
             if size > most:
                 raise PlanError(

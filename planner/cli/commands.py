@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import Fault, Place, PlanError
 from planner.cli.completion import SHELLS
 from planner.connect.exports import FORMATS
 
@@ -267,29 +267,42 @@ def _quick(options: argparse.Namespace) -> str:
 @command(
     "validate",
     "check documents against schema and cross-field rules",
-    argument("files FILE", "documents of any kind", nargs="+"),
+    argument("files FILE", "documents of any kind, and folders searched for plans", nargs="+"),
     many("--set KEY=VALUE", "override a key of a plan"),
     FAULTS,
 )
 def _validate(options: argparse.Namespace) -> int:
+    from planner.documents import references
     from planner.questions import loading
 
     faults: list[Fault] = []
-    for file in options.files:
-        try:
-            kind = loading.check(file, options.set)
-            if kind == "study":
-                from planner.questions.studies import study
+    valid = 0
+    for given in options.files:
+        names = [given]
+        if os.path.isdir(given):
+            below = files.found([Path(given)], references.ENDINGS)
+            names = [str(file) for file, _ in below if references.meant_as_plan(file)]
+            if not names:
+                known = "documents with model, cluster and training"
+                faults.append(Fault("no plans found", Place(given), known))
+        for name in names:
+            try:
+                kind = loading.check(name, options.set)
+                if kind == "study":
+                    from planner.questions.studies import study
 
-                study.load(file, options.set)
-            if options.faults == "text":
-                print(one_line(f"{file}: a valid {kind}"))
-        except PlanError as error:
-            faults += error.faults
+                    study.load(name, options.set)
+                valid += 1
+                if options.faults == "text":
+                    print(one_line(f"{name}: a valid {kind}"))
+            except PlanError as error:
+                faults += error.faults
     if faults:
         raise PlanError(faults)
     if options.faults != "text":
         sys.stdout.write(faults_text([], options.faults))
+    if options.faults == "github":  # no name of a file stands in a line of the log
+        print(f"valid documents: {valid}")
     return OK
 
 
@@ -549,14 +562,38 @@ def _check(options: argparse.Namespace) -> int:
 @command(
     "diff",
     "compare two plans or results",
-    argument("old A", "a plan, a result (.json), a report (.md, .html) or REVISION:PATH"),
-    argument("new B", "what it is compared with"),
+    argument(
+        "old A",
+        "a plan, a result (.json), a report (.md, .html) or REVISION:PATH; or a revision alone, "
+        "such as main: every plan of which any document changed since",
+    ),
+    argument("new B", "what it is compared with; of a revision the files here", nargs="?"),
+    many("--plans PATH", "of revisions: plans and folders of plans; all by default"),
     formats("text", "md", "json"),
     flag("--all", "every input and quantity that moved, grouped; JSON has them anyway"),
 )
 def _diff(options: argparse.Namespace) -> str:
-    from planner.review import diff, writing
+    from planner.review import branches, diff, revisions, writing
 
+    sides = [side for side in (options.old, options.new) if side is not None]
+    if all(not Path(s).exists() and ":" not in s and revisions.exists(s) for s in sides):
+        plans = branches.compare(options.old, options.new, list(map(Path, options.plans)))
+        faults = [fault for one in plans for fault in one.faults]
+        if options.format == "json":
+            said = branches.json_text(plans)
+        else:
+            said = (branches.markdown if options.format == "md" else branches.text)(
+                plans, options.all
+            )
+        if not faults:
+            return said
+        sys.stdout.write(said)
+        raise PlanError(faults)
+    if options.plans:
+        raise PlanError(Fault("--plans goes with a revision", None, "diff main --plans plans"))
+    if options.new is None:
+        known = "a second plan or result, or a branch, a tag or a commit alone"
+        raise PlanError(Fault(f"{options.old} is compared with nothing", None, known))
     found = diff.diff(options.old, options.new)
     if options.format == "json":
         return writing.json_text(found)

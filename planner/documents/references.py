@@ -89,11 +89,41 @@ def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[P
     return path, path.stem if shipped else None
 
 
+#: What every plan states, itself or by what it extends; and keys that only plans have.
+STATED, OWN = frozenset(("model", "cluster", "training")), frozenset(("training", "parallelism"))
+_TOP = re.compile(r"^(\w+)[ \t]*:", re.MULTILINE)
+
+
 def is_plan(file: Path) -> bool:
-    """Whether a document is a plan."""
+    """Whether a document states all that a plan states."""
     with contextlib.suppress(PlanError):
-        return {"model", "cluster", "training"} <= set(read(file).plain())
+        return set(read(file).plain()) >= STATED
     return False
+
+
+def meant_as_plan(file: Path, links: int = MOST_LINKS) -> bool:
+    """Whether a document is a plan, also one that extends a plan, that names something which is no
+    longer there, or that is no YAML."""
+    try:
+        text = files.read_text(file, nodes.MAX_BYTES)
+        if not ("training" in text or "extends" in text):
+            return False
+        entries = read(file).value
+    except PlanError:
+        with contextlib.suppress(PlanError):
+            return set(_TOP.findall(files.read_text(file, nodes.MAX_BYTES))) >= STATED
+        return False
+    assert isinstance(entries, dict)
+    if entries.keys() >= STATED:
+        return True
+    parent = entries.get("extends")
+    if parent is None or not isinstance(parent.value, str) or not links:
+        return False
+    try:
+        base, _ = Resolver(None, file.parent).locate(parent, "plan")
+    except PlanError:
+        return bool(entries.keys() & OWN)
+    return meant_as_plan(base, links - 1)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ all others moved wording.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +22,6 @@ from planner.review import reports
 from planner.review.diff import Diff, between, compare, counted
 from planner.review.writing import HEADLINES, line
 
-#: Folders that hold the files of programs, not reports.
-SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
-#: What lies in a folder that is a virtual environment.
-ENVIRONMENT = "pyvenv.cfg"
 KINDS = (".md", ".html", ".json")
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 _GROUPS = re.compile("[\u202f\u2009,]")
@@ -97,7 +92,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             below the paths.
     """
     found, covered = list[Finding](), set[Path]()
-    for path, named in _files(paths or (Path(),), KINDS):
+    for path, named in files.found(paths or (Path(),), KINDS):
         claim = reports.read(path)
         if claim is None:
             if named:
@@ -108,7 +103,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
         file = reports.find(path, claim.plan)
         if file is not None:
             covered.add(references.located(file, "plan")[0].resolve())
-    for plan, named in _files(plans, references.ENDINGS):
+    for plan, named in files.found(plans, references.ENDINGS):
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
@@ -116,28 +111,6 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             Fault("no reports found", Place(" ".join(map(str, paths))), reports.WRITTEN)
         )
     return found
-
-
-def _files(paths: Sequence[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
-    """The files of some paths, with whether each was named outright: those named, and below folders
-    those of some endings that can be read, in order; what belongs to version control, packages and
-    virtual environments is left out."""
-    for path in paths:
-        if not path.exists():
-            raise PlanError(Fault("no such file or folder", Place(str(path))))
-        if not path.is_dir():
-            with files.opened(path, files.MAX_JSON):  # told where it cannot be read
-                pass
-            yield path, True
-        for base, folders, names in os.walk(path):  # which finds nothing below a file
-            here = Path(base)
-            if ENVIRONMENT in names and here != path:
-                folders.clear()
-                continue
-            folders[:] = sorted(name for name in folders if name not in SKIPPED)
-            for name in sorted(names):
-                if name.endswith(endings) and files.is_file(here / name):
-                    yield here / name, False
 
 
 def text(findings: Sequence[Finding], everything: bool = False) -> str:
@@ -175,7 +148,8 @@ def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
 def written(findings: Sequence[Finding], how: str) -> str:
     """The findings for a program, in one of the formats of faults; JSON has every report too."""
     if how != "json":
-        return fault_formats.WRITERS[how](rows(findings), RULES)
+        said = fault_formats.WRITERS[how](rows(findings), RULES)
+        return said + (_summary(findings) + "\n" if how == "github" else "")
     reports_found = [
         {"path": one.path, "state": one.kind, "cause": one.cause, "details": list(one.details)}
         for one in findings

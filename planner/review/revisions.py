@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError
@@ -18,38 +19,76 @@ from planner.documents.references import ENDINGS
 from planner.documents.yaml_nodes import MAX_BYTES
 
 _LINK = b"120000"  # mode of a link in a tree
+#: A file that says that a tree is one of this program, whose presets are then its own.
+PROGRAM = "planner/base/resources.py"
 
 
-def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
-    """Copies a file of a revision, with all documents and links of it, to a folder.
+class Tree(NamedTuple):
+    """The documents of a revision, in a folder of their own."""
 
-    Args:
-        revision: of git, such as HEAD, a branch or a commit.
-        path: of the file, from the current folder, or from the top as git means it.
-        folder: an empty one.
+    folder: Path
+    here: str  # the current folder, from the top of the repository
+    regular: Mapping[str, bytes]  # objects of all files by path, also those not copied
+    presets: Path | None  # where the revision is one of this program
 
-    Returns:
-        The copy, and the folder of presets of that revision, where it has one.
+    @property
+    def current(self) -> Path:
+        """The current folder in the copy."""
+        return Path(os.path.normpath(self.folder / self.here))
+
+
+def top() -> tuple[Path, str]:
+    """The top of the repository, and the current folder from there.
 
     Raises:
-        PlanError: there is no such revision, file or repository.
+        PlanError: there is no repository here.
     """
-    place, folder = Place(f"{revision}:{path}"), Path(os.path.realpath(folder))
-    git = partial(_git, place)
-    here, top = (
-        os.fsdecode(git("rev-parse", of).rstrip(b"\n"))
-        for of in ("--show-prefix", "--show-toplevel")
+    place = Place("git")
+    folder, here = (
+        os.fsdecode(_git(place, "rev-parse", of).rstrip(b"\n"))
+        for of in ("--show-toplevel", "--show-prefix")
     )
-    tree = b""
-    if not revision.startswith("-"):
-        asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
-        tree = git(*asked, may_fail=True).strip()
+    return Path(folder), here
+
+
+def exists(revision: str) -> bool:
+    """Whether a word names a revision."""
+    return bool(_tree(revision, Place(revision)))
+
+
+def short(revision: str) -> str:
+    """A revision as it is told: of a whole commit its first digits."""
+    return revision[:10] if re.fullmatch("[0-9a-f]{40,64}", revision) else revision
+
+
+def presets(folder: Path) -> Path | None:
+    """The presets of a checkout of this program; None in any other folder."""
+    return folder / "presets" if (folder / PROGRAM).is_file() else None
+
+
+def _tree(revision: str, place: Place) -> str:
+    if revision.startswith("-"):
+        return ""
+    asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
+    return _git(place, *asked, may_fail=True).strip().decode()
+
+
+def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
+    """Copies all documents and links of a revision to an empty folder.
+
+    Raises:
+        PlanError: there is no such revision or repository.
+    """
+    place, folder = place or Place(revision), Path(os.path.realpath(folder))
+    whole, here = top()
+    tree = _tree(revision, place)
     if not tree:
-        raise PlanError(Fault("no such revision", place, "REVISION:PATH"))
+        raise PlanError(Fault("no such revision", place, "a branch, a tag or a commit"))
     regular: dict[str, bytes] = {}  # objects by path
     documents: dict[str, bytes] = {}
     links: dict[str, bytes] = {}
-    for entry in git("-C", top, "ls-tree", "-r", "-z", "--long", tree.decode()).split(b"\0")[:-1]:
+    listed = _git(place, "-C", str(whole), "ls-tree", "-r", "-z", "--long", tree)
+    for entry in listed.split(b"\0")[:-1]:
         about, _, raw = entry.partition(b"\t")
         mode, kind, sha, size = about.split()
         name = os.fsdecode(raw)  # a name that is no UTF-8 keeps its bytes
@@ -62,13 +101,32 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
     for name in links:
         if not files.below(folder / name, folder):
             (folder / name).unlink(missing_ok=True)
-    for base in (here, ""):
-        copy = Path(os.path.normpath(folder / base / path))
-        name = os.path.relpath(os.path.realpath(copy), folder)
-        if name in regular:
-            _lay(place, {name: regular[name]}, folder)
-            presets = folder / "presets"
-            return copy, presets if presets.is_dir() else None
+    own = folder / "presets" if PROGRAM in regular else None
+    return Tree(folder, here, regular, own)
+
+
+def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
+    """Copies a file of a revision, with all documents and links of it, to a folder.
+
+    Args:
+        revision: of git, such as HEAD, a branch or a commit.
+        path: of the file, from the current folder, or from the top as git means it.
+        folder: an empty one.
+
+    Returns:
+        The copy, and the folder of presets of that revision, where it is one of this program.
+
+    Raises:
+        PlanError: there is no such revision, file or repository.
+    """
+    place = Place(f"{revision}:{path}")
+    tree = laid_out(revision, folder, place)
+    for base in (tree.here, ""):
+        copy = Path(os.path.normpath(tree.folder / base / path))
+        name = os.path.relpath(os.path.realpath(copy), tree.folder)
+        if name in tree.regular:
+            _lay(place, {name: tree.regular[name]}, tree.folder)
+            return copy, tree.presets
     raise PlanError(Fault("no such file in that revision", place, "REVISION:PATH"))
 
 

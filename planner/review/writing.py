@@ -372,8 +372,12 @@ def _rows(heading: str, rows: Sequence[Row]) -> list[str]:
 
 
 def json_text(found: Diff) -> str:
+    return as_json(data(found))
+
+
+def data(found: Diff) -> dict[str, Any]:
     """All of it as data: the verdict, who changed what, the sums by part, each row."""
-    data = {
+    return {
         "old": found.old,
         "new": found.new,
         "sentence": sentence(found),
@@ -401,4 +405,3 @@ def json_text(found: Diff) -> str:
             for r in found.rows
         ],
     }
-    return as_json(data)

@@ -117,7 +117,9 @@ def test_json_has_the_form_of_the_server(
     assert all(f["message"] and "a.yaml" not in f["message"] for f in found["faults"])
 
 
-@pytest.mark.parametrize(("how", "empty"), [("github", ""), ("json", '{\n  "faults": []\n}\n')])
+@pytest.mark.parametrize(
+    ("how", "empty"), [("github", "valid documents: 1\n"), ("json", '{\n  "faults": []\n}\n')]
+)
 def test_what_is_valid_has_no_faults(
     how: str, empty: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -67,6 +67,43 @@ def test_no_input_is_pasted_into_a_script() -> None:
         assert "${{" not in step.get("run", ""), step["name"]
 
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("file", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda file: file.name)
+def test_others_actions_are_pinned_to_a_commit(file: Path) -> None:
+    used = re.findall(r"uses: (\S+)( # v[\d.]+)?$", file.read_text("utf-8"), re.MULTILINE)
+    assert all(
+        name == "./" or (re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name) and version)
+        for name, version in used
+    ), used
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_a_workflow_may_only_read_but_for_one_comment(file: Path) -> None:
+    workflow: dict[Any, Any] = yaml.safe_load(file.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads on as true
+    for job in workflow["jobs"].values():
+        may = job.get("permissions", {"contents": "read"})
+        assert set(may.items()) <= {("contents", "read"), ("pull-requests", "write")}
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", "")
+            if "checkout" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_this_repository_runs_its_own_action_and_every_python() -> None:
+    jobs = [j for f in WORKFLOWS for j in yaml.safe_load(f.read_text("utf-8"))["jobs"].values()]
+    steps = [step for job in jobs for step in job["steps"]]
+    (own,) = (step for step in steps if step.get("uses") == "./")
+    assert set(own["with"]) <= set(ACTION["inputs"])
+    assert all((ROOT / folder).is_dir() for folder in own["with"].values())
+    (matrix,) = (job["strategy"]["matrix"] for job in jobs if "strategy" in job)
+    assert matrix["python"] == ["3.11", "3.12", "3.13"]
+    assert any(step.get("run") == ".ci/run" for step in steps)
+
+
 def test_every_input_is_used_and_declared() -> None:
     used = set(re.findall(r"inputs\.(\w+)", str(ACTION["runs"])))
     assert used == set(ACTION["inputs"])
@@ -115,63 +152,10 @@ class Runner:
             encoding="utf-8",
         )
 
-    def compare(self, base: str) -> str:
-        report = self.folder.parent / "report.md"
-        done = self.run("compare.sh", report, BASE=base, PLANS="plans")
-        assert done.returncode == 0, done.stderr
-        return report.read_text(encoding="utf-8")
-
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path)
-
-
-@needs_bash
-def test_a_changed_a_new_and_a_removed_plan_are_told(runner: Runner) -> None:
-    plans = runner.folder / "plans"
-    for name in ("old", "gone", "same"):
-        (plans / f"{name}.yaml").write_text("a: 1\n")
-    (runner.folder / "other.yaml").write_text("a: 1\n")
-    base = runner.commit()
-    (plans / "old.yaml").write_text("a: 2\n")
-    (plans / "new one.yaml").write_text("a: 3\n")
-    (plans / "gone.yaml").unlink()
-    (plans / "notes.md").write_text("x\n")
-    (runner.folder / "other.yaml").write_text("a: 2\n")
-    runner.commit()
-    report = runner.compare(base)
-    assert report.startswith(f"{MARKER}\n")
-    assert f"compared diff {base}:plans/old.yaml plans/old.yaml --format md" in report
-    assert "compared plans/new one.yaml --format text" in report
-    assert "### `plans/gone.yaml`\n\nThe plan is removed." in report
-    assert not any(name in report for name in ("same", "notes", "other"))
-
-
-@needs_bash
-def test_nothing_changed_is_told_too(runner: Runner) -> None:
-    assert "No plan in `plans` changes." in runner.compare(runner.commit())
-
-
-@needs_bash
-def test_a_plan_that_fails_is_shown_and_does_not_stop_the_others(runner: Runner) -> None:
-    base = runner.commit()
-    for name in ("a", "b"):
-        (runner.folder / "plans" / f"{name}.yaml").write_text("a: 1\n")
-    runner.commit()
-    runner.program("trainplan", 'echo "$1:1:1: no" >&2; exit 2')
-    report = runner.compare(base)
-    assert "plans/a.yaml:1:1: no" in report and "plans/b.yaml:1:1: no" in report
-
-
-@needs_bash
-def test_a_hostile_file_name_is_no_markup(runner: Runner) -> None:
-    base = runner.commit()
-    (runner.folder / "plans" / "<img src=x>`$(touch pwned)`.yaml").write_text("a: 1\n")
-    runner.program("trainplan", "true")
-    runner.commit()
-    assert "<img" not in runner.compare(base)
-    assert not (runner.folder / "pwned").exists()
 
 
 @needs_bash
@@ -248,17 +232,6 @@ def test_a_long_comment_is_cut_between_its_parts(runner: Runner, tmp_path: Path)
 
 
 @needs_bash
-def test_output_cannot_leave_its_fence(runner: Runner) -> None:
-    base = runner.commit()
-    (runner.folder / "plans" / "a.yaml").write_text("a: 1\n")
-    runner.commit()
-    runner.program("trainplan", "printf '```\\n# not a heading\\n'; exit 2")
-    lines = runner.compare(base).splitlines()
-    inside = lines[lines.index("```text") + 1 : -1]
-    assert "# not a heading" in inside and lines[-1] == "```" and "```" not in inside
-
-
-@needs_bash
 def test_only_its_own_commands_are_on_the_path(runner: Runner, tmp_path: Path) -> None:
     (tmp_path / "temp").mkdir()
     python = runner.bin / "python"
@@ -296,7 +269,8 @@ def test_all_lines_of_reports_are_read(runner: Runner) -> None:
             check=True,
             capture_output=True,
         )
-        assert runner.calls.read_text().strip() == f"trainplan check --root . {wanted}".strip()
+        call = f"trainplan check --format github --root . {wanted}".strip()
+        assert runner.calls.read_text().strip() == call
 
 
 @needs_bash
@@ -308,85 +282,358 @@ def test_a_token_that_may_not_write_is_no_failure(runner: Runner, tmp_path: Path
     assert done.returncode == 0 and "::notice::" in done.stdout
 
 
+# The whole loop ---------------------------------------------------------------------------------
+
+SMALL = """\
+name: small
+model: {model}
+cluster: {{accelerator: h100-sxm-80gb, devices: 8}}
+training: {{tokens: {tokens}, sequence_length: 1024, global_batch: 64}}
+time: {{mfu: 0.4}}
+"""
+MODEL = "extends: gpt2-small\nname: own\n"
+#: Files of which GitHub or a shell would make something else than a name.
+HOSTILE = (
+    'a b\'s "c".yaml',
+    "-o.yaml",
+    "::set-output name=x::y.yaml",
+    "x\n::add-mask::y.yaml",
+    "<img src=x>`$(touch pwned)`.yaml",
+    "50%0A,a: b.yaml",
+)
+
+
+class Ended(NamedTuple):
+    """What the steps of one run left behind."""
+
+    codes: dict[str, int]
+    output: str
+    summary: str
+
+    @property
+    def commands(self) -> list[str]:
+        """The lines that GitHub takes as workflow commands (actions/runner, ActionCommand)."""
+        lines = self.output.splitlines()
+        return [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+
+
+class Loop(Runner):
+    """A pull request: a base, a head, their merge as GitHub checks it out, and every step of the
+    action as the workflow runs it, but for those that need a network."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.git("checkout", "--quiet", "-b", "main")
+        self.program("trainplan", f'exec "{sys.executable}" "{ROOT / "plan.py"}" "$@"')
+        copy = 'for word; do case "$word" in body=@*) cp "${word#body=@}" '
+        self.program("gh", copy + f'"{folder / "body.md"}";; esac; done')
+
+    def write(self, name: str, text: str) -> None:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def plan(self, name: str, tokens: str = "1B", model: str = "gpt2-small") -> None:
+        self.write(name, SMALL.format(tokens=tokens, model=model))
+
+    def trainplan(self, *words: str) -> None:
+        subprocess.run([self.bin / "trainplan", *words], cwd=self.folder, check=True,
+                       capture_output=True)  # fmt: skip
+
+    def branch(self, name: str = "feature") -> None:
+        """The base is what is there so far; the head begins."""
+        self.base = self.commit()
+        self.head_name = name
+        self.git("checkout", "--quiet", "-b", name)
+
+    def request(self, **inputs: str) -> Ended:
+        """The head is what is there now: its merge into the base is checked out, and looked at."""
+        self.head = self.commit()
+        self.git("checkout", "--quiet", "main")
+        self.git("merge", "--quiet", "--no-ff", "--message", "merge", self.head)
+        return self.steps(self.folder, **inputs)
+
+    def steps(self, folder: Path, **inputs: str) -> Ended:
+        merge = self.git("rev-parse", "main")
+        temp = self.bin.parent
+        files = {name: temp / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
+        for file in files.values():
+            file.unlink(missing_ok=True)
+        given = {**{k: v["default"] for k, v in ACTION["inputs"].items()}, **inputs, "token": "x"}
+        expressions = {
+            "${{ github.event.pull_request.base.sha }}": self.base,
+            "${{ github.event.pull_request.base.ref }}": "main",
+            "${{ github.event.pull_request.head.sha }}": self.head,
+            "${{ github.event.pull_request.head.ref }}": self.head_name,
+            "${{ github.event.pull_request.number }}": "7",
+            **{f"${{{{ inputs.{name} }}}}": value for name, value in given.items()},
+        }
+        environment = {
+            **os.environ,
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_REPOSITORY": "o/r",
+            "GITHUB_SHA": merge,
+            "RUNNER_TEMP": str(temp),
+            **{name: str(path) for name, path in files.items()},
+        }
+        codes, output = {}, ""
+        for step in ACTION["runs"]["steps"]:
+            if step["name"] in ("Python", "Install"):  # need a network
+                continue
+            own = {key: expressions.get(value, value) for key, value in step["env"].items()}
+            assert not any("${{" in value for value in own.values()), step["name"]
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=folder,
+                env={**environment, **own},
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+            )
+            codes[step["name"].split()[0]] = done.returncode
+            output += done.stdout
+        summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
+        assert summary == (temp / "body.md").read_text("utf-8") and len(summary) < 60_000
+        assert summary.startswith(f"{MARKER}\n")
+        # Names of branches and short commits, never all the digits of one.
+        assert not re.search("[0-9a-f]{11,}", summary)
+        return Ended(codes, output, summary)
+
+
+GREEN = {"Compare": 0, "Comment": 0, "Validate": 0, "Check": 0}
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Loop:
+    return Loop(tmp_path)
+
+
 @needs_bash
 @pytest.mark.slow
-def test_the_whole_action_on_a_pull_request(runner: Runner, tmp_path: Path) -> None:
-    """Every step's script as the runner would execute it, with the program itself: a base branch,
-    a branch that changes one plan, adds one and leaves a committed report stale."""
-    plans, docs = runner.folder / "plans", runner.folder / "docs"
-    docs.mkdir()
-    preset = (ROOT / "presets" / "gpt2small_hgx-h100.yaml").read_text("utf-8")
-    (plans / "small.yaml").write_text(preset)
-    program = f'exec "{sys.executable}" "{ROOT / "plan.py"}" "$@"'
-    runner.program("trainplan", program)
-    subprocess.run(
-        [runner.bin / "trainplan", "plans/small.yaml", "-o", "docs/small.md"],
-        cwd=runner.folder,
-        check=True,
-        capture_output=True,
-    )
-    base = runner.commit()
-    runner.git("checkout", "--quiet", "-b", "change")
-    assert "tokens: 10B" in preset
-    (plans / "small.yaml").write_text(preset.replace("tokens: 10B", "tokens: 20B"))
-    (plans / "new.yaml").write_text(preset)
-    runner.commit()
-    body = tmp_path / "body.md"
-    runner.program(
-        "gh",
-        'for word; do case "$word" in body=@*) cp "${word#body=@}" '
-        + f'"{body}"'
-        + ";; esac; done",
-    )
-
-    files = {name: tmp_path / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
-    expressions = {
-        "${{ github.event.pull_request.base.sha }}": base,
-        "${{ github.event.pull_request.number }}": "7",
-        **{f"${{{{ inputs.{k} }}}}": v["default"] for k, v in ACTION["inputs"].items()},
-        "${{ inputs.token }}": "none",
-    }
-    environment = {
-        **os.environ,
-        "PATH": f"{runner.bin}{os.pathsep}{os.environ['PATH']}",
-        "GITHUB_ACTION_PATH": str(ROOT),
-        "GITHUB_REPOSITORY": "o/r",
-        "RUNNER_TEMP": str(tmp_path),
-        **{name: str(path) for name, path in files.items()},
-    }
-    ended = {}
-    for step in ACTION["runs"]["steps"]:
-        if step["name"] in ("Python", "Install"):  # need a network
-            continue
-        given = {key: expressions.get(value, value) for key, value in step.get("env", {}).items()}
-        assert not any("${{" in value for value in given.values()), step["name"]
-        ended[step["name"]] = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=runner.folder,
-            env={**environment, **given},
-            check=False,
-            capture_output=True,
-            encoding="utf-8",
-        )
-    assert [(name, done.returncode) for name, done in ended.items()] == [
-        ("Compare with the base branch", 0),
-        ("Comment", 0),
-        ("Check committed reports", 1),
-    ], [done.stderr for done in ended.values()]
-    summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
-    assert summary == body.read_text("utf-8")
-    assert summary.startswith(f"{MARKER}\n") and len(summary) < 60_000
-    _, new, changed = summary.split("### `plans/")
-    assert new.startswith("new.yaml`") and changed.startswith("small.yaml`")
-    assert "| `training.tokens` | 10B | 20B | small.yaml:" in changed and "+100.0 %" in changed
-    assert "**THE PLAN CHANGED; it still FITS.**" in changed and len(changed.encode()) < 6000
-    assert "FITS" in new
-    assert "docs/small.md: numbers moved" in ended["Check committed reports"].stdout
+def test_a_changed_a_new_a_renamed_and_a_removed_plan_are_told(loop: Loop) -> None:
+    for name in ("changed", "gone", "same", "deep/elsewhere", "moved"):
+        loop.plan(f"plans/{name}.yaml", tokens={"gone": "7B", "moved": "5B"}.get(name, "1B"))
+    loop.plan("plans/gone.yaml", "7B", "llama2-7b")
+    loop.branch()
+    loop.plan("plans/changed.yaml", "2B")
+    loop.plan("top.yaml", "3B", "gpt2-medium")
+    (loop.folder / "plans/gone.yaml").unlink()
+    (loop.folder / "plans/moved.yaml").rename(loop.folder / "plans/new name.yaml")
+    found = loop.request()
+    assert found.codes == GREEN and not found.commands
+    names = f"`main` at `{loop.base[:10]}` → `feature` at `{loop.head[:10]}`"
+    assert names in found.summary
+    assert "6 plans: 1 changed, 1 new, 1 removed, 1 renamed, 2 as before." in found.summary
+    changed = found.summary.split("#### `plans/changed.yaml`")[1].split("####")[0]
+    assert "THE PLAN CHANGED; it still FITS" in changed
+    assert "| `training.tokens` | 1B | 2B | changed.yaml:4" in changed
+    assert f"`{loop.base[:10]}:plans/changed.yaml` → `plans/changed.yaml`" in changed
+    assert "before: plans/moved.yaml" in found.summary.split("`plans/new name.yaml`")[1]
+    assert "The plan is removed" in found.summary.split("`plans/gone.yaml`")[1]
+    assert "elsewhere" not in found.summary and "`top.yaml`" in found.summary
 
 
 @needs_bash
-def test_a_folder_that_does_not_exist_is_told(runner: Runner) -> None:
-    report = runner.folder.parent / "report.md"
-    base = runner.commit()
-    done = runner.run("compare.sh", report, BASE=base, PLANS="nowhere")
-    assert done.returncode == 0 and "No plan in `nowhere` changes." in report.read_text("utf-8")
+@pytest.mark.slow
+@pytest.mark.parametrize("document", ["model", "cluster", "accelerator", "extended"])
+def test_a_plan_follows_the_documents_that_it_names(loop: Loop, document: str) -> None:
+    """The plan itself is not touched; what it names, or that names in turn, is."""
+    loop.write("shared/own.yaml", MODEL)
+    loop.write("shared/gpu.yaml", "extends: h100-sxm-80gb\nname: own GPU\n")
+    loop.write("shared/racks.yaml", "accelerator: gpu.yaml\ndevices: 8\n")
+    own = "cluster: {accelerator: h100-sxm-80gb, devices: 8}"
+    base = SMALL.format(tokens="1B", model="../shared/own.yaml")
+    base = base.replace(own, "cluster: ../shared/racks.yaml")
+    loop.write("base/base.yaml", base)
+    loop.write("plans/run.yaml", "extends: ../base/base.yaml\nname: run\n")
+    loop.plan("plans/other.yaml")
+    loop.branch()
+    name, text = {
+        "model": ("shared/own.yaml", MODEL + "layers: 24\n"),
+        "cluster": ("shared/racks.yaml", "accelerator: gpu.yaml\ndevices: 16\n"),
+        "accelerator": ("shared/gpu.yaml", "extends: h200-sxm-141gb\nname: own GPU\n"),
+        "extended": ("base/base.yaml", base.replace("1B", "3B")),
+    }[document]
+    loop.write(name, text)
+    found = loop.request()
+    assert found.codes == GREEN and not found.commands
+    assert "3 plans: 2 changed, 1 as before." in found.summary
+    run = found.summary.split("### `plans/run.yaml`")[1]
+    assert f"documents that changed: {name}." in run and "CHANGED; it still FITS" in run
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_document_that_is_gone_is_a_fault_of_the_plan_that_names_it(loop: Loop) -> None:
+    loop.write("shared/own.yaml", MODEL)
+    loop.plan("plans/run.yaml", model="../shared/own.yaml")
+    loop.branch()
+    (loop.folder / "shared/own.yaml").unlink()
+    found = loop.request()
+    assert found.codes == {**GREEN, "Compare": 2, "Validate": 2}
+    assert "plans/run.yaml:2:8: no such file '../shared/own.yaml'" in found.summary
+    assert any(c.startswith("::error file=plans/run.yaml,line=2,col=8,") for c in found.commands)
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_fault_of_a_plan_stands_at_its_line_and_stops_no_other(loop: Loop) -> None:
+    """A plan that no longer parses, one that lost a key, one with a fault that was there before."""
+    for name in ("broken", "lost", "old", "good"):
+        loop.plan(f"plans/{name}.yaml")
+    loop.write("plans/old.yaml", SMALL.format(tokens="1B", model="gpt2-smal"))
+    loop.branch()
+    plan = SMALL.format(tokens="1B", model="gpt2-small")
+    loop.write("plans/broken.yaml", plan + "time: [\n")
+    loop.write("plans/lost.yaml", plan.replace("cluster:", "clusters:"))
+    loop.plan("plans/good.yaml", "2B")
+    found = loop.request()
+    assert found.codes == {**GREEN, "Compare": 2, "Validate": 2}
+    assert "4 plans: 1 changed, 2 not valid, 1 as before." in found.summary
+    assert "THE PLAN CHANGED; it still FITS" in found.summary
+    places = {re.sub(r",col.*", "", c) for c in found.commands if " file=" in c}
+    assert "::error file=plans/old.yaml,line=2" in places
+    assert "::error file=plans/broken.yaml,line=7" in places  # where the list should end
+    # What is no plan any more is known from the base.
+    assert any("plans/lost.yaml:3:1: unknown key 'clusters'" in c for c in found.commands)
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_report_that_is_stale_stands_at_its_line(loop: Loop) -> None:
+    """Reports are found wherever they are."""
+    loop.plan("plans/small.yaml")
+    (loop.folder / "docs").mkdir()
+    loop.trainplan("plans/small.yaml", "-o", "docs/small.md")
+    loop.branch()
+    loop.plan("plans/small.yaml", "2B")
+    found = loop.request()
+    assert found.codes == {**GREEN, "Check": 1}
+    (command,) = found.commands
+    line = re.match(r"::error file=docs/small\.md,line=(\d+),title=[^:]*::numbers moved", command)
+    assert line is not None
+    text = (loop.folder / "docs/small.md").read_text("utf-8").splitlines()
+    assert "trains in" in text[int(line[1]) - 1]
+    assert "1 report, 1 drifted (1 in numbers)" in found.output
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_preset_that_another_version_has_otherwise_is_the_programs_doing(loop: Loop) -> None:
+    """Both sides are read by one program: nothing changed but the reports, which say who."""
+    loop.plan("plans/small.yaml")
+    loop.trainplan("plans/small.yaml", "-o", "small.json")
+    report = loop.folder / "small.json"
+    data = json.loads(report.read_text("utf-8"))
+    data["inputs"]["cluster.accelerator.memory"]["value"] -= 10**9
+    data["quantities"]["memory.capacity"]["value"] -= 10**9
+    data["plan"]["fingerprint"] = "0" * len(data["plan"]["fingerprint"])
+    report.write_text(json.dumps(data, indent=2), "utf-8")
+    loop.branch()
+    found = loop.request()
+    assert found.codes == {**GREEN, "Check": 1}
+    assert "1 plan: 1 as before." in found.summary
+    (command,) = found.commands
+    assert "presets changed (cluster.accelerator.memory)" in command
+
+
+@needs_bash
+@pytest.mark.slow
+def test_nothing_changed_is_told_too(loop: Loop) -> None:
+    loop.plan("plans/small.yaml")
+    loop.write(".github/workflows/ci.yml", "on: push\njobs: {}\n")
+    loop.branch()
+    loop.write("notes.md", "x\n")
+    found = loop.request()
+    assert found.codes == GREEN and not found.commands
+    assert found.summary.endswith("1 plan: 1 as before.\n")
+
+
+@needs_bash
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", [{}, {"plans": "nowhere"}])
+def test_where_no_plan_is_found_nothing_is_green(loop: Loop, inputs: dict[str, str]) -> None:
+    loop.write("a.yaml", "a: 1\n")
+    loop.branch()
+    loop.write("b.yaml", "training: {x: 1}\n")
+    found = loop.request(**inputs)
+    assert found.codes == {**GREEN, "Compare": 2, "Validate": 2}
+    where = inputs.get("plans", ".")
+    assert len(found.commands) == 2
+    assert f"::{where}: no plans found" in found.commands[0]
+    second = rf"::{re.escape(where)}: (no plans found|unknown plan)"
+    assert re.search(second, found.commands[1])
+
+
+@needs_bash
+@pytest.mark.slow
+def test_what_others_did_to_the_base_meanwhile_is_not_the_pull_requests(loop: Loop) -> None:
+    loop.plan("plans/mine.yaml")
+    loop.plan("plans/theirs.yaml")
+    loop.branch()
+    loop.plan("plans/mine.yaml", "2B")
+    loop.commit()
+    loop.git("checkout", "--quiet", "main")
+    loop.plan("plans/theirs.yaml", "9B")
+    loop.commit()
+    loop.git("checkout", "--quiet", "feature")
+    found = loop.request()
+    assert "2 plans: 1 changed, 1 as before." in found.summary and "`plans/mine" in found.summary
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_hostile_name_is_a_name(loop: Loop) -> None:
+    """Of files and of a branch: no markup, no option, no command of the shell or of GitHub."""
+    for name in HOSTILE[:3]:
+        loop.plan(f"plans/{name}")
+    loop.plan("-p/-a.yaml")
+    loop.branch("x`$(touch${IFS}pwned)`<img>")
+    for name in HOSTILE:
+        loop.plan(f"plans/{name}", "2B", "gpt2-smal" if name in HOSTILE[2:] else "gpt2-small")
+    loop.plan("-p/-a.yaml", "2B")
+    found = loop.request()
+    assert found.codes == {**GREEN, "Compare": 2, "Validate": 2}
+    assert all(c.startswith("::error ") for c in found.commands), found.commands
+    # Four invalid plans, each told by the comparison and at its line.
+    assert len(found.commands) == 8
+    files = [c.split("file=")[1].split(",line")[0] for c in found.commands if "file=" in c]
+    coded = ((":", "%3A"), (",", "%2C"), ("\n", "%0A"))
+    wanted = []
+    for name in HOSTILE[2:]:
+        name = f"plans/{name}".replace("%", "%25")
+        for plain, code in coded:
+            name = name.replace(plain, code)
+        wanted.append(name)
+    assert sorted(files) == sorted(wanted)
+    outside = re.sub(r"```text.*?```|``.*?``|`[^`\n]*`", "", found.summary, flags=re.DOTALL)
+    assert "<img" not in outside and not list(loop.folder.rglob("pwned"))
+    assert "7 plans: 3 changed, 4 not valid." in found.summary
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_shallow_checkout_fetches_the_base_or_says_so_in_one_line(loop: Loop) -> None:
+    """With fetch-depth 1 the base is fetched; where that is refused, one line says what to do."""
+    loop.plan("plans/small.yaml")
+    loop.branch()
+    loop.plan("plans/small.yaml", "2B")
+    assert loop.request().codes == GREEN
+    shallow = loop.folder.parent / "shallow"
+    loop.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    loop.git("clone", "--quiet", "--depth=1", loop.folder.as_uri(), str(shallow))
+    found = loop.steps(shallow)
+    assert found.codes == GREEN and "1 plan: 1 changed." in found.summary
+    shutil.rmtree(shallow)
+    loop.git("clone", "--quiet", "--depth=1", loop.folder.as_uri(), str(shallow))
+    subprocess.run(["git", "remote", "remove", "origin"], cwd=shallow, check=True)
+    found = loop.steps(shallow)
+    assert found.codes == {**GREEN, "Compare": 2}
+    (command,) = found.commands
+    assert command == (
+        f"::error title=trainplan::the base commit {loop.base[:10]} is not in this checkout and "
+        "cannot be fetched: check out with fetch-depth: 0"
+    )
+    assert "Not compared: the base commit" in found.summary
