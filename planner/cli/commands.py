@@ -385,6 +385,8 @@ def _sensitivity(options: argparse.Namespace) -> str:
         "plan spends",
     ),
     formats("text", "json"),
+    argument("-o, --output PLAN.yaml", "write the plan with the answer put in"),
+    flag("--write", "put the answer into the plan's own file, of which nothing else changes"),
 )
 def _solve(options: argparse.Namespace) -> int | str:
     from planner.questions.solve import budgets, questions
@@ -395,10 +397,23 @@ def _solve(options: argparse.Namespace) -> int | str:
     plan = _loaded(options)
     names = "vary until maximize minimize deadline with_layout family margin accelerators budget"
     how = {name: getattr(options, name) for name in names.split()}
-    answer = questions.prepare(plan, options.question, **how)()
+    asked = questions.prepare(plan, options.question, **how)
+    if options.write or options.output:
+        from planner.questions import write_back
+
+        if options.question == budgets.QUESTION or (options.write and options.output):
+            said = "--write or -o FILE, for a question whose answer is a value of the plan's keys"
+            raise PlanError(Fault("nothing can be written so", None, said))
+        write_back.target(options.plan, options.output)
+    answer = asked()
     writers: Any = budgets if isinstance(answer, budgets.Spending) else questions
     sys.stdout.write((writers.to_json if options.format == "json" else writers.text)(answer))
-    return OK if isinstance(answer, budgets.Spending) or answer.holds else FAILED
+    if isinstance(answer, budgets.Spending):
+        return OK
+    if answer.holds and (options.write or options.output):
+        changes = write_back.of_answer(plan, answer)
+        sys.stderr.write(write_back.write(options.plan, changes, options.output))
+    return OK if answer.holds else FAILED
 
 
 @command(
@@ -428,6 +443,11 @@ def _solve(options: argparse.Namespace) -> int | str:
     flag(
         "--front", "list the layouts that no other beats both in memory and in what is made small"
     ),
+    argument(
+        "--apply PLAN.yaml",
+        "put the best layout into this plan, of which nothing else changes",
+    ),
+    argument("--rank N", "with --apply: another layout than the first, by its number, or plainest"),
     formats("text", "md", "html", "json", "csv"),
     many(
         OUTPUT,
@@ -445,6 +465,12 @@ def _search(options: argparse.Namespace) -> int:
     plan = _loaded(options)
     inputs = plan.document.files()
     kinds = _outputs(options.output, searched.SUFFIXES, "list of layouts", inputs)
+    if options.rank is not None and not options.apply:
+        raise PlanError(Fault("--rank says which layout --apply takes", None, "--apply PLAN.yaml"))
+    if options.apply:
+        from planner.questions import write_back
+
+        write_back.target(options.apply)
     drawn = searched.DRAWN & {options.format, *kinds.values()}
     fixed = choices.fixed(plan, options.fix)
     found = search(
@@ -463,6 +489,9 @@ def _search(options: argparse.Namespace) -> int:
     for path, kind in kinds.items():
         files.write_text(path, searched.WRITERS[kind](found, options.front))
     sys.stdout.write(searched.WRITERS[options.format](found, options.front))
+    if options.apply and found.best:
+        changes = write_back.of_found(found, options.rank)
+        sys.stderr.write(write_back.write(options.apply, changes))
     return OK if found.best else FAILED
 
 

@@ -1,0 +1,260 @@
+"""Changes keys of a YAML text and leaves every other character as it was.
+
+What is written between the marks of the parser is replaced, and lines are added and taken away; a
+library that reads a document and prints it again would also change how the rest is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from planner.base.display import flow
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import aliases
+from planner.documents import yaml_nodes as nodes
+from planner.documents.references import REFERENCES
+
+#: Text that begins with a number and needs no quotes, such as ``30 days``.
+BARE = re.compile(r"[0-9][0-9A-Za-z .%/]*(?<! )")
+
+
+#: In the place of a value: the key goes.
+GONE = object()
+
+
+class _Marked(yaml.SafeLoader):
+    """Composes nodes whose marks are those of where they stand: an alias is a node of its own."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.get_event()  # type: ignore[no-untyped-call]
+            return yaml.ScalarNode("alias", event.anchor, event.start_mark, event.end_mark)
+        return super().compose_node(parent, index)
+
+
+def edited(
+    text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str] = (), kind: str = "plan"
+) -> str:
+    """The text with other values of some dotted keys, one after the other.
+
+    Args:
+        text: a mapping in YAML.
+        file: how it is called in faults.
+        changes: plain data by dotted key.
+        gone: keys that are taken away, where the text has them.
+        kind: of the document, whose names of other documents are extended where a key in one of
+            these changes.
+
+    Raises:
+        PlanError: a key lies in something that is no mapping.
+    """
+    for key, value in changes.items():
+        text = _Text(text, file).changed(key.split("."), value, kind)
+    for key in gone:
+        text = _Text(text, file).changed(key.split("."), GONE, kind)
+    return text
+
+
+class _Spot(NamedTuple):
+    """An entry of a mapping, or the place for one."""
+
+    around: Any  # the mapping
+    key: Any = None
+    value: Any = None
+
+
+class _Text:
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        loader = _Marked(text)
+        try:
+            self.root: Any = loader.get_single_node()
+        finally:
+            loader.dispose()
+
+    def changed(self, steps: Sequence[str], value: Any, kind: str) -> str:
+        """The text with one key changed or, without a value, taken away."""
+        spot = parent = _Spot(None, None, self.root)
+        for place, step in enumerate(steps):
+            if not isinstance(spot.value, yaml.MappingNode):
+                if value is GONE:  # one word may be short for a mapping, as parallelism: auto
+                    is_short = isinstance(spot.value, yaml.ScalarNode) and spot.value.value == step
+                    return self._replaced(spot, "{}") if is_short else self.text
+                if not isinstance(spot.value, yaml.ScalarNode):
+                    mark = spot.value.start_mark
+                    where = Place(self.file, mark.line + 1, mark.column + 1)
+                    raise PlanError(Fault(f"'{step}' lies in a list", where, "a mapping"))
+                return self._opened(spot, steps[:place], steps[place:], value, kind)
+            kind = REFERENCES.get(kind, {}).get(step, "")
+            pairs = spot.value.value
+            found = next((pair for pair in pairs if pair[0].value == step), (None, None))
+            parent, spot = spot, _Spot(spot.value, *found)
+            if spot.key is None:
+                return self.text if value is GONE else self._added(spot, steps[place:], value)
+        if value is GONE:
+            return self._removed(spot, parent)
+        return self._replaced(spot, flow(value, bare=BARE))
+
+    # -- values -------------------------------------------------------------------------------
+
+    def _replaced(self, spot: _Spot, shown: str) -> str:
+        """Another value of an entry; a comment behind it stays in its column."""
+        start, end = spot.value.start_mark.index, self._end(spot.value)
+        before = self.text[:start]
+        if _is_block(spot.value):
+            before = self.text[: self.text.index(":", spot.key.end_mark.index) + 1]
+        if before.endswith(":"):
+            shown = f" {shown}"
+        elif start == end and not before.rstrip().endswith(":"):
+            shown = f": {shown}"
+        rest = self.text[end:]
+        spaces = re.match(r" {2,}(?=#)", rest)
+        if spaces and "\n" not in self.text[start:end]:
+            pad = max(2, len(spaces[0]) + end - len(before) - len(shown))
+            rest = " " * pad + rest[spaces.end() :]
+        return before + shown + rest
+
+    def _opened(
+        self, spot: _Spot, way: Sequence[str], steps: Sequence[str], value: Any, kind: str
+    ) -> str:
+        """A mapping in the place of a value that is none: of a name, one that extends it; of an
+        alias, what that stands for, written out."""
+        root = nodes.compose(self.text, self.file)
+        held: Any = root.plain() if root else {}
+        for step in way:
+            held = held[step]
+        if isinstance(held, str) and kind:
+            counted = aliases.counted(held) if kind == "cluster" else None
+            held = {"extends": held}
+            if counted is not None:
+                held = {"accelerator": counted[1], "devices": counted[0]}
+        entries = _over(held, steps, value)
+        if spot.value.tag == "alias" or spot.around.flow_style:
+            return self._replaced(spot, flow(entries, bare=BARE))
+        start, end = spot.value.start_mark.index, self._end(spot.value)
+        line = self._line_end(end)
+        rest = self.text[end:line]
+        before, rest = self.text[:start].rstrip(" "), rest.rstrip()
+        indent = " " * (spot.key.start_mark.column + self._step())
+        lines = "".join(
+            f"{self._break(line)}{indent}{one}" for one in _lines(entries, self._step())
+        )
+        return before + rest + lines + self.text[line:]
+
+    # -- entries ------------------------------------------------------------------------------
+
+    def _added(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
+        """A further entry, the last of its mapping."""
+        mapping, entries = spot.around, _nested(steps, value)
+        if mapping.flow_style:
+            shown = flow(entries, bare=BARE)[1:-1]
+            if not mapping.value:
+                start = mapping.end_mark.index - 1
+                return self.text[:start] + shown + self.text[start:]
+            end = self._end(mapping.value[-1][1])
+            return f"{self.text[:end]}, {shown}{self.text[end:]}"
+        last_key, last = mapping.value[-1]
+        indent = " " * self._column(mapping)
+        lines = [indent + one for one in _lines(entries, self._step())]
+        line = self._line_end(self._end(last))
+        made = self._break(line)
+        if line == len(self.text):  # without an end of line, which the last line keeps so
+            line = self._line_start(last_key)
+            return self.text[:line] + "".join(f"{one}{made}" for one in lines) + self.text[line:]
+        return self.text[:line] + "".join(f"{made}{one}" for one in lines) + self.text[line:]
+
+    def _removed(self, spot: _Spot, parent: _Spot) -> str:
+        """An entry less; of the last one, an empty mapping is left."""
+        pairs = spot.around.value
+        place = next(i for i, pair in enumerate(pairs) if pair[0] is spot.key)
+        start, end = spot.key.start_mark.index, self._end(spot.value)
+        if spot.around.flow_style:
+            before = self._end(pairs[place - 1][1]) if place else start
+            if place and (place + 1 == len(pairs) or "#" not in self.text[before:start]):
+                start = before
+            elif place + 1 < len(pairs):
+                end = pairs[place + 1][0].start_mark.index
+            return self.text[:start] + self.text[end:]
+        if len(pairs) == 1 and parent.key is not None:
+            return self._replaced(parent, "{}")
+        line = self._line_end(end)
+        after = self.text[line:].removeprefix("\r").removeprefix("\n")
+        return self.text[: self._line_start(spot.key)] + after
+
+    # -- places -------------------------------------------------------------------------------
+
+    def _end(self, node: Any) -> int:
+        """The index behind the last character of a value, without what follows in its line."""
+        if _is_block(node) and node.value:
+            last = node.value[-1]
+            return self._end(last[1] if isinstance(last, tuple) else last)
+        end: int = node.end_mark.index
+        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+            return len(self.text[:end].rstrip())
+        return end
+
+    def _line_start(self, node: Any) -> int:
+        index: int = node.start_mark.index
+        return self.text.rfind("\n", 0, index) + 1
+
+    def _line_end(self, index: int) -> int:
+        """Where the break of a line begins, or the text ends."""
+        found = self.text.find("\n", index)
+        end = len(self.text) if found < 0 else found
+        return end - (self.text[index:end].endswith("\r"))
+
+    def _break(self, line: int) -> str:
+        """The break of the line that ends at an index, or of the first."""
+        first = self.text.find("\n")
+        crlf = self.text[line : line + 2] == "\r\n" or self.text[first - 1 : first] == "\r"
+        return "\r\n" if first > 0 and crlf else "\n"
+
+    def _column(self, mapping: Any) -> int:
+        """In which column the keys of a mapping stand."""
+        key = mapping.value[0][0]
+        lead = self.text[self._line_start(key) : key.start_mark.index].lstrip("\ufeff")
+        column: int = (mapping if lead.strip() else key).start_mark.column
+        first = self.text.startswith("\ufeff") and key.start_mark.line == 0
+        return column - int(first)
+
+    def _step(self) -> int:
+        """By how many columns mappings are indented: as the first that is one."""
+        for _, value in self.root.value:
+            if _is_block(value) and isinstance(value, yaml.MappingNode) and value.value:
+                return max(1, self._column(value) - self._column(self.root))
+        return 2
+
+
+def _is_block(node: Any) -> bool:
+    return isinstance(node, yaml.CollectionNode) and not node.flow_style
+
+
+def _nested(steps: Sequence[str], value: Any) -> dict[str, Any]:
+    for step in reversed(steps):
+        value = {step: value}
+    found: dict[str, Any] = value
+    return found
+
+
+def _over(held: Any, steps: Sequence[str], value: Any) -> Any:
+    """Plain data with another value at some steps."""
+    if not steps:
+        return value
+    entries = held if isinstance(held, dict) else {}
+    return {**entries, steps[0]: _over(entries.get(steps[0]), steps[1:], value)}
+
+
+def _lines(entries: Mapping[str, Any], step: int = 2) -> list[str]:
+    """Entries as lines of block style."""
+    found: list[str] = []
+    for key, value in entries.items():
+        if isinstance(value, Mapping) and value:
+            inner = _lines(value, step)
+            found += [f"{flow(key)}:", *(" " * step + line for line in inner)]
+        else:
+            found.append(f"{flow(key)}: {flow(value, bare=BARE)}")
+    return found

@@ -1,0 +1,188 @@
+"""Puts an answer into a plan: the keys that it changes, and nothing else of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from planner.base import files
+from planner.base.display import flow, one_line, plain_text
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import schema, source
+from planner.documents import yaml_nodes as nodes
+from planner.documents.editing import edited
+from planner.documents.json_schema import is_number
+from planner.documents.source import Document
+from planner.documents.yaml_nodes import Node
+from planner.plans.document import Plan
+from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
+from planner.plans.plan import about, opened, planned
+from planner.questions import loading
+from planner.questions.search.automatic import CHOOSING
+from planner.questions.search.engine import Found, Layout
+from planner.questions.solve.solve import Answer
+
+Changes = Mapping[str, Any]
+
+
+def of_layout(get: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a plan that spell a layout out; what follows from it, and that it is to be found,
+    go."""
+    gone = (*CLEARED, *(f"parallelism.{key}" for key in CHOOSING))
+    return {**dict(get), **dict.fromkeys(key for key in gone if key not in get)}
+
+
+def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
+    """The keys of one of the layouts of a search.
+
+    Args:
+        rank: counted from 1, the best; or ``plainest``.
+
+    Raises:
+        PlanError: the search has no such layout.
+    """
+    ranks: dict[str, Layout] = {str(n): one for n, one in enumerate(found.best, 1)}
+    if found.plain is not None:
+        ranks["plainest"] = found.plain
+    if not ranks:
+        raise PlanError(Fault("no layout fits, so none is written", None))
+    if (rank or "1") not in ranks:
+        allowed = f"1 to {len(found.best)}, or plainest; --top N ranks more"
+        raise PlanError(Fault(f"--rank {rank}", None, allowed))
+    return of_layout(ranks[rank or "1"].changes)
+
+
+def of_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
+    """The keys of an answer, with the layout where one was searched for, and with what ``--set``
+    changed before it was asked."""
+    assert answer.holds is not None
+    root = {key: nodes.compose(text, "--set") for key, text in plan.document.overrides}
+    changes: dict[str, Any] = {key: node and node.plain() for key, node in root.items()}
+    if answer.question == "cheapest":
+        changes |= answer.extra["offer"].keys
+    family = answer.extra.get("family")
+    if family and family != plan.document.find(("model",)).reference:
+        changes["model"] = family
+    changes |= answer.domain.changes(answer.holds.value)
+    if "layouts" in answer.extra:
+        made = answer.holds.plan
+        keys = [*KEYS, KERNELS]
+        changes |= of_layout({key: made.get(key) for key in keys if made.get(key) is not None})
+    return changes
+
+
+def target(file: str, output: str | None = None) -> Path:
+    """The plan's file, which is changed, or copied to an output.
+
+    Raises:
+        PlanError: what ``write`` would refuse of them.
+    """
+    path, name = source.located(file, "plan")
+    if output is None and (name or file == "-"):
+        what = "a plan that ships" if name else "standard input"
+        raise PlanError(Fault(f"{what} stays as it is", Place(file), "solve -o FILE writes a copy"))
+    if output is not None:
+        files.format_of(output, {".yaml": "plan", ".yml": "plan"}, "plan")
+        with contextlib.suppress(OSError):
+            if os.path.samefile(output, path):
+                raise PlanError(Fault("this is the plan itself", Place(output), "--write"))
+    return path
+
+
+def write(file: str, changes: Changes, output: str | None = None) -> str:
+    """Put values into a plan's file, or into a copy of it; returns a line for each that changed.
+
+    Args:
+        file: as it was named; ``-`` is standard input.
+        changes: plain data by dotted key, None for what the plan shall no longer say.
+        output: of the copy; the file itself without.
+
+    Raises:
+        PlanError: a shipped plan or standard input would be changed in place; the changed plan is
+            not valid; a key cannot change alone.
+    """
+    path = target(file, output)
+    shown = "<stdin>" if file == "-" else str(path)
+    raw = files.read_bytes(path, nodes.MAX_BYTES)
+    before = _read(file)
+    text = raw.decode("utf-8")  # which was read as such
+    stated = source.load(file)
+    told = {
+        key: _text(key, value)
+        for key, value in changes.items()
+        if value is not None or stated.has(key.split("."))
+    }
+    wanted, asked = _read(file, told), dict[str, Any]()
+    for key, value in told.items():
+        around = any(key.startswith(f"{other}.") for other in asked)
+        if around or wanted.get(key) != before.get(key):
+            asked[key] = value
+    for key in [k for k in asked if not stated.has(k.split(".")) and k in ROW]:
+        shorter = {k: value for k, value in asked.items() if k != key}
+        with contextlib.suppress(PlanError):
+            without = opened(_read(file, shorter))
+            if planned(without).data == planned(wanted).data:  # it follows anyway
+                asked = shorter
+    wanted = _read(file, asked)
+    gone = [key for key, value in asked.items() if value is None]
+    to = output or str(path)
+    made = edited(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
+    root = nodes.compose(made, to)
+    assert root is not None
+    # What was taken away may come back from what the plan extends.
+    back = [key for key in gone if _read(root).get(key) != wanted.get(key)]
+    if back:
+        made = edited(made, to, dict.fromkeys(back))
+        root = nodes.compose(made, to)
+        assert root is not None
+    found = _read(root)
+    if found.data != wanted.data:
+        key = _first_difference(found.data, wanted.data)
+        what = f"{key} would have another value in the changed file"
+        allowed = "no anchor that is used twice, and names that hold where the file lies"
+        raise PlanError(Fault(what, before.key_place(key.split(".")), allowed))
+    loading.load(root)  # which tells what does not go together
+    files.write_text(to, made)
+    lines = [to if asked else f"{to}: nothing changes"]
+    lines += [f"  {k}: {_told(before, k)} → {_told(found, k)}" for k in asked]
+    return "".join(f"{one_line(line)}\n" for line in lines)
+
+
+def _read(document: str | Node, changes: Changes | None = None) -> Document:
+    """A plan as far as its schema checks and completes it."""
+    return schema.validate(source.load(document, changes or {}), "plan")
+
+
+def _text(key: str, value: Any) -> Any:
+    """A value as somebody would write it: a number with its unit, many tokens as 1.5T."""
+    if not is_number(value):
+        return value
+    said = about(key)
+    unit = str(said.get("unit", "1"))
+    if unit in ("tokens", "parameters"):
+        for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
+            if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
+                return f"{plain_text(Fraction(value) / size)}{suffix}"
+    return value if unit == "1" or "integer" in said.get("type", ()) else flow(value, unit)
+
+
+def _told(document: Document, key: str) -> str:
+    value = document.get(key)
+    if document.has(key.split(".")):
+        node = document.find(key.split("."))
+        return node.reference or node.text or flow(value)
+    return "not given" if value is None else flow(value)
+
+
+def _first_difference(one: Any, other: Any) -> str:
+    """The dotted key where two mappings begin to differ."""
+    for key in {**one, **other}:
+        a, b = one.get(key), other.get(key)
+        if a != b:
+            both = isinstance(a, Mapping) and isinstance(b, Mapping)
+            return f"{key}.{_first_difference(a, b)}" if both else str(key)
+    return ""
