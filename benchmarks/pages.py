@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from benchmarks import coming_from
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
 from planner.documents import aliases
@@ -22,7 +23,7 @@ from planner.report import book, precisions
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 #: Folders whose files are all made here, so that one which nothing makes any more goes.
-MADE = (DOCS / "formulas", DOCS / "commands")
+MADE = (DOCS / "formulas", DOCS / "commands", DOCS / "coming_from")
 #: Pages whose examples are shown, in the order in which they are looked through.
 SHOWN = ("quick_start.md", "quick.md", "recipes.md", "layouts.md")
 RULE = "| --- | --- |"
@@ -33,6 +34,7 @@ SHOWING = re.compile(r"(?:python plan\.py|trainplan) (.+)")
 def pages() -> dict[Path, str]:
     """All pages that are made, or made in part, by where they stand."""
     made = {DOCS / name: text for name, text in book.pages().items()}
+    made |= coming_from.pages(DOCS / "coming_from")
     examples = _examples()
     for name, command in COMMANDS.items():
         made[DOCS / "commands" / f"{name}.md"] = _page(name, command, examples.get(name, {}))
