@@ -31,7 +31,7 @@ class Plan:
 
     @cached_property
     def _result(self) -> Result:
-        from planner.results.result import evaluate
+        from planner.questions.plan_questions import evaluate
 
         return evaluate(self.plan)
 
@@ -88,7 +88,9 @@ def load(
     Raises:
         PlanError: every fault that was found, with its place.
     """
-    return Plan(loading.load(document, set))
+    from planner.questions.plan_questions import checked
+
+    return Plan(checked(loading.load(document, set)))
 
 
 def quick(text: str) -> Plan:

@@ -155,8 +155,9 @@ FINDING = (
 
 def _loaded(options: argparse.Namespace) -> Plan:
     from planner.questions import loading
+    from planner.questions.plan_questions import checked
 
-    return loading.load(options.plan, options.set)
+    return checked(loading.load(options.plan, options.set))
 
 
 def _outputs(
@@ -202,15 +203,16 @@ def _at_least_one(top: int | None) -> None:
 )
 def _report(options: argparse.Namespace) -> int | str:
     from planner.questions import loading
+    from planner.questions.plan_questions import checked
 
-    plan = loading.load(options.plan, options.set, options.margin, options.launcher)
+    plan = checked(loading.load(options.plan, options.set, options.margin, options.launcher))
     if options.show:
         from planner.report.resolved import resolved
 
         return resolved(plan)
     from planner import report as render
     from planner.questions.constraints import MARGIN, fit_limit
-    from planner.results.result import evaluate
+    from planner.questions.plan_questions import evaluate, outcome
 
     kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
     if options.interactive and "html" not in kinds.values():
@@ -220,11 +222,11 @@ def _report(options: argparse.Namespace) -> int | str:
     for path in kinds:
         render.write(result, path, options.interactive)
     sys.stdout.write(render.as_text(result, options.format or "text"))
-    if limit is None:
-        return OK
-    quantity = result.get(limit.quantity)
-    known = quantity is not None and result.verdict["state"] != "open"
-    return OK if known and quantity is not None and limit.holds(quantity.number) else FAILED
+    missed = result.questions.missed
+    for fault in missed:
+        print(fault, file=sys.stderr)
+    fit = limit and outcome(result, "--require-fit", Place(options.plan), limit, fits=True)
+    return FAILED if missed or (fit and not fit.holds) else OK
 
 
 @command(
@@ -274,6 +276,7 @@ def _quick(options: argparse.Namespace) -> str:
 def _validate(options: argparse.Namespace) -> int:
     from planner.documents import references
     from planner.questions import loading
+    from planner.questions.plan_questions import checked
 
     faults: list[Fault] = []
     valid = 0
@@ -287,7 +290,7 @@ def _validate(options: argparse.Namespace) -> int:
                 faults.append(Fault("no plans found", Place(given), known))
         for name in names:
             try:
-                kind = loading.check(name, options.set)
+                kind = loading.check(name, options.set, checked)
                 if kind == "study":
                     from planner.questions.studies import study
 
@@ -585,7 +588,7 @@ def _check(options: argparse.Namespace) -> int:
     how = options.faults
     said = check.text(findings, options.all) if how == "text" else check.written(findings, how)
     sys.stdout.write(said)
-    return FAILED if any(finding.drift for finding in findings) else OK
+    return FAILED if any(finding.drift or finding.missed for finding in findings) else OK
 
 
 @command(
@@ -693,6 +696,7 @@ def _export(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     from planner import report as render
     from planner.connect import compare
+    from planner.questions.plan_questions import with_questions
 
     plan = _loaded(options)
     if (options.log is None) is (options.step_time is None):
@@ -716,7 +720,7 @@ def _compare(options: argparse.Namespace) -> int:
         if kind == "text":
             files.write_text(path, table)
         else:
-            render.write(found.result, path)
+            render.write(with_questions(found.result), path)
     if not options.output or "-" in options.output or options.format is None:
         sys.stdout.write(table)
     return OK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,12 @@ def kind_of(keys: Collection[str]) -> str:
     return "accelerator" if "memory" in keys else "plan"
 
 
-def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
-    """Validate a document of any kind; returns its kind.
+def check(
+    file: str | Path,
+    overrides: Sequence[str] = (),
+    further: Callable[[Plan], object] = lambda plan: None,
+) -> str:
+    """Validate a document of any kind, a plan ``further`` too; returns its kind.
 
     Raises:
         PlanError: every fault of the first stage that found one.
@@ -97,7 +101,7 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
     file, _ = source.located(file, next(kinds, "plan"))
     kind = kind_of(source.read(file).plain())
     if kind == "plan":
-        load(file, overrides)
+        further(load(file, overrides))
         return kind
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     document = schema.validate(source.load(file, overrides, kind, unknown=unknown), kind, unknown)

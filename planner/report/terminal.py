@@ -14,10 +14,10 @@ from planner.engine.evaluate import SIZE_ONLY
 from planner.report.answer import Answer, Better, answer_of
 from planner.report.facts import warnings
 from planner.report.numbers import Data, clean
-from planner.results.lookup import KEY_FIGURES
+from planner.results.figures import KEY_FIGURES
 from planner.results.result import Result
 
-WIDTH = 80
+WIDTH, LINES = 80, 45
 BAR = 76
 WHISKER = 12
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
@@ -42,18 +42,24 @@ def summary(result: Result, colour: bool | None = None) -> str:
     coloured = _styled(word, f"1;{COLOURS[answer.status]}", paint)
     lines = [first.replace(word, coloured, 1), *_wrapped(answer.text, indent)]
     told = [line for i, words in warnings(result) for line in _wrapped(f"! {words} ({i})", "")]
-    blocks = (
+    asked, better, moves = _asked(result), _better(answer), _moves(answer)
+    blocks = [
         told,
         _planned(answer),
+        asked,
         _advice(answer),
         _numbers(answer),
         _memory(answer.memory),
         _step(answer.step),
-        _better(answer),
-        _moves(answer),
+        better,
+        moves,
         _absent_figures(result),
         _basis(answer),
-    )
+    ]
+    # Answers that a plan asks for take the place of what nobody asked for, from the last on.
+    further = [blocks.index(block) for block in (moves, better) if block] if asked else []
+    while further and len(lines) + sum(len(b) + 1 for b in blocks if b) > LINES:
+        blocks[further.pop(0)] = []
     for block in blocks:
         lines += ["", *block] if block else []
     text = "\n".join(lines) + "\n"
@@ -71,6 +77,22 @@ def _planned(answer: Answer) -> list[str]:
     text = " · ".join("".join(piece) for piece in answer.plan_line)
     found = f"layout {answer.found}" if answer.found else ""
     return [*_wrapped(text.removesuffix(" · layout found"), ""), *_wrapped(found, "")]
+
+
+def _asked(result: Result) -> list[str]:
+    """The answers to the plan's questions and whether what it requires holds, a paragraph each."""
+    if result.questions is None:
+        return []
+    said = [f"{clean(one.name)}: {one.sentence}." for one in result.questions.answers]
+    required = "; ".join(one.sentence for one in result.questions.requirements)
+    said += [f"Required: {required}."] if required else []
+    return [line for words in said for line in _hanging(clean(words, 2000))]
+
+
+def _hanging(words: str) -> list[str]:
+    """Text in lines of the width of the screen, all but the first indented."""
+    first, *rest = _wrapped(words, "  ")
+    return [first.strip(), *rest]
 
 
 def _advice(answer: Answer) -> list[str]:

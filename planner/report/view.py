@@ -33,6 +33,7 @@ BRIEF = re.compile(r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}\b")
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 #: What the rows of a price list decide, by their kind, where it is not the price by the hour.
 PRICES = {"reserved": "cluster.reserved_price"}
+LONGEST = 2000  # characters of a sentence on an answer
 QUIET = (False, None, 0, "none", "")
 
 
@@ -50,6 +51,8 @@ class View:
         self._missing = [i for i in lacking if result[i].chosen is not None]
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
         self.version, self.fingerprint = __version__, result.fingerprint()
+        #: What the plan asks and requires, answered.
+        self.asked = asked_of(result)
         #: How far this plan goes, one key at a time.
         self.limits = limits(result)
         self.derivations = Derivations(result)
@@ -394,6 +397,33 @@ class View:
         for key, text in self.result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]
         return shlex.join(words)
+
+
+def asked_of(result: Result) -> Data:
+    """The answers to the questions of a plan, and whether what it requires holds."""
+    asked = result.questions
+    if asked is None:
+        return Data(answers=[], required=[])
+    statuses = {True: "ok", False: "bad", None: "unknown"}
+    answers = [
+        Data(
+            name=clean(answer.name),
+            sentence=clean(answer.sentence, LONGEST),
+            tables=[
+                Data(
+                    head=[clean(cell) for cell in head], rows=[[clean(c) for c in r] for r in rows]
+                )
+                for head, *rows in answer.tables
+            ],
+            remarks=[clean(words, LONGEST) for words in answer.remarks],
+        )
+        for answer in asked.answers
+    ]
+    required = [
+        Data(status=statuses[one.holds], sentence=clean(one.sentence, LONGEST))
+        for one in asked.requirements
+    ]
+    return Data(answers=answers, required=required)
 
 
 #: The view of a result; the formats of one report share it.

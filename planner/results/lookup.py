@@ -5,35 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import NamedTuple
 
 from planner.base.errors import Fault, PlanError
+from planner.results.figures import KEY_FIGURES
 from planner.results.result import Quantity, Result
-
-
-class Row(NamedTuple):
-    """A key figure: its label, and its quantity."""
-
-    label: str
-    id: str
-
-
-KEY_FIGURES = (
-    Row("Parameters", "parameters.total"),
-    Row("Training compute", "compute.training_flops"),
-    Row("Memory per device", "memory.process"),
-    Row("Cache of keys and values", "memory.cache"),
-    Row("Time of one step", "time.step_seconds"),
-    Row("Throughput", "time.tokens_per_second"),
-    Row("Model FLOPs utilisation", "time.mfu"),
-    Row("Time to the first token", "time.prefill_seconds"),
-    Row("Time of one further token", "time.decode_seconds"),
-    Row("Tokens generated", "time.decode_tokens_per_second"),
-    Row("Cost of a million tokens", "cost.million_output_tokens"),
-    Row("Training time", "time.training_days"),
-    Row("Cost", "cost.total"),
-    Row("Energy", "energy.total"),
-)
 
 MOST = 8  # candidates that are named
 LABELS = {row.id: row.label for row in KEY_FIGURES}

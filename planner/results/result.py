@@ -54,6 +54,9 @@ class Result:
         self.plan = plan
         self.evaluation = evaluation
         self._quantities: dict[Key, Quantity] = {}
+        #: What its plan asks, answered (planner.questions.plan_questions); None of a plan that is
+        #: evaluated for another question.
+        self.questions: Any = None
         self.comparison: Any = None  # a planner.connect.compare.Comparison, beside the log of a run
 
     # -- access -------------------------------------------------------------------------------
@@ -319,6 +322,8 @@ class Result:
             data["advice"] = self.advice.to_json()
         if self.step_parts:
             data["step_parts"] = dict(self.step_parts)
+        if self.questions is not None:
+            data |= self.questions.to_json()
         if self.comparison is not None:
             data["comparison"] = self.comparison.to_json()
         return data

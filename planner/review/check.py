@@ -44,9 +44,11 @@ KINDS_SAID = {
     "missing": "no report of this plan",
     "invalid": "its plan is no longer valid",
 }
+MISSED = "requirement"
 #: The rules that faults of reports are of.
 RULES = {
     **fault_formats.RULES,
+    MISSED: "a requirement of a plan does not hold",
     **{kind: words for kind, words in KINDS_SAID.items() if kind not in ("same", "invalid")},
 }
 #: Differences that one fault tells.
@@ -69,6 +71,7 @@ class Finding(NamedTuple):
     cause: str = ""
     line: int | None = None  # of the report, where the first of them stands
     faults: tuple[Fault, ...] = ()  # of a plan that is no longer valid
+    missed: tuple[Fault, ...] = ()  # what its plan requires and does not hold
 
     @property
     def drift(self) -> bool:
@@ -126,7 +129,13 @@ def text(findings: Sequence[Finding], everything: bool = False) -> str:
         left = len(finding.details) - len(shown)
         if shown and left:
             lines.append(f"  and {left} more: --all")
+    lines += map(str, _missed(findings))
     return "".join(one_line(line) + "\n" for line in [*lines, _summary(findings)])
+
+
+def _missed(findings: Sequence[Finding]) -> list[Fault]:
+    """The requirements that do not hold, once each whatever reports their plan has."""
+    return list(dict.fromkeys(fault for one in findings for fault in one.missed))
 
 
 def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
@@ -142,6 +151,7 @@ def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
                 filter(None, (one.words, "; ".join([*one.details[:MOST_TOLD], *left])))
             )
             found.append((one.kind, Fault(said, Place(one.path, one.line))))
+    found += [(MISSED, fault) for fault in _missed(findings)]
     return list(dict.fromkeys(found))
 
 
@@ -169,6 +179,8 @@ def _summary(findings: Sequence[Finding]) -> str:
     drifted = sum(kinds.values()) - kinds["same"]
     said = f"{drifted} drifted ({', '.join(ways)})" if drifted else "none drifted"
     more = f"; {counted(missing, 'plan')} without a report" if missing else ""
+    unmet = len(_missed(findings))
+    more += f"; {counted(unmet, 'requirement')} not met" if unmet else ""
     return f"{reports_found}, {said}{more}"
 
 
@@ -180,11 +192,17 @@ def _compare(path: Path, claim: reports.Claim) -> Finding:
         if name is not None and reports.find(path, name) is None:
             return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
-        fresh = render.as_text(reports.evaluated(path, claim), path.suffix.lstrip("."))
+        result = reports.evaluated(path, claim)
+        fresh = render.as_text(result, path.suffix.lstrip("."))
     except PlanError as error:
         told = tuple(map(str, error.faults))
         return Finding(str(path), "invalid", told, faults=error.faults)
-    old = files.read_text(path, files.MAX_JSON)
+    found = _held_against(path, files.read_text(path, files.MAX_JSON), fresh)
+    return found._replace(missed=tuple(result.questions.missed))
+
+
+def _held_against(path: Path, old: str, fresh: str) -> Finding:
+    """What became of a report, by its text as committed and as it is today."""
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":

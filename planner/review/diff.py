@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import files
-from planner.base.display import format_value, significant
+from planner.base.display import flow, format_value, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.questions import loading
+from planner.questions.plan_questions import evaluate
 from planner.report.numbers import clean, exactly
-from planner.results.result import evaluate
 from planner.review import reports, revisions
 
 #: Who may have changed something, in the order in which it is told.
@@ -43,7 +43,7 @@ class Row:
     decided it on either side."""
 
     id: str
-    kind: str  # verdict | input | quantity
+    kind: str  # verdict | input | quantity | answer | requirement
     title: str
     unit: str
     old: Any
@@ -238,7 +238,31 @@ def compare(
             entry = identifier.partition("[")[2].removesuffix("]")
             title = f"{about['title']}: {entry}" if entry else about["title"]
             rows.append(Row(identifier, "quantity", title, about["unit"], *values))
-    return rows
+    return [*rows, *_asked(old, new, precision)]
+
+
+def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
+    """The answers to questions of the plans, and the requirements, that differ."""
+    sides = [{str(a["asked"]): a for a in side.get("answers", ())} for side in (old, new)]
+    for key in dict.fromkeys((*sides[0], *sides[1])):
+        both = [side.get(key) for side in sides]
+        about = both[1] or both[0]
+        assert about is not None
+        values = [answer and (answer.get("holds") or {}).get("value") for answer in both]
+        if values == [None, None]:
+            values = [answer and answer["sentence"] for answer in both]
+        unit = about.get("unit", "") if any(map(is_number, values)) else ""
+        if not _same(values[0], values[1], unit, precision):
+            name = about["name"]
+            yield Row(name, "answer", name, unit, values[0], values[1])
+    required = [
+        {one["requirement"]: one["holds"] for one in side.get("requirements", ())}
+        for side in (old, new)
+    ]
+    for text in dict.fromkeys((*required[0], *required[1])):
+        before, after = (side.get(text) for side in required)
+        if before != after:
+            yield Row(text, "requirement", text, "", before, after)
 
 
 def _same(old: Any, new: Any, unit: str, precision: float | None) -> bool:
@@ -358,6 +382,8 @@ def _input(key: str, value: Any) -> str:
         for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
             if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
                 return f"{float(Fraction(value, size)):g}{suffix}"
+    if isinstance(value, (list, tuple)):
+        return clean(flow(value))
     return exactly(value, "1") if is_number(value) else printed(value, "")
 
 

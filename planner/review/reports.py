@@ -20,6 +20,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents import references
 from planner.documents.json_schema import accepts
 from planner.questions import loading
+from planner.questions.plan_questions import with_questions
 from planner.results.result import Result, evaluate
 
 #: How a report ends: with the fingerprint of its input.
@@ -137,4 +138,4 @@ def evaluated(
         result = found.result
         result.comparison = replace(found, log=claim.log)
     result.document = claim.plan
-    return result
+    return with_questions(result)

@@ -15,7 +15,7 @@ from planner.report.layout import STATUS, by_prefix
 from planner.report.numbers import SCALES, apportioned, clean, shown, signed
 from planner.report.report import code, escaped
 from planner.report.sentences import wrapped
-from planner.results.lookup import KEY_FIGURES
+from planner.results.figures import KEY_FIGURES
 from planner.review.diff import (
     CAUSES,
     PROCESS,
@@ -34,7 +34,7 @@ from planner.review.diff import (
 MARKER = "<!-- trainplan diff -->"
 WIDTH, LINES, BYTES = 80, 25, 6000
 #: Keys and parts that are shown at most.
-KEYS, PARTS = 5, 6
+KEYS, PARTS, ASKED = 5, 6, 4
 WORDS = {state: word.upper() for state, (_, word) in STATUS.items()}
 STILL = {
     "fits": ("it still FITS", "both FIT"),
@@ -203,6 +203,15 @@ def also(found: Diff, most: int) -> str:
     return ""
 
 
+def asked(found: Diff) -> list[str]:
+    """The answers and the requirements of the plans that moved, a line each."""
+    holds = {True: "holds", False: "does not hold", None: "–"}
+    said = [f"answer {line(row)}" for row in found.of("answer")]
+    for row in found.of("requirement"):
+        said.append(f"required {clean(row.title)}: {holds[row.old]} → {holds[row.new]}")
+    return said
+
+
 def unchanged(found: Diff) -> str:
     """What did not change, of the plan, the program, presets and prices."""
     names = {
@@ -240,7 +249,8 @@ def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
     ids = {row.id for row in first}
     follow = [row for row in found.of("quantity") if row.id not in ids]
     chapters = [(f"{title}, in consequence", rows) for _, title, rows in by_prefix(follow)]
-    groups = [("Inputs", found.of("input")), ("Moved by them or by the program", first), *chapters]
+    groups = [("Answers", found.of("answer")), ("Requirements", found.of("requirement"))]
+    groups += [("Inputs", found.of("input")), ("Moved by them or by the program", first), *chapters]
     return [(title, rows) for title, rows in groups if rows]
 
 
@@ -251,7 +261,8 @@ def text(found: Diff, everything: bool = False) -> str:
     """For a terminal, at most ``LINES`` lines where not ``everything`` is asked for."""
     head = _wrapped(sentence(found))[:4]
     keys = _key_lines(found.changes, len(found.changes) if everything else KEYS)
-    tail = _wrapped(also(found, 2 * WIDTH - 20), 2)
+    tail = [row for words in asked(found)[:ASKED] for row in _wrapped(words, 2)[:2]]
+    tail += _wrapped(also(found, 2 * WIDTH - 20), 2)
     tail += _wrapped(_first(found), 2)[:2]
     last = [f"unchanged: {unchanged(found)}" if unchanged(found) else ""]
     if found.rows and not everything:
@@ -357,7 +368,7 @@ def _comment(found: Diff, most: int) -> list[str]:
             lines.append("| " + " | ".join(f"{mark}{escaped(cell)}{mark}" for cell in row) + " |")
         lines.append("")
     last = f"unchanged: {unchanged(found)}" if unchanged(found) and found.causes else ""
-    for words in filter(None, (also(found, 400), _first(found), last)):
+    for words in filter(None, (*asked(found)[:ASKED], also(found, 400), _first(found), last)):
         lines += [escaped(_cut(words, 400)), ""]
     return lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ SAID = {
 def text(answer: Answer) -> str:
     """The certificate for a terminal: the answer first, then both sides of the limit."""
     between = of_answer(answer)
-    lines = [_headline(answer, between), ""]
+    lines = [f"{answer.name}: {_headline(answer, between)}", ""]
     rows = answer.extra.get("closed", ())
     if rows:
         lines.append(f"By bytes per parameter alone, {rows[0].formula}:")
@@ -53,40 +53,101 @@ def text(answer: Answer) -> str:
             lines += ["", "With nothing but these bytes; activations and buffers need a shape."]
     if between is not None:
         lines.append("As predicted, to the last step:")
-    lines += _table(answer)
-    if "layouts" in answer.extra and answer.holds:
-        lines += ["", f"Layout: {layout_words(answer.holds.plan)}."]
-    lines += ["", *_reasons(answer), *_closed(answer)]
-    names = [f"{name} ({shown(size, '1', short=True)})" for name, size in published(answer)]
-    if names:
-        lines.append(f"Published models next below it: {', '.join(names)}.")
-    if answer.domain.step:
-        lines.append(f"Steps: {answer.domain.step}.")
-    lines += [f"Note: {note}." for note in answer.notes]
-    lines += _devices(answer)
+    cells = []
+    for label, value, told in sides(answer):
+        what = ", ".join(f"{name} {text}" for name, text in told.items())
+        cells.append((f"{label:<6} {value}", what))
+    lines += columns(cells, indent="  ")
+    lines += _layout(answer)
+    lines += ["", *_reasons(answer), *_closed(answer), *_notes(answer), *_devices(answer)]
     lines.append(f"{answer.tried} plans tried, the answer evaluated exactly.")
     return "\n".join(lines) + "\n"
 
 
-def _table(answer: Answer) -> list[str]:
-    """A line for each value that the certificate names."""
+def sentence(answer: Answer) -> str:
+    """The answer in one sentence with its certificate: where it holds, where it fails and by how
+    much; without its name."""
+    between = of_answer(answer)
+    said, holds, fails, limit = _headline(answer, between), answer.holds, answer.fails, None
+    if answer.goal is None and holds is not None and fails is not None:
+        limit = answer.binding
+    if limit is None or holds is None or fails is None:
+        reasons = "; ".join(why[:1].lower() + why[1:].rstrip(".") for why in _reasons(answer))
+        return f"{said}: {reasons}" if reasons else said
+    exact = shown(holds.number, answer.domain.unit, DIGITS)
+    which = f"{SAID.get(limit, limit)} is missed" if len(answer.limits) > 1 else "it is missed"
+    at = "" if said.startswith(f"{exact} ") else f"holds at {exact}, "
+    predicted = "as predicted it " if between is not None else ""
+    beyond = f"fails at {value_text(answer, fails)}, where {which} by {fails.shortfall(limit)}"
+    return f"{said}: {predicted}{at}{beyond}"
+
+
+def tables(answer: Answer) -> list[list[Sequence[str]]]:
+    """What is known of an answer, each table with its heads first: the values of its certificate,
+    the devices to choose from, and what bytes alone allow."""
+    rows = sides(answer)
+    names = list(dict.fromkeys(name for _, _, told in rows for name in told))
+    found: list[list[Sequence[str]]] = [[("", "value", *names)]]
+    found[0] += [(label, value, *(told.get(n, "–") for n in names)) for label, value, told in rows]
+    devices = offers(answer)
+    if devices:
+        found.append([("device", "price", "comes to"), *devices])
+    closed = answer.extra.get("closed", ())
+    if closed:
+        values = [shown(int(row.value), "parameters") for row in closed]
+        head = ("by bytes per parameter alone", closed[0].formula, "")
+        rows_of = [(r.case, r.substituted, v) for r, v in zip(closed, values, strict=True)]
+        found.append([head, *rows_of])
+    return found
+
+
+def remarks(answer: Answer) -> list[str]:
+    """What else is to be said of an answer, a sentence each."""
+    said = [line for line in [*_layout(answer), *_reasons(answer)] if line]
+    form = expression(answer)
+    if form is not None and not isinstance(form, str):
+        value = shown(form.value, answer.domain.unit, DIGITS)
+        said.append(
+            f"In closed form: {form.unknown} = {form.formula} = {form.substituted} = {value}."
+        )
+    return [*said, *_notes(answer)]
+
+
+def _layout(answer: Answer) -> list[str]:
+    """The layout of the answer, where it was searched for."""
+    if "layouts" not in answer.extra or answer.holds is None:
+        return []
+    return ["", f"Layout: {layout_words(answer.holds.plan)}."]
+
+
+def _notes(answer: Answer) -> list[str]:
+    """What the answer is held against, and what it leaves out."""
+    names = [f"{name} ({shown(size, '1', short=True)})" for name, size in published(answer)]
+    lines = [f"Published models next below it: {', '.join(names)}."] if names else []
+    if answer.domain.step:
+        lines.append(f"Steps: {answer.domain.step}.")
+    return [*lines, *(f"Note: {note}." for note in answer.notes)]
+
+
+def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
+    """Each value that the certificate names: what becomes of it, the value, its quantities."""
     best = answer.holds
-    sides = [("best" if answer.goal else "holds", best), ("fails", answer.fails)]
+    named = [("best" if answer.goal else "holds", best), ("fails", answer.fails)]
     for probe in answer.beside:
-        sides.append(("less" if best and probe.index < best.index else "more", probe))
-    sides.append(("misses", answer.miss))
+        named.append(("less" if best and probe.index < best.index else "more", probe))
+    named.append(("misses", answer.miss))
     asked = [limit.quantity for limit in answer.limits]
     asked += [answer.goal.quantity] if answer.goal else []
-    cells = []
-    for label, side in sides:
+    rows = []
+    for label, side in named:
         if side is None:
             continue
         values = {name: side.values[name] for name in asked}
         if FITTING & values.keys():  # beside the headroom stands what fills the device
             values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
-        told = (f"{name} {shown(value, unit_of(name))}" for name, value in values.items())
-        cells.append((f"{label:<6} {value_text(answer, side)}", ", ".join(told)))
-    return columns(cells, indent="  ")
+        told = {name: shown(value, unit_of(name)) for name, value in values.items()}
+        rows.append((label, value_text(answer, side), told))
+    return rows
 
 
 def _headline(answer: Answer, between: Ends | None) -> str:
@@ -95,7 +156,7 @@ def _headline(answer: Answer, between: Ends | None) -> str:
     named = answer.limits[by_bytes:]
     limits = " and ".join(SAID.get(limit, str(limit)) for limit in named)
     if answer.holds is None:
-        return f"{answer.name}: no value satisfies {limits}"
+        return f"no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
     if answer.goal is not None:
         best, unit = answer.holds.values[answer.goal.quantity], unit_of(answer.goal.quantity)
@@ -104,12 +165,12 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         if answer.question == "cheapest":
             offer = answer.extra["offer"]
             best += f" at {shown(offer.price, 'USD/h')} ({offer.whose})"
-            return f"cheapest: {value} for {best} with {limits}"
+            return f"{value} for {best} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
-        return f"{answer.name}: {what}" + (f", with {limits}" if limits else "")
+        return what + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction == 1 else "smallest"
     why = f"with {limits}" if limits else "by bytes of state alone"
-    return f"{answer.name}: {value} is the {which} {why}"
+    return f"{value} is the {which} {why}"
 
 
 def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
@@ -252,18 +313,10 @@ def expression(answer: Answer) -> ClosedForm | str | None:
 
 def _devices(answer: Answer) -> list[str]:
     """What every kind of device comes to, for ``cheapest``."""
-    rows = answer.extra.get("rows")
-    if not rows:
+    cells = offers(answer)
+    if not cells:
         return []
-    cells = []
-    for row in rows:
-        told = row.reason
-        if row.holds is not None:
-            days = row.holds.values.get("time.training_days")
-            told = f"{shown(row.holds.value, '1')} devices, {shown(row.cost, 'USD')}"
-            told += "" if days is None else f", {shown(days, 'days')}"
-        price = f"{shown(row.offer.price, 'USD/h')} ({row.offer.whose})"
-        cells.append((row.offer.accelerator, price, told))
+    rows = answer.extra["rows"]
     lines = ["", "Devices to choose from:", *columns(cells, indent="  ")]
     sources = dict.fromkeys((r.offer.whose, r.offer.source) for r in rows if r.offer.source)
     lines += ["", "Whose prices these are:"] if sources else []
@@ -271,11 +324,31 @@ def _devices(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
+def offers(answer: Answer) -> list[tuple[str, str, str]]:
+    """Each kind of device to choose from, its price, and what it comes to; none but of
+    ``cheapest``."""
+    cells = []
+    for row in answer.extra.get("rows", ()):
+        told = row.reason
+        if row.holds is not None:
+            days = row.holds.values.get("time.training_days")
+            told = f"{shown(row.holds.value, '1')} devices, {shown(row.cost, 'USD')}"
+            told += "" if days is None else f", {shown(days, 'days')}"
+        price = f"{shown(row.offer.price, 'USD/h')} ({row.offer.whose})"
+        cells.append((row.offer.accelerator, price, told))
+    return cells
+
+
 # as data -------------------------------------------------------------------------------------
 
 
 def to_json(answer: Answer) -> str:
     """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
+    return as_json({**data_of(answer), "tried": answer.tried})
+
+
+def data_of(answer: Answer) -> dict[str, Any]:
+    """As plain data, whose fractions become floats in JSON."""
     limit, extra = answer.binding, answer.extra
     sides = {"holds": answer.holds, "fails": answer.fails, "misses": answer.miss}
     data: dict[str, Any] = {
@@ -312,7 +385,7 @@ def to_json(answer: Answer) -> str:
     data |= {"step": answer.domain.step, "notes": answer.notes}
     if "narrowed" in extra:  # to these values of keys, where layouts were too many to search
         data["narrowed"] = extra["narrowed"]
-    return as_json({**data, "tried": answer.tried})
+    return data
 
 
 def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:

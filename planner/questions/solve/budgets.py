@@ -32,6 +32,7 @@ ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
 #: What a law says of the budget, and of the plan, as ``Choice`` has it.
 OF_BUDGET = ("optimal.parameters", "optimal.tokens", "optimal.loss")
 OF_PLAN = ("scaling.model_tokens", "scaling.ratio", "scaling.loss", "optimal.loss")
+DOUBTED = "* later work disagrees with this law; shown for comparison"
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
 
@@ -215,16 +216,8 @@ def _flops(
 
 def text(answer: Spending) -> str:
     """For a terminal: what the budget is, each law's choice, and where the plan stands."""
-    worth = ((answer.flops, "FLOP"), (answer.seconds, "s"), (answer.cost, "USD"))
-    given = f" for {one_line(answer.given)}" if answer.given else " for what this plan spends"
-    told = ", ".join(shown(value, unit) for value, unit in worth if value is not None)
-    lines = [f"{QUESTION}{given}: {told}", ""]
-    rows = [("law", "parameters", "tokens", "per parameter", "loss")]
-    for choice in answer.choices:
-        each, loss = _short(choice.tokens / choice.parameters), _short(choice.loss, 4)
-        sizes = (_short(choice.parameters), _short(choice.tokens))
-        rows.append((_title(choice), *sizes, each, loss))
-    lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
+    lines = [f"{QUESTION} {_worth(answer)}", ""]
+    lines += columns(optima(answer), right=(1, 2, 3, 4), indent="  ")
     if answer.shape is not None:
         title = next(c.law["title"] for c in answer.choices if c.law["name"] == answer.shape.law)
         keys = " ".join(f"--set {key}={value}" for key, value in answer.shape.changes.items())
@@ -235,22 +228,67 @@ def text(answer: Spending) -> str:
             f"  {keys}",
         ]
     if answer.tokens is not None:
-        each = _short(Fraction(answer.tokens) / Fraction(answer.parameters))
-        lines += [
-            "",
-            f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
-            f"{each} for each parameter: {_verdict(answer)}",
-            "",
-        ]
+        lines += ["", _of_plan(answer), ""]
         rows = [("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute")]
         for choice in answer.choices:
             losses = (_short(choice.plan_loss, 4), _short(choice.plan_lowest, 4))
             tokens = (_short(choice.model_tokens), _short(choice.ratio))
             rows.append((_title(choice), *tokens, *losses))
         lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
-    lines += ["", "* later work disagrees with this law; shown for comparison"]
+    lines += ["", DOUBTED]
     lines += [f"Note: {note}." for note in answer.notes]
     return "\n".join(lines) + "\n"
+
+
+def _worth(answer: Spending) -> str:
+    """The budget in each unit."""
+    worth = ((answer.flops, "FLOP"), (answer.seconds, "s"), (answer.cost, "USD"))
+    given = f"for {one_line(answer.given)}" if answer.given else "for what this plan spends"
+    return f"{given}: " + ", ".join(
+        shown(value, unit) for value, unit in worth if value is not None
+    )
+
+
+def optima(answer: Spending) -> list[tuple[str, ...]]:
+    """What each law makes of the budget, below the heads of the columns."""
+    rows: list[tuple[str, ...]] = [("law", "parameters", "tokens", "per parameter", "loss")]
+    for choice in answer.choices:
+        each, loss = _short(choice.tokens / choice.parameters), _short(choice.loss, 4)
+        sizes = (_short(choice.parameters), _short(choice.tokens))
+        rows.append((_title(choice), *sizes, each, loss))
+    return rows
+
+
+def sentence(answer: Spending) -> str:
+    """The answer in one sentence: what the laws that later work confirms choose."""
+    current = [choice for choice in answer.choices if choice.law["current"]]
+    sizes, tokens = ([c.parameters for c in current], [c.tokens for c in current])
+    chosen = (
+        f"{_short(min(sizes))} to {_short(max(sizes))} parameters on {_short(min(tokens))} to "
+        f"{_short(max(tokens))} tokens by the {len(current)} laws that later work confirms"
+    )
+    plan = f"; the plan itself is {_verdict(answer)}" if answer.tokens is not None else ""
+    return f"{chosen} {_worth(answer)}{plan}"
+
+
+def tables(answer: Spending) -> list[list[tuple[str, ...]]]:
+    """What each law makes of the budget, below the heads of the columns."""
+    return [optima(answer)]
+
+
+def remarks(answer: Spending) -> list[str]:
+    """What else is to be said, a sentence each."""
+    plan = [f"{_of_plan(answer)}."] if answer.tokens is not None else []
+    return [*plan, f"{DOUBTED}.", *(f"Note: {note}." for note in answer.notes)]
+
+
+def _of_plan(answer: Spending) -> str:
+    """Where the plan stands."""
+    each = _short(Fraction(answer.tokens or 0) / Fraction(answer.parameters))
+    return (
+        f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
+        f"{each} for each parameter: {_verdict(answer)}"
+    )
 
 
 def _title(choice: Choice) -> str:
@@ -276,6 +314,11 @@ def _short(value: Number | None, digits: int = 3) -> str:
 
 def to_json(answer: Spending) -> str:
     """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
+    return as_json(data_of(answer))
+
+
+def data_of(answer: Spending) -> dict[str, Any]:
+    """As plain data, whose fractions become floats in JSON."""
     laws = [
         {
             "law": choice.law["name"],
@@ -294,7 +337,7 @@ def to_json(answer: Spending) -> str:
     ]
     days = None if answer.seconds is None else Fraction(answer.seconds) / 86400
     shape = answer.shape
-    data = {
+    return {
         "question": QUESTION,
         "solved": True,
         "budget": {"given": answer.given, "FLOP": answer.flops, "days": days, "USD": answer.cost},
@@ -304,4 +347,3 @@ def to_json(answer: Spending) -> str:
         "exact": False,
         "notes": answer.notes,
     }
-    return as_json(data)

@@ -24,7 +24,7 @@ from planner.report.view import view_of
 from planner.report.what_if import controls
 from planner.report.what_if.program import program
 from planner.report.what_if.rules import Untranslated, quoted
-from planner.results.lookup import KEY_FIGURES
+from planner.results.figures import KEY_FIGURES
 from planner.results.result import Quantity, Result
 
 COLOURS = 6  # that the parts of a bar take in turn
