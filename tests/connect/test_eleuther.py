@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import planner
 from planner.base.errors import PlanError
 from planner.connect import imports
+from planner.connect.imports.families import SCRIPTS as TABLES
 
 #: Their own example, which calc_transformer_mem.py prints.
 PYTHIA = (
@@ -145,3 +148,28 @@ def test_bad_arguments_give_a_line_each(arguments: str, message: str) -> None:
     first, *others = str(caught.value).splitlines()
     assert first.startswith(f"arguments: {message}")
     assert all(line.startswith("arguments: ") for line in others)
+
+
+FLAGS = [f"--{flag}" for flag in TABLES["model"]] + ["-l", "-hs", "-ca", "-tp", "--num-gpus"]
+VALUES = st.sampled_from(
+    ["1", "2", "64", "0.5", "1e15", "-1", "$(id)", "'", "\0", "!!python/x", ""]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(FLAGS), VALUES | st.text(max_size=8)), max_size=5))
+def test_any_arguments_are_a_document_or_faults(pairs: list[tuple[str, str]]) -> None:
+    text = " ".join(f"{flag} {value}" for flag, value in [("-s", "128"), *pairs])
+    try:
+        found = imports.read(text, "eleuther")
+    except PlanError as error:
+        assert all(line.startswith("arguments: ") for line in str(error).splitlines())
+    else:
+        assert yaml.safe_load(found.text) == found.document
+
+
+def test_arguments_of_megatron_may_stand_on_the_command_line_too(tmp_path: Path) -> None:
+    text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 9 --seq-length 8"
+    file = tmp_path / "arguments"
+    file.write_text(text)
+    assert imports.read(text, "megatron").text == imports.read(str(file), "megatron").text
