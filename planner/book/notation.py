@@ -145,6 +145,15 @@ in_flight = part_on_stage(
 recomputed_in_flight = part_on_stage(
     "R_ks", "of these, those that are recomputed", latex=r"R_{k\sigma}"
 )
+in_flight_on_run = part_on_stage(
+    "A_kr",
+    "layers of a part times micro-batches alive, on all stages that hold the same",
+    latex=r"A_{k\sigma}^{\Sigma}",
+)
+recomputed_on_run = part_on_stage(
+    "R_kr", "of these, those that are recomputed", latex=r"R_{k\sigma}^{\Sigma}"
+)
+alike = symbol("n_alike", "stages in a row that hold the same", latex=r"n_{\sigma}", per="stage")
 copies_on_stage = component_on_stage(
     "held_sc", "how often a stage holds a component", latex=r"L_{\sigma c}"
 )

@@ -5,7 +5,8 @@ Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` insid
 (what the implementation keeps of a block), ``phase`` (moments of a step), ``law`` (published
 scaling laws) and ``convention`` (of utilisation). ``layers_on_stage``, ``in_flight`` and
 ``recomputed_in_flight`` have a value per stage and part, ``copies_on_stage`` and ``first_on_stage``
-per stage and component.
+per stage and component; a stage stands for ``alike`` ones, which
+keep ``in_flight_on_run``, ``recomputed_on_run`` of them computed again.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
     title = f"stages {first + 1} to {last + 1} of {count}"
     if first == last:
         title = "the only stage" if count == 1 else f"stage {first + 1} of {count}"
-    return Entry("stage", name, title, settings={"stage": True})
+    bindings = {notation.alike: last - first + 1}
+    return Entry("stage", name, title, bindings=bindings, settings={"stage": True})
 
 
 @cache
@@ -176,6 +178,13 @@ def _stage_axis(
         entries.append(entry)
         pair_values.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
         pair_values.update(components_on_stage(stage.holds, entry, components))
+        for part in parts:
+            alive, first = stage.of_run.get(part.name, 0), stage.alive.get(part.name, 0)
+            again = pair_values[notation.recomputed_in_flight, entry, part]
+            pair_values[notation.in_flight_on_run, entry, part] = alive
+            pair_values[notation.recomputed_on_run, entry, part] = (
+                Fraction(alive * again) / first if first else 0
+            )
     return tuple(entries), pair_values
 
 

@@ -49,6 +49,7 @@ class Stage:
     last: int  # the last of consecutive stages that hold the same
     holds: Mapping[str, int]  # part -> layers of that part
     alive: Mapping[str, int]  # part -> layers times micro-batches whose activations are alive
+    of_run: Mapping[str, int]  # the same of all stages of the run together
 
     @property
     def name(self) -> str:

@@ -58,9 +58,11 @@ def stages(
                 holds[part] = holds.get(part, 0) + 1
                 living[part] = living.get(part, 0) + alive[place]
         if found and found[-1].holds == holds:
-            found[-1] = Stage(found[-1].index, index, holds, found[-1].alive)
+            first = found[-1]
+            of_run = {part: count + living[part] for part, count in first.of_run.items()}
+            found[-1] = Stage(first.index, index, holds, first.alive, of_run)
         else:
-            found.append(Stage(index, index, holds, living))
+            found.append(Stage(index, index, holds, living, living))
     return tuple(found)
 
 

@@ -116,10 +116,10 @@ def test_of_a_number_a_graph_rests_on_whether_it_is_above_zero_and_above_one() -
 def test_of_stages_those_count_that_no_earlier_one_stands_for() -> None:
     """One stands for another that holds the same parts and keeps no more of any."""
     every = [
-        Stage(0, 0, {"head": heads, "layers": 2}, {"head": heads, "layers": alive})
+        Stage(0, 0, {"head": heads, "layers": 2}, {"head": heads, "layers": alive}, {})
         for heads, alive in product((1, 2), (1, 2, 3))
     ]
-    every += [Stage(0, 0, {"head": 1, "layers": 2}, {"head": 3, "layers": 1})]
+    every += [Stage(0, 0, {"head": 1, "layers": 2}, {"head": 3, "layers": 1}, {})]
     for stages in product(every, repeat=3):
         kept = [
             (tuple(stage.holds.items()), tuple(stage.alive.items()))

@@ -7,6 +7,7 @@ from planner.book.formulas import (  # noqa: F401
     cost,
     energy,
     memory,
+    memory_replica,
     roofline,
     scaling,
     time_conventions,
