@@ -91,7 +91,8 @@ def exact(value: Exact) -> Exact:
 _DECIMAL = {prefix: 3 * step for step, prefix in enumerate(("", *"kMGTPEZY"))}
 _SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MAGNITUDES: dict[str, Exact] = {
+#: What stands behind a count in the place of a unit.
+MAGNITUDES: dict[str, Exact] = {
     **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
     "B": 10**9,
     **{p: 2 ** _BINARY[p] for p in ("Ki", "Mi", "Gi", "Ti")},
@@ -159,8 +160,12 @@ _BELOW = re.compile(r"/\s*\(([\w\s*·-]+)\)")
 
 
 @lru_cache(maxsize=1024)
-def _unit(text: str) -> tuple[Exact, Dimension]:
-    """Size and dimension of a unit expression such as `USD/h per device` or `FLOP/s`."""
+def sized(text: str) -> tuple[Exact, Dimension]:
+    """Size in base units and dimension of a unit expression such as `USD/h per device` or `FLOP/s`.
+
+    Raises:
+        UnitError: it is no unit.
+    """
     size: Exact = 1
     dim = _ONE
     divide = False
@@ -193,7 +198,7 @@ def _unit(text: str) -> tuple[Exact, Dimension]:
 
 def dimension(unit: str) -> Dimension:
     """The dimension of a unit expression. Raises UnitError for an unknown unit."""
-    return _unit(unit)[1]
+    return sized(unit)[1]
 
 
 #: A decimal number, whose digits may stand in groups, and its exponent.
@@ -235,7 +240,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     Raises:
         UnitError: unreadable, of another dimension, or without a unit where one is needed.
     """
-    size, target = _unit(unit)
+    size, target = sized(unit)
     amount, digits, rest = _amount(value, unit)
     if not rest:
         if amount and str(target.without_counts()) not in _PLAIN:
@@ -289,12 +294,12 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
     head, _, tail = rest.partition(" ")
     # 80 B is eighty bytes where bytes are wanted, and eighty billion elsewhere.
     bytes_wanted = any(base == "byte" for base, _ in target.powers)
-    if not bytes_wanted and head in _MAGNITUDES:
+    if not bytes_wanted and head in MAGNITUDES:
         if tail:
-            size, dim = _unit(tail.strip())
-            return exact(_MAGNITUDES[head] * Fraction(size)), dim
+            size, dim = sized(tail.strip())
+            return exact(MAGNITUDES[head] * Fraction(size)), dim
         if not target.without_counts():
-            return _MAGNITUDES[head], _ONE
+            return MAGNITUDES[head], _ONE
         hint = f"{amount} {head}{unit}" if unit.startswith("FLOP") else None
         raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint)
     meant = _MISSPELT.get(head)
@@ -305,10 +310,10 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
             f"{amount}{meant}{rest[len(head) :]}",
         )
     try:
-        return _unit(rest)
+        return sized(rest)
     except UnitError as error:
         name = re.match(r"[^\W\d_]+", rest)
-        if name and name[0] in _MAGNITUDES:
+        if name and name[0] in MAGNITUDES:
             better = rest.replace(name[0], name[0] + "B", 1)
             hint = f"{amount} {better}" if bytes_wanted and name[0] + "B" in _UNITS else None
             raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint) from None

@@ -88,6 +88,8 @@ class Quantity(Operand):
     what it means that it is too small or too large for any number.
     """
 
+    #: Whether a document defines it.
+    own = False
     share = False
     short = attribution = scales_with = reading = beyond = ""
 

@@ -481,7 +481,7 @@ def _search(options: argparse.Namespace) -> int:
         options.top,
         options.by,
         fixed,
-        limits=[parse_limit(limit) for limit in options.limit],
+        limits=[parse_limit(limit, plan) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
         choices=True,

@@ -9,14 +9,14 @@ there are) the same graph serves the changed plan.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Expression, Symbol
-from planner.book.quantity import BOOK, Book, Formula
+from planner.book.quantity import Book, Formula
 from planner.engine.graph import LEAVES, UNKNOWN, Number
 from planner.engine.lower import (
     SIZE_ONLY,
@@ -94,7 +94,11 @@ class Evaluation(Lowering):
     """
 
     def __init__(
-        self, case: Case, book: Book = BOOK, like: Evaluation | None = None, exact: bool = True
+        self,
+        case: Case,
+        book: Book | None = None,
+        like: Evaluation | None = None,
+        exact: bool = True,
     ) -> None:
         assert like is None or not like.sealed
         super().__init__(case, book, like=like)
@@ -180,10 +184,20 @@ class Evaluation(Lowering):
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
         return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
 
+    def where(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
+        """What a node is worth, by the nodes between, where some have other values."""
+        values = list(self.values)
+        for place, value in others.items():
+            values[place] = value
+        run(self.graph, places, values, self._input, self._worth)
+        return values[root]
+
     def rerun(self, case: Case, exact: bool) -> Evaluation | None:
         """The same graph over the numbers of another case; what rests on none that differs is
         kept. None where other formulas hold in it, or it has other entries. Entries whose numbers
         differ are not in the graph, so no quantity that is new to it can be asked for."""
+        if case.book is not self.case.book:
+            return None
         others = moved(self.case, case, self.asked, self._alike)
         if any(other in rests for other in others for rests in self.rests.values()):
             return None

@@ -65,7 +65,7 @@ def build(plan: Plan) -> Case:
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
         axes["product"] = matmuls.axis(axes["component"])
         axes["stage"], pair_values = _stage_axis(plan, axes["part"], axes["component"])
-    return Case(bindings, settings, axes, pair_values, kinds)
+    return Case(bindings, settings, axes, pair_values, kinds, plan.book)
 
 
 #: What a default is that says how it was found, by how its reason begins.
@@ -78,7 +78,7 @@ def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
     what the input is."""
     bindings: dict[Symbol, Any] = {}
     kinds: dict[Symbol, str] = {}
-    for note in BOOK.notation.values():
+    for note in plan.book.notation.values():
         if note.key is None or note.per:
             continue
         value, kind = plan.settings.get(note.key), "exact"

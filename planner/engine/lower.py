@@ -75,6 +75,7 @@ class Case:
     axes: Mapping[str, tuple[Entry, ...] | Absent]
     pair_values: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
     kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
+    book: Book = BOOK
 
     def entries(self, axis: str) -> tuple[Entry, ...]:
         """The entries of an axis; none where the plan leaves it open."""
@@ -93,6 +94,7 @@ class Lowering:
     """Writes quantities of one case into a graph.
 
     Args:
+        book: where it is not that of the case.
         case: settings may be ``Varying``; where one decides between formulas, each is in the graph.
         graph: into which it writes.
         conditional: entries that are there in some of the plans only, each with a key; it is the
@@ -104,12 +106,14 @@ class Lowering:
     def __init__(
         self,
         case: Case,
-        book: Book = BOOK,
+        book: Book | None = None,
         graph: Graph | None = None,
         conditional: Mapping[Entry, int] | None = None,
         like: Lowering | None = None,
     ) -> None:
-        self.case, self.book = case, book
+        self.case, self.book = case, book or case.book
+        if like is not None and like.book is not self.book:
+            like = None  # a name may mean something else there
         self.graph: Graph = (graph or Graph()) if like is None else like.graph
         self.conditional = conditional or {}
         self.nodes: dict[Key, int] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
+from planner.book.quantity import BOOK, Book
 from planner.documents.source import Document, lookup
 
 
@@ -68,6 +69,7 @@ class Plan:
     derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
     defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
     searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
+    book: Book = BOOK  # with the quantities that the document defines
 
     def get(self, dotted: str) -> Any:
         """The value of a dotted key, None where it is not given."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError, divisors, nearest
+from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
@@ -109,12 +110,23 @@ def complete(document: source.Document) -> Plan:
         step(draft)
     for held in checks(model):
         held(draft, model)
+    own = book(draft)
     draft.finish()
     settings = _scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
     settings.update(hardware.settings(draft))
     name, defaults = draft.get("name"), draft.defaults
-    return Plan(name, document, draft.data, model, settings, draft.derived, defaults)
+    derived = draft.derived
+    return Plan(name, document, draft.data, model, settings, derived, defaults, book=own)
+
+
+def book(draft: Draft) -> Book:
+    """The book, with the quantities that the document defines, if any."""
+    if not draft.get("quantities"):
+        return BOOK
+    from planner.plans import own_quantities  # which few plans need
+
+    return own_quantities.book(draft)
 
 
 def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:

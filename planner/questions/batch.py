@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
-from planner.book.quantity import BOOK
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import Codes, Table
 from planner.engine.evaluate import Absent
@@ -273,7 +272,7 @@ class Batch:
         """What a leaf is worth in a table, some columns of which are ``numbers``."""
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
-            key = BOOK.notation[arguments[0]].key or ""
+            key = self.graph.case.book.notation[arguments[0]].key or ""
             if key in self.further:
                 return Values(None, self.further[key])
             if key in numbers:

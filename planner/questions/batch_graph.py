@@ -131,7 +131,8 @@ class BatchGraph:
     def _alike(self, one: Kind, other: Kind) -> bool:
         names = {*deciding(), *self.read, *DECIDING} - self.variety.varying.keys()
         return (
-            one.absent.keys() == other.absent.keys()
+            one.case.book is other.case.book  # else a name may mean something else
+            and one.absent.keys() == other.absent.keys()
             and all(
                 _sort(one.case.settings.get(name)) == _sort(other.case.settings.get(name))
                 for name in names
@@ -189,10 +190,11 @@ def turning() -> tuple[str, ...]:
 
 
 def shape(kind: Kind) -> Hashable:
-    """What kinds have in common that can share a graph: which inputs there are, and the entries of
-    the model's axes."""
+    """What kinds have in common that can share a graph: which quantities and which inputs there
+    are, and the entries of the model's axes."""
     settings = kind.case.settings
     return (
+        kind.case.book,
         frozenset(kind.absent),
         tuple(repr(settings.get(name)) for name in (*DECIDING, *turning())),
         _of_entries(tuple(kind.case.entries(axis) for axis in OF_MODEL)),
@@ -237,7 +239,7 @@ def _made(asked: Variety) -> BatchGraph:
             lines |= {place: (slot, number) for number, place in enumerate(places)}
         axes["stage"] = tuple(stages)
         axes["tensor"], patterns, conditional = _tensors(asked, axes["block"], read)
-    whole = Case(bindings, settings, axes, lines)  # any values do for what varies
+    whole = Case(bindings, settings, axes, lines, book=first.book)  # any values do for what varies
     decide = frozenset(read.difference(GIVEN))
     return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from planner.base import units
 from planner.base.display import format_value
 from planner.base.errors import Fault, PlanError, nearest
-from planner.book.quantity import BOOK
+from planner.book.quantity import BOOK, Book
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
 
@@ -23,10 +23,21 @@ class Limit:
     quantity: str
     relation: str
     value: Number
+    book: Book = field(default=BOOK, compare=False, repr=False)
 
     @property
     def unit(self) -> str:
-        return BOOK.quantities[self.quantity].unit
+        return self.book.quantities[self.quantity].unit
+
+    @property
+    def scales_with(self) -> str:
+        """How the quantity moves with the time of a step."""
+        return self.book.quantities[self.quantity].scales_with
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the value as it is."""
+        said = {"quantity": self.quantity, "relation": self.relation, "value": self.value}
+        return {**said, "unit": self.unit}
 
     def holds(self, value: Any) -> Any:
         """Whether a value keeps the limit. Of an array of any shape, such an array."""
@@ -54,9 +65,9 @@ def shown(value: Any, unit: str, digits: int = 3, short: bool = False) -> str:
     return value if isinstance(value, str) else format_value(value, unit, digits, short)
 
 
-def parse_limit(text: str, plan: Plan | None = None) -> Limit:
+def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit:
     """A limit such as ``memory.process<=70 GiB``; of a ``plan``, its quantity may be called as
-    explain takes it: ``headroom``, ``training time``.
+    explain takes it: ``headroom``, ``training time``. Without one, quantities are a ``book``'s.
 
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
@@ -65,13 +76,17 @@ def parse_limit(text: str, plan: Plan | None = None) -> Limit:
     if not found:
         raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
-    name = name if plan is None else called(plan, name)
-    numeric(name)
+    if plan is not None:
+        name, book = called(plan, name), plan.book
+    numeric(name, book)
+    declared = book.quantities[name]
     try:
-        number = units.parse(value, BOOK.quantities[name].unit)
+        # The unit of a quantity of one's own stands in the same document.
+        plain = declared.own and units.NUMBER.fullmatch(value)
+        number = units.number(value) if plain else units.parse(value, declared.unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
-    return Limit(name, relation, number)
+    return Limit(name, relation, number, book)
 
 
 def called(plan: Plan, name: str) -> str:
@@ -82,7 +97,7 @@ def called(plan: Plan, name: str) -> str:
     """
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
-    if name in BOOK.quantities:
+    if name in plan.book.quantities:
         return name
     from planner.results.lookup import look_up
     from planner.results.result import evaluate
@@ -124,17 +139,17 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     return Limit("memory.process", "<=", capacity / (1 + share))
 
 
-def known(quantity: str) -> None:
-    """Raises PlanError unless the book has a quantity of that id that holds for the whole plan."""
+def known(quantity: str, book: Book = BOOK) -> None:
+    """Raises PlanError unless a book has a quantity of that id that holds for the whole plan."""
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
-    if quantity not in BOOK.quantities or BOOK.quantities[quantity].per:
-        pool = [i for i, q in BOOK.quantities.items() if not q.per]
+    if quantity not in book.quantities or book.quantities[quantity].per:
+        pool = [i for i, q in book.quantities.items() if not q.per]
         raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
 
 
-def numeric(quantity: str) -> None:
+def numeric(quantity: str, book: Book = BOOK) -> None:
     """Raises PlanError unless ``known``, and a number."""
-    known(quantity)
-    if not BOOK.quantities[quantity].unit:
+    known(quantity, book)
+    if not book.quantities[quantity].unit:
         raise PlanError(Fault(f"{quantity} is a name, not a number"))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from planner.base.display import as_json, columns
 from planner.base.errors import PlanError
-from planner.book.quantity import BOOK, Notation
+from planner.book.quantity import Notation
 from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Number
@@ -106,7 +106,7 @@ def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
     kept = derivatives(nodes, values, place, rounds=COARSE)
     for leaf, slope in derivatives(nodes, values, place).items():
         (symbol, *scope), size = nodes[leaf][1], values[leaf]
-        note = BOOK.notation.get(symbol)
+        note = evaluation.book.notation.get(symbol)
         if note is None or note.key is None or scope or not is_measure(note.key):
             continue
         scale = Fraction(size) / Fraction(value)
@@ -225,6 +225,7 @@ class Sensitivity(NamedTuple):
     value: Number
     measures: tuple[Measure, ...]
     steps: tuple[Step, ...]
+    unit: str = "1"
 
 
 def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
@@ -233,16 +234,17 @@ def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
     Raises:
         PlanError: an unknown quantity, a name, or one that cannot be computed.
     """
-    numeric(quantity)
+    numeric(quantity, plan.book)
     evaluation = Evaluation(case.build(plan))
     value = evaluation.values_of([quantity])[quantity]
     found = tuple(measures(plan, evaluation, quantity))
-    return Sensitivity(quantity, value, found, tuple(by_step(plan, quantity)))
+    unit = plan.book.quantities[quantity].unit
+    return Sensitivity(quantity, value, found, tuple(by_step(plan, quantity)), unit)
 
 
 def text(found: Sensitivity, most: int | None = None) -> str:
     """A table for a terminal, of each kind no more than ``most`` rows."""
-    unit = BOOK.quantities[found.quantity].unit
+    unit = found.unit
     lines = [f"{found.quantity} is {shown(found.value, unit)}"]
     measured, stepped = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for entry in found.measures[:most]:
@@ -277,7 +279,7 @@ def to_json(found: Sensitivity, most: int | None = None) -> str:
         del entry["meaning"]
     data = {
         "quantity": found.quantity,
-        "unit": BOOK.quantities[found.quantity].unit,
+        "unit": found.unit,
         "value": found.value,
         "measures": measured,
         "steps": [step._asdict() for step in found.steps[:most]],

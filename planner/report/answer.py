@@ -17,7 +17,18 @@ from planner.plans.layout import DEGREES, stated
 from planner.questions.nearby import faster
 from planner.questions.sensitivity import sensitivities, twice
 from planner.report.layout import DAYS, NUMBERS, PARTS_OF_STEP, SERVING, STATUS, STEP, short_key
-from planner.report.numbers import GIB, Data, clean, percent, scale, shares, shown, signed, thin
+from planner.report.numbers import (
+    GIB,
+    Data,
+    clean,
+    headline,
+    percent,
+    scale,
+    shares,
+    shown,
+    signed,
+    thin,
+)
 from planner.results import intervals
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
@@ -194,8 +205,12 @@ class Answer:
 
     @cached_property
     def numbers(self) -> list[Data]:
-        """The numbers that answer, most wanted first: all that this plan has of them."""
-        rows = (self._number(label, i) for label, i in (SERVING if self.serves else NUMBERS))
+        """The numbers that answer, most wanted first: all that this plan has of them; behind the
+        four that stand large those that it defines."""
+        first = SERVING if self.serves else NUMBERS
+        every = self.result.evaluation.book.quantities.values()
+        own = [(headline(clean(one.title)), one.id) for one in every if one.own]
+        rows = (self._number(label, i) for label, i in (*first[:4], *own, *first[4:]))
         return [row for row in rows if row is not None]
 
     def _number(self, label: str, identifier: str) -> Data | None:

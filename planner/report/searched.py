@@ -13,7 +13,6 @@ from typing import Any
 
 from planner.base.display import columns, exact_text
 from planner.base.version import __version__
-from planner.book.quantity import BOOK
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout
 from planner.questions.search.selection import SPARE
@@ -44,7 +43,7 @@ STATES = (
 
 def view(found: Found) -> Data:
     """What the templates show of a search."""
-    title = BOOK.quantities[found.by].title  # of what is made small
+    title = found.plan.book.quantities[found.by].title  # of what is made small
     layout = found.best[0] if found.best else found.nearest
     capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
     picture = _picture(found, float(capacity / GIB))
@@ -78,7 +77,7 @@ def lead(found: Found) -> Parts:
     counted = exact_text(found.fitting)
     if not found.best:
         return [("No layout fits.", "b"), (f" {ranking.closest(found).strip()}", "")]
-    best, quantity = found.best[0], BOOK.quantities[found.by]
+    best, quantity = found.best[0], found.plan.book.quantities[found.by]
     named = BEST.get(found.by, f"Least {quantity.title.split(' (')[0]}")
     of = "of those that only fit tightly" if found.tight else f"of {counted} that fit"
     parts = [(f"{named} {of}: ", ""), (ranking.words(best, kernels=False), ""), (", ", "")]
@@ -116,7 +115,7 @@ def facts(found: Found) -> list[Parts]:
                 "own, plainest": f"The plan's own, the plainest within {ranking.percent(SPARE)}",
             }
             head = what.get(label, "The plan's own")
-            amount = three(layout.values[found.by], BOOK.quantities[found.by].unit)
+            amount = three(layout.values[found.by], found.plan.book.quantities[found.by].unit)
             differs = _differences(layout, found)
             where = "" if label.startswith("own") or not differs else f" ({differs})"
             said.append([(f"{head}{where}: ", ""), (amount, "b"),
@@ -170,7 +169,7 @@ def _table(found: Found, front: bool) -> Data | None:
         return None
     rows, reasons = ranking.table(found, front)
     lost = any(reasons)
-    by = BOOK.quantities[found.by].title.split(" (")[0]
+    by = found.plan.book.quantities[found.by].title.split(" (")[0]
     head = list(rows[0])
     answers = [head.index(by), *([head.index("simulated")] if "simulated" in head else []),
                head.index("memory")]  # fmt: skip
@@ -215,7 +214,7 @@ def _picture(found: Found, capacity: float) -> Data | None:
     best = [(label, x) for label, x in named if label.isdigit()][:10]
     further = [(label, x) for label, x in named if label == "plainest"]
     own = None if found.own is None else _at(found.own, found.by)
-    unit = BOOK.quantities[found.by].unit
+    unit = found.plan.book.quantities[found.by].unit
     names = f"{_name(found)}, {unit}", "GiB of a device"
     close = None
     if best:
@@ -319,7 +318,7 @@ def text(found: Found, front: bool = False) -> str:
         out += wrapped(plain(fact), "  ", "    ")
     if not found.best:
         return "\n".join(out) + "\n"
-    unit, rows = BOOK.quantities[found.by].unit, [["", _name(found), "", "GiB"]]
+    unit, rows = found.plan.book.quantities[found.by].unit, [["", _name(found), "", "GiB"]]
     differing = ["what differs from the first" if not front else "what differs from the best"]
     for label, layout in ranking.labelled(found, front):
         amount = three(layout.values[found.by], unit)

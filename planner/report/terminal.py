@@ -29,7 +29,7 @@ PLAIN = str.maketrans("█▓▒░·●○├┤─│→≤≥×−–…⌊�
 OF_MEMORY = {"weights": 0, "gradients": 1, "optimizer": 2, "activations": 3, "cache": 3}
 OF_STEP = {"at peak rate": 0, "below peak": 1, "recomputed": 1, "arithmetic": 0, "kernels": 4,
            "waiting for exchange": 2, "idle": 5}  # fmt: skip
-MOST_NUMBERS, MOST_MOVED = 8, 4
+MOST_NUMBERS, MOST_MOVED, MOST_LABEL = 8, 4, 28
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
@@ -128,7 +128,7 @@ def _numbers(answer: Answer) -> list[str]:
         whisker = _whisker(row) if row.whisker else ""
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
-        label = re.split(r",| at | \(", row.label)[0]
+        label = _cut(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
         value = value.replace("million", "M")
         rows.append((label, value, known, whisker, row.id))
     lines = columns(rows, right=(1, 2))

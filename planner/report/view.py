@@ -15,7 +15,6 @@ from typing import Any
 from planner.base.display import flow, significant
 from planner.base.errors import PlanError
 from planner.base.version import __version__
-from planner.book.quantity import BOOK
 from planner.plans import error_bands as bands
 from planner.report import facts, pictures, timeline
 from planner.report.answer import answer_of
@@ -122,7 +121,11 @@ class View:
         none by default is only named; what formulas take is among the symbols."""
         stated, presets, assumed, quiet = (list[Data]() for _ in range(4))
         decides = ("training.", "parallelism.", "time.", "cluster.")
-        printed = {key for row in self.symbols if (key := BOOK.notation[row.symbol].key)}
+        printed = {
+            key
+            for row in self.symbols
+            if (key := self.result.evaluation.book.notation[row.symbol].key)
+        }
         for entry in joined(self.result.inputs):
             row = self._input(entry)
             if entry.kind not in ("default", "derived"):
@@ -191,8 +194,12 @@ class View:
         """Elements 5 to 8, those that have anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
         rest = tuple(dict.fromkeys(p for q in self._plain if (p := prefix(q.id)) not in named))
+        told = tuple((clean(q.title), q.id) for q in self._plain if q.declared.own)
+        own = tuple(name for _, name in told)
+        ours = Section("own-quantities", "Quantities of this plan", own, told=told[:3])
+        rest = tuple(start for start in rest if start not in own)
         further = Section("further-quantities", "Further quantities", rest)
-        views = [self._section(section) for section in (*SECTIONS, further)]
+        views = [self._section(section) for section in (ours, *SECTIONS, further)]
         return [view for view in views if view is not None]
 
     def _section(self, section: Section) -> Data | None:
@@ -205,7 +212,7 @@ class View:
         sums = [table for base in section.sums for table in self._sums(base)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
-        rows = [self._row(q) for q in (*first, *quantities.values()) if q.value != 0]
+        rows = [self._row(q) for q in (*first, *quantities.values()) if q.value or q.declared.own]
         if not (sums or compared or rows or absent):
             return None
         memory, timed = "memory" in section.prefixes, "time" in section.prefixes
@@ -285,7 +292,7 @@ class View:
         unit, texts = column([*values, quantity.value], quantity.unit)
         rows = []
         for term, text, share in zip(terms, texts, shares(values), strict=False):
-            named = BOOK.quantities.get(term.id or "")
+            named = self.result.evaluation.book.quantities.get(term.id or "")
             label = clean((named and named.short) or term.label)
             rows.append(Data(label=label, text=text, id=term.id, share=share))
         return Data(id=quantity.id, title=title, unit=unit, rows=rows, total=texts[-1])
@@ -318,7 +325,7 @@ class View:
             caption=caption,
             head=table.head,
             rows=rows,
-            columns=[BOOK.quantities[base].short or base for base in found],
+            columns=[self.result.evaluation.book.quantities[base].short or base for base in found],
             anchors=not table.one_unit,
         )
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
+from planner.engine.graph import LEAVES
 from planner.plans import error_bands as bands
 
 Value = int | Fraction | float
@@ -31,6 +33,53 @@ def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | No
     return bounds(
         base, value, lambda name: known(name, evaluation), 1 + found.low, 1 + found.high, min, max
     )
+
+
+def carried(base: str, evaluation: Any) -> tuple[Value, Value] | None:
+    """Lowest and highest value of a quantity that a document defines, while those of the book that
+    it is made of run through their intervals: all times together, and all memory together. Between
+    the ends it is taken to rise or to fall. None where none of them has an interval, or where there
+    is no value at an end."""
+    ends: dict[int, tuple[str, tuple[Value, Value]]] = {}
+    nodes, declared = evaluation.graph.nodes, evaluation.book.quantities
+    inner, waiting = set[int](), [evaluation.instance(base, {})]
+    while waiting:
+        place = waiting.pop()
+        operation, arguments = nodes[place]
+        if operation == "quantity":
+            name, entries = nodes[arguments[1]][1][0]
+            if not declared[name].own:
+                value = evaluation.worth(place)
+                found = None if entries else _between(name, value, evaluation)
+                if found is not None:
+                    ends[place] = name, found
+                continue
+        if operation not in LEAVES and place not in inner:
+            inner.add(place)
+            waiting += arguments
+    corners = product((False, True), repeat=2) if ends else ()
+    values = []
+    for slow, full in corners:
+        at = {place: _end(name, found, slow, full) for place, (name, found) in ends.items()}
+        values.append(evaluation.where(max(inner), sorted(inner), at))
+    if not values or any(isinstance(value, Absent) for value in values):
+        return None
+    return min(values), max(values)
+
+
+def _between(name: str, value: Any, evaluation: Any) -> tuple[Value, Value] | None:
+    if isinstance(value, Absent | str):
+        return None
+    return around(name, value, evaluation)
+
+
+def _end(name: str, between: tuple[Value, Value], slow: bool, full: bool) -> Value:
+    """The end of an interval where a run is slow or fast, and memory full or not."""
+    scaling = scales_with(name)
+    high = (
+        slow != (scaling == "rate") if scaling in ("time", "rate") else full != (name == HEADROOM)
+    )
+    return between[high]
 
 
 def known(name: str, evaluation: Any) -> Value:
@@ -83,7 +132,9 @@ def bounds(
 def scales_with(base: str) -> str:
     """What published runs measure of a quantity: ``memory``, or the ``time`` that it grows with or
     is a ``rate`` of; empty where no run is held against it."""
-    quantity = BOOK.quantities[base]
+    quantity = BOOK.quantities.get(base)  # None: a document defines it
+    if quantity is None:
+        return ""
     return "memory" if quantity.reading else quantity.scales_with
 
 

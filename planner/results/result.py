@@ -431,6 +431,8 @@ class Quantity:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
         if self.absent is not None or isinstance(self.value, str):
             return None
+        if self.declared.own:
+            return intervals.carried(self.base, self.result.evaluation)
         return intervals.around(self.base, self.number, self.result.evaluation)
 
     @cached_property

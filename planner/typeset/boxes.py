@@ -12,7 +12,7 @@ from functools import lru_cache
 from html.entities import html5
 from typing import Any, NamedTuple
 
-_TOKEN = re.compile(r"\\mathrm\{[^\W_]+\}|\\[A-Za-z]+|[{}_^]|[0-9]+|\s+|.")
+_TOKEN = re.compile(r"\\mathrm\{(?:[^\W_]|\\_)+\}|\\[A-Za-z]+|[{}_^]|[0-9]+|\s+|.")
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu pi rho sigma tau phi chi psi "
     "omega Delta Sigma Phi Psi Omega Lambda ell"
@@ -103,7 +103,7 @@ def _group(tokens: list[str]) -> Box:
         return inner
     command, _, word = token.removesuffix("}").partition("{")
     if word:
-        return Box("word", (), word)
+        return Box("word", (), word.replace("\\_", "_"))
     if not command.startswith("\\"):
         kind = "numeral" if token.isdigit() else "letter" if token.isalpha() else "sign"
         return Box(kind, (), token)

@@ -319,7 +319,8 @@ def test_every_operation_of_a_graph_is_that_of_the_function_of_the_unknown() -> 
         run(graph, range(count), values, given.__getitem__, lambda key, value: value)
         solver = object.__new__(_Solver)
         solver.nodes, solver.values = graph.nodes, values
-        solver.book, solver.unknown, solver.numbers = SimpleNamespace(notation={}), "x", {}
+        solver.book = SimpleNamespace(notation={}, quantities=BOOK.quantities)
+        solver.unknown, solver.numbers = "x", {}
         solver.case = SimpleNamespace(settings={})
         solver.forms = {unknown: ratio({1: 1})}
         for place in graph.dependents([unknown])[1:]:

@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import Any, NamedTuple
 
-from planner.book.quantity import BOOK, SIGNED
+from planner.book.quantity import BOOK, SIGNED, Book
 from planner.engine.graph import LEAVES, Graph
 from planner.engine.lower import Case, Entry, Lowering
 
@@ -25,18 +25,19 @@ class ArrayGraph(Graph):
         checked: whether what is divided by zero, and quantities outside of their range, have no
             value, as where one plan is evaluated. Layouts that are ranked need no checks: those
             that are shown are evaluated exactly.
+        book: whose quantities stand in it.
     """
 
     inverts = True
 
-    def __init__(self, checked: bool = False) -> None:
+    def __init__(self, checked: bool = False, book: Book = BOOK) -> None:
         super().__init__()
-        self.checked = checked
+        self.checked, self.book = checked, book
         self._counts: dict[int, bool] = {}
 
     def quantity(self, value: int, key: Any) -> int:
         """The value itself, for no array is traced, if it may not be outside of its range."""
-        low, high = within = BOOK.quantities[key[0]].within
+        low, high = within = self.book.quantities[key[0]].within
         if not self.checked or (high is None and (low is None or self.counts(value))):
             return value
         return self.node("within", value, self._magnitude(value), self.node("name", within))
@@ -185,7 +186,7 @@ def compiled(
             key of the node ``present`` that says in which.
         checked: as of ``ArrayGraph``.
     """
-    graph = ArrayGraph(checked)
+    graph = ArrayGraph(checked, case.book)
     lowering = Lowering(case, graph=graph, conditional=conditional)
     found = {name: lowering.instance(name, {}) for name in quantities}
     roots = {name: node for name, node in found.items() if node not in graph.lacking}

@@ -171,12 +171,7 @@ class Found:
 
 def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
     """The quantities that layouts are ranked by: whether they fit, their memory, what is made small
-    and what is limited.
-
-    Raises:
-        PlanError: no such quantity.
-    """
-    numeric(by)
+    and what is limited."""
     return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
@@ -370,6 +365,7 @@ def search(
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
     keeps = fit_limit(margin, plan)
+    numeric(by, plan.book)
     quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk = searched = Walk(plan, quantities, options, full, most, launcher)

@@ -35,6 +35,8 @@ def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str
     # What is kept takes time where it travels to the host and back.
     if any(p.get("training.offload.activations") for p in plans):
         return {}
+    if any(space.plan.book.quantities[name].own for name in quantities):
+        return {}  # whether more memory is better is not known of these
     names = resting(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
 
     @cache

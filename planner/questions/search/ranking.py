@@ -107,7 +107,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     listed = found.front if front else found.best
     named = labelled(found, front)
     said = [column for column in columns(found) if _differs(found, listed, column[1])]
-    by, between = BOOK.quantities[found.by], any(layout.interval for layout in listed)
+    by, between = found.plan.book.quantities[found.by], any(layout.interval for layout in listed)
     headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
     #: Of the first few and of those with a name of their own, by label.
     few = named if found.by == STEP else []
@@ -150,7 +150,7 @@ def leeway(found: Found) -> str:
     between = found.best[0].interval if found.best else None
     if between is None:
         return ""
-    unit = BOOK.quantities[found.by].unit
+    unit = found.plan.book.quantities[found.by].unit
     low, high = (shown(bound, unit) for bound in between)
     return (
         f"These are predictions: for the first, measured runs leave {low} to {high} open (5th to "
@@ -179,7 +179,7 @@ def behind(layout: Layout, best: Layout, by: str) -> str:
     """Where a layout loses most against a better one, in words, and where it gains, if that makes
     up for much of it; nothing where it does not lose."""
     most, least = _told(layout, best, by)
-    unit = BOOK.quantities[by].unit
+    unit = BOOK.quantities[by].unit if by in BOOK.quantities else ""
     said = f"+{shown(most[1], unit)} {named(most[0])}" if most else ""
     return said + (f", −{shown(-least[1], unit)} {named(least[0])}" if least else "")
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from planner.base.display import as_json, columns
-from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
@@ -145,7 +144,7 @@ def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
         values = {name: side.values[name] for name in asked}
         if FITTING & values.keys():  # beside the headroom stands what fills the device
             values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
-        told = {name: shown(value, unit_of(name)) for name, value in values.items()}
+        told = {name: shown(value, unit_of(side, name)) for name, value in values.items()}
         rows.append((label, value_text(answer, side), told))
     return rows
 
@@ -159,7 +158,10 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         return f"no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
     if answer.goal is not None:
-        best, unit = answer.holds.values[answer.goal.quantity], unit_of(answer.goal.quantity)
+        best, unit = (
+            answer.holds.values[answer.goal.quantity],
+            unit_of(answer.holds, answer.goal.quantity),
+        )
         ends = of_quantity(answer.holds, answer.goal.quantity)
         best = _between(best, unit, map(_rough, ends)) if ends else shown(best, unit)
         if answer.question == "cheapest":
@@ -228,8 +230,8 @@ def published(answer: Answer) -> list[tuple[str, int]]:
     return below(answer.holds.plan, int(answer.holds.number))
 
 
-def unit_of(quantity: str) -> str:
-    return BOOK.quantities[quantity].unit
+def unit_of(probe: Probe, quantity: str) -> str:
+    return probe.plan.book.quantities[quantity].unit
 
 
 def _follows(row: LayoutKey, plan: Plan) -> bool:
@@ -276,7 +278,7 @@ def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
     if not change:
         return f"{where}: {goal.quantity} is the same."
     way = "less" if goal.sense == 1 else "more"
-    return f"{where}: {goal.quantity} is {shown(change, unit_of(goal.quantity))} {way}."
+    return f"{where}: {goal.quantity} is {shown(change, unit_of(probe, goal.quantity))} {way}."
 
 
 def _closed(answer: Answer) -> list[str]:
@@ -357,7 +359,7 @@ def data_of(answer: Answer) -> dict[str, Any]:
         "unknown": answer.domain.key,
         "unit": answer.domain.unit,
         "direction": "largest" if answer.direction == 1 else "smallest",
-        "limits": [{**asdict(li), "unit": li.unit} for li in answer.limits],
+        "limits": [li.to_json() for li in answer.limits],
         **{label: _probe_data(answer, probe) for label, probe in sides.items() if probe},
     }
     between = of_answer(answer)
@@ -365,7 +367,7 @@ def data_of(answer: Answer) -> dict[str, Any]:
         ends = (end and end.number for end in between)
         data["interval"] = dict(zip(("slowest", "fastest"), ends, strict=True))
     data["binding"] = limit and limit.quantity
-    data["unmet"] = [{**asdict(li), "unit": li.unit} for li in answer.unmet]
+    data["unmet"] = [li.to_json() for li in answer.unmet]
     if answer.goal is not None:
         quantity = answer.goal.quantity
         leeway = answer.holds and of_quantity(answer.holds, quantity)

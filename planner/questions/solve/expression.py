@@ -24,7 +24,7 @@ import sympy
 
 from planner.base.errors import PlanError
 from planner.book.expressions import Expression, Symbol, in_order, number
-from planner.book.quantity import BOOK, Notation, Quantity
+from planner.book.quantity import Notation, Quantity
 from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
@@ -159,11 +159,13 @@ class _Solver:
         self.evaluation.worth(self.result)
         self.nodes, self.values = self.evaluation.graph.nodes, self.evaluation.values
         key = self.domain.key
-        note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
+        note = next(
+            (n for n in self.case.book.notation.values() if n.key == key and not n.per), None
+        )
         self.unknown = TEXT.write(parse(note.latex if note else "x"))
         #: The book with the names of parts of its quantities, and what these come to.
-        self.book = copy(BOOK)
-        self.book.notation = {**BOOK.notation}
+        self.book = copy(self.case.book)
+        self.book.notation = {**self.book.notation}
         self.numbers: dict[Symbol, Any] = {}
         self.forms = self._inputs()
         graph = self.evaluation.graph
@@ -237,7 +239,7 @@ class _Solver:
         operation, arguments = self.nodes[place]
         if operation == "quantity":
             identifier, entries = self.nodes[arguments[1]][1][0]
-            return None if entries else BOOK.quantities[identifier].symbol
+            return None if entries else self.book.quantities[identifier].symbol
         if operation == "input":
             return None if arguments[1:] else arguments[0]
         if operation in LEAVES:
@@ -252,7 +254,7 @@ class _Solver:
     def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
         """A quantity by its name, or by its coefficients; these have names where they take entries
         of an axis."""
-        quantity, polynomial = BOOK.quantities[identifier], form.below is ONE
+        quantity, polynomial = self.book.quantities[identifier], form.below is ONE
         if entries or (polynomial and form.above.keys() <= {0}):
             name = None if entries else quantity.symbol
             above = {power: replace(term, symbols=name) for power, term in form.above.items()}
@@ -290,7 +292,7 @@ class _Solver:
         zero = form.above
         if zero and self.limit.value:
             bound, index = self.limit.value, "max" if self.limit.relation == "<=" else "min"
-            first = BOOK.quantities[quantity]
+            first = self.book.quantities[quantity]
             limit = self._name(first, index, bound, f"{first.title}: the limit")
             zero = _sum(zero, _product({0: -limit}, form.below))
         if not zero:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.base.errors import PlanError
-from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.questions.solve import families
 from planner.questions.solve.evaluations import Probe, Probes
@@ -26,7 +25,8 @@ Ends = tuple[Probe | None, Probe | None]
 def of_quantity(probe: Probe, quantity: str) -> Interval | None:
     """Lowest and highest value of a quantity that published runs leave open; None where it does not
     rest on a prediction of time."""
-    if not BOOK.quantities[quantity].scales_with:
+    declared = probe.plan.book.quantities[quantity]
+    if not declared.scales_with and not declared.own:
         return None
     found = evaluate(probe.plan).find(quantity).interval
     return None if found is None else (Fraction(found[0]), Fraction(found[1]))
@@ -43,7 +43,7 @@ def of_answer(answer: Answer) -> Ends | None:
         found, value = of_quantity(holds, limit.quantity), holds.values[limit.quantity]
         if found is not None and value:
             low, high = (Fraction(bound) / Fraction(value) for bound in found)
-            scaling = BOOK.quantities[limit.quantity].scales_with
+            scaling = limit.scales_with
             # What is long where a run is slow, is small where it is not.
             shares[limit.quantity] = (high, low) if scaling == "time" else (low, high)
     if not shares:

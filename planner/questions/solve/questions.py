@@ -223,7 +223,7 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
                 needs = f"{option} {quantity} needs a key to vary"
                 raise PlanError(Fault(needs, None, "--vary KEY"))
             name = called(plan, quantity)
-            numeric(name)
+            numeric(name, plan.book)
             return Goal(name, sense)
     return None
 

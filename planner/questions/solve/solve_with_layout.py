@@ -18,7 +18,6 @@ from itertools import chain, islice
 from typing import Any
 
 from planner.base.errors import PlanError
-from planner.book.quantity import BOOK
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
@@ -138,7 +137,7 @@ class Layouts(AsItIs):
     def possible(self, plan: Plan, changes: Changes) -> bool:
         """Whether a value leaves time enough to a layout whose FLOPs take as long as ``time.floor``
         says that they take at least; True where that is unknown."""
-        timed = [li for li in self.limits if BOOK.quantities[li.quantity].scales_with == "time"]
+        timed = [li for li in self.limits if li.scales_with == "time"]
         with suppress(PlanError):
             if timed and not self._at_best:
                 plain = any_layout(plan, {**FEWEST, "time.mfu": None})

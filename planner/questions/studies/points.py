@@ -47,8 +47,8 @@ def wanted(study: Study) -> tuple[str, ...]:
 
 
 def is_name(quantity: str) -> bool:
-    """Whether the value of a quantity is a word rather than a number."""
-    return not BOOK.quantities[quantity].unit
+    """Whether the value of a quantity is a word rather than a number; none of one's own is."""
+    return quantity in BOOK.quantities and not BOOK.quantities[quantity].unit
 
 
 def why(error: PlanError) -> str:

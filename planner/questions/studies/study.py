@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 from planner.base import units
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
+from planner.book.quantity import BOOK, Book
 from planner.documents import schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.references import Resolver
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node, Origin
 from planner.plans import plan
-from planner.plans.document import Plan
+from planner.plans.document import Draft, Plan
 from planner.questions import loading
 from planner.questions.constraints import Limit, known, parse_limit
 from planner.questions.studies.axes import (
@@ -72,6 +73,7 @@ class Study:
     #: Days within which a plan is to be done: none, one for all, or one for each place of the first
     #: dimension.
     deadlines: tuple[units.Exact, ...] = ()
+    book: Book = BOOK  # with the quantities that its plans define, all of them the same
 
     @cached_property
     def dimensions(self) -> tuple[tuple[Axis, ...], ...]:
@@ -183,8 +185,6 @@ class _Reader:
 
     def study(self) -> Study:
         data = self.document.data
-        self.each(known, data["record"], "record")
-        where = self.each(parse_limit, data["where"], "where")
         bases = self._bases()
         node = self.document.find(("axes",)) if self.document.has(("axes",)) else None
         entries = node.value if node and isinstance(node.value, dict) else {}
@@ -195,6 +195,9 @@ class _Reader:
         self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
         documents = self.each(lambda base: self._checked(base, {}), bases)
         axes = [self._resolved(axis, bases[0]) for axis in written]
+        book = self._book(documents)
+        self.each(partial(known, book=book), data["record"], "record")
+        where = self.each(partial(parse_limit, book=book), data["where"], "where")
         self.finish()
         if "plans" in data:
             names = [base.reference or label(base, index) for index, base in enumerate(bases)]
@@ -215,8 +218,18 @@ class _Reader:
                 record=tuple(data["record"]),
                 where=tuple(where),
                 keep_invalid=data["invalid"] == "keep",
+                book=book,
             )
         )
+
+    def _book(self, documents: Sequence[Document]) -> Book:
+        """The book of all plans: with what they define, where all define the same."""
+        books = []
+        for document in documents:
+            draft = Draft(document, document.data)
+            books.append(plan.book(draft))
+            self.faults += draft.faults
+        return books[0] if books and all(one is books[0] for one in books) else BOOK
 
     def _in_time(self, study: Study) -> Study:
         """The study with its deadlines; without any, a limit on the days of training is one.

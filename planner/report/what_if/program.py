@@ -66,6 +66,7 @@ LIBRARY: dict[Any, str] = {
     flop_conventions.axis: "(()=>[])",
     hardware._value: '(fact=>$.at(fact,"value"))',
     BOOK: "BOOK",
+    plan.book: "(()=>BOOK)",  # that of the page's plan
     # No page moves a plan whose schedule is one's own.
     schedules.adopt: "(()=>null)",
     schedules.check: "(()=>null)",
@@ -95,7 +96,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
         f"const DOCUMENT={literal(_without(result.plan.document.data))};",
         f"const ACCELERATORS={literal(_without(offered))};",
         f"const FACTS={{{tables}}};",
-        _book(rules),
+        _book(rules, result.plan.book),
         f"const TERMS={_terms(rules, result.typesetter, sums)};",
         f"const intervalOf={around};",
         f"const warningOf={warning};",
@@ -138,20 +139,21 @@ def _exact(node: Any) -> Any:
     return node
 
 
-def _book(rules: Program) -> str:
-    """The book, as far as rules and evaluation ask it, and what makes its rows."""
+def _book(rules: Program, book: Book) -> str:
+    """The book of a plan, as far as rules and evaluation ask it, and what makes its rows."""
 
     def written(value: Any) -> str:
-        if type(value) not in ROWS:
+        kind = next((cls for cls in type(value).__mro__ if cls in ROWS), None)
+        if kind is None:
             return rules.reference(value)
-        fields = (literal(getattr(value, name), written) for name in ROWS[type(value)].split())
-        return f"{type(value).__name__}({','.join(fields)})"
+        fields = (literal(getattr(value, name), written) for name in ROWS[kind].split())
+        return f"{kind.__name__}({','.join(fields)})"
 
     makers = (
         f"const {cls.__name__}=$.row({rules.reference(cls)},{quoted(names.split())});"
         for cls, names in ROWS.items()
     )
-    rows = (literal([*table.values()], written) for table in (BOOK.quantities, BOOK.notation))
+    rows = (literal([*table.values()], written) for table in (book.quantities, book.notation))
     return f"{''.join(makers)}const BOOK=$.book({rules.reference(Book)},{','.join(rows)});"
 
 

@@ -1,0 +1,320 @@
+"""Quantities that a document defines: the `quantities` of a plan, as a book of the plan's own.
+
+A formula of a document becomes a formula like those of the book, below the names of its own. Plans
+whose definitions are the same have one book, so that they share graphs; nothing that is kept for
+one book serves another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import files, units
+from planner.base.display import plain_text
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.book import formula_text
+from planner.book.expressions import Expression, Symbol
+from planner.book.formula_text import FormulaError, Term
+from planner.book.quantity import BOOK, SIGNED, Book, Formula, Notation, Quantity
+from planner.documents import schema
+from planner.documents.source import Document
+from planner.documents.yaml_nodes import MAX_BYTES
+from planner.plans.document import Draft
+
+SECTION = "quantities"
+#: Values beyond have no place in a report: floats end there.
+BEYOND = 10**300
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}", re.ASCII)
+#: Sections whose numbers follow from a layout: of these, formulas take what the book has a symbol
+#: for, since a search knows how these follow.
+_OF_LAYOUT = ("training.", "parallelism.")
+
+
+class Definition(NamedTuple):
+    """One own quantity as a document has it."""
+
+    name: str
+    formula: str
+    unit: str | None
+    title: str
+    description: str
+
+
+class OwnQuantity(Quantity):
+    """A quantity that a document defines; it may have any value that floats reach."""
+
+    own = True
+
+    def outside(self, value: Any) -> str | None:
+        size = abs(value)
+        if size <= BEYOND and (not size or size * BEYOND >= 1):
+            return None
+        return "its value is beyond what a report can print (10^±300)"
+
+
+class OwnFormula(Formula):
+    """The formula of a document, in the order in which it was written."""
+
+    @cached_property
+    def expression(self) -> Expression:
+        return self.written
+
+
+class Own(Book):
+    """The book with quantities of a document."""
+
+    def __init__(self, definitions: tuple[Definition, ...]) -> None:
+        super().__init__()
+        self.definitions = definitions
+        self.quantities = {**BOOK.quantities}
+        self.notation = {**BOOK.notation}
+        self.symbols = {**BOOK.symbols}
+
+    def __reduce__(self) -> Any:
+        return extended, (self.definitions,)
+
+
+class Wrong(Exception):
+    """What is wrong with definitions: the name of one, which of its keys, and what there."""
+
+    def __init__(self, name: str, key: str, error: FormulaError) -> None:
+        super().__init__(name, key, error)
+        self.name, self.key, self.error = name, key, error
+
+
+def book(draft: Draft) -> Book:
+    """The book of a plan; its faults are the draft's."""
+    section = draft.get(SECTION)
+    if not section:
+        return BOOK
+    definitions = []
+    for name, said in section.items():
+        if said is not None:
+            formula, description = said["formula"], said.get("description")
+            text = formula if isinstance(formula, str) else plain_text(formula)
+            why = description or f"As {SECTION}.{name} of the plan says."
+            title = said.get("title") or name.replace("_", " ")
+            definitions.append(Definition(name, text, said.get("unit"), title, why))
+    try:
+        return extended(tuple(definitions)) if definitions else BOOK
+    except Wrong as wrong:
+        draft.faults.append(_fault(wrong, draft.document))
+        return BOOK
+
+
+@lru_cache(maxsize=32)
+def extended(definitions: tuple[Definition, ...]) -> Book:
+    """The book with these quantities behind its own.
+
+    Raises:
+        Wrong: the first that is faulty.
+    """
+    made = Own(definitions)
+    reader = _Definitions(made)
+    for definition in definitions:
+        if not _NAME.fullmatch(definition.name):
+            allowed = "letters of a to z, digits and _, a letter first, at most 60"
+            shown = definition.name[:60]
+            raise Wrong(definition.name, "", FormulaError(f"'{shown}' is no name", 0, allowed))
+        if definition.name in {*BOOK.quantities, *formula_text.FUNCTIONS}:
+            wrong = f"'{definition.name}' is what formulas call something else"
+            raise Wrong(definition.name, "", FormulaError(wrong, 0, "another name"))
+    for definition in definitions:
+        reader.read(definition.name)
+    for definition in definitions:  # in the order of the document
+        made.quantities[definition.name] = made.quantities.pop(definition.name)
+    return made
+
+
+class _Waits(Exception):
+    """A formula names an own quantity that is not read yet."""
+
+    def __init__(self, name: str, at: int) -> None:
+        super().__init__(name, at)
+        self.name, self.at = name, at
+
+
+class _Definitions:
+    """Reads definitions, each after those that it rests on."""
+
+    def __init__(self, made: Own) -> None:
+        self.made = made
+        self.by_name = {one.name: one for one in made.definitions}
+        self.terms: dict[str, Term] = {}
+
+    def read(self, name: str) -> None:
+        """Read a definition, and before it those that it rests on."""
+        way = [name]
+        while way:
+            name = way[-1]
+            try:
+                if name not in self.terms:
+                    self._read(self.by_name[name])
+                way.pop()
+            except _Waits as waits:
+                if waits.name in way:
+                    circle = " → ".join([*way[way.index(waits.name) :], waits.name])
+                    error = FormulaError(f"a circle: {circle}", waits.at)
+                    raise Wrong(name, "formula", error) from None
+                way.append(waits.name)
+            except FormulaError as error:
+                raise Wrong(name, "formula", error) from None
+
+    def _read(self, definition: Definition) -> None:
+        found = formula_text.read(definition.formula, self.called)
+        name, unit = definition.name, self._unit(definition, found)
+        quantity = OwnQuantity(
+            name,
+            _upright(name),
+            definition.title,
+            unit=unit,
+            within=SIGNED,
+            book=self.made,
+        )
+        formula = OwnFormula(
+            quantity,
+            {},
+            definition.title,
+            "the plan",
+            found.rational,
+            "1",
+            definition.description,
+            formula_text.converted(found, unit),
+        )
+        quantity.formulas.append(formula)
+        self.terms[name] = formula_text.named(quantity.symbol, unit, found.size + 1, found.rational)
+
+    def _unit(self, definition: Definition, found: Term) -> str:
+        """The unit that is stated, if it is one of the formula's dimension; else one of it."""
+        unit, constant = definition.unit, not found.tree.symbols
+        if unit is None:
+            return formula_text.unit_of(found.dimension)
+        try:
+            _, dimension = formula_text.measured(unit)
+        except units.UnitError as error:
+            wrong = FormulaError(error.message, 0, error.allowed, error.hint)
+            raise Wrong(definition.name, "unit", wrong) from None
+        if dimension != found.dimension and not (constant and found.nothing):
+            has = str(found.dimension) if found.dimension else "no unit"
+            message = f"unit '{unit}', where the formula gives {has}"
+            allowed = f"such as {formula_text.unit_of(found.dimension)}"
+            raise Wrong(definition.name, "formula", FormulaError(message, 0, allowed))
+        return unit
+
+    def called(self, name: str, at: int) -> Term:
+        """What a name in a formula stands for: an own quantity, one of the book, a key.
+
+        Raises:
+            FormulaError: nothing that is a number.
+            _Waits: an own quantity that is not read yet.
+        """
+        if name in self.terms:
+            return self.terms[name]
+        if name in self.by_name:
+            raise _Waits(name, at)
+        quantity = BOOK.quantities.get(name)
+        if quantity is not None:
+            if not quantity.unit:
+                raise FormulaError(f"{name} is a name, not a number", at)
+            if quantity.per:
+                axes = " and ".join(quantity.per)
+                raise FormulaError(f"{name} has a value for each {axes}", at, "one of the plan")
+            return formula_text.named(quantity.symbol, quantity.unit)
+        return self._key(name, at)
+
+    def _key(self, key: str, at: int) -> Term:
+        """The number that the plan has under a key."""
+        note = _notes().get(key)
+        said = schema.describe("plan", key) if note is None and "." in key else None
+        if note is None and said is None:
+            pool = [*self.by_name, *(i for i, q in BOOK.quantities.items() if q.unit), *_notes()]
+            ends = {each.rpartition(".")[2]: each for each in reversed(pool)}
+            near = ends.get(key) or nearest(key, pool) or ends.get(nearest(key, ends) or "")
+            allowed = "an own quantity, an id of plan.py list quantities, a key such as"
+            raise FormulaError(f"unknown name '{key[:80]}'", at, f"{allowed} training.tokens", near)
+        if note is None:
+            assert said is not None
+            kinds = [said["type"]] if isinstance(said.get("type"), str) else said.get("type", ())
+            if not {"number", "integer"}.intersection(kinds) or key.startswith(_OF_LAYOUT):
+                raise FormulaError(f"{key} is no number that formulas take", at)
+            note = Notation(
+                Symbol(key, positive=True),
+                str(said.get("description", key)).rstrip(".").partition(".")[0].lower(),
+                _upright(key.rpartition(".")[2]),
+                len(self.made.notation),
+                key,
+                unit=str(said.get("unit", "1")),
+            )
+        if note.per:  # of one block; here of the model as a whole, where that says it
+            symbol = Symbol(key, positive=True)
+            note = note._replace(symbol=symbol, key=key, per=(), rank=len(self.made.notation))
+        self.made.notation.setdefault(note.symbol, note)
+        return formula_text.named(note.symbol, note.unit)
+
+
+def _upright(name: str) -> str:
+    """The LaTeX of a name."""
+    escaped = name.replace("_", r"\_")
+    return rf"\mathrm{{{escaped}}}"
+
+
+@lru_cache(maxsize=1)
+def _notes() -> Mapping[str, Notation]:
+    """The inputs that the book has symbols for, by the key under which a plan has each; that of a
+    whole plan first."""
+    found = {note.dotted: note for note in BOOK.notation.values() if note.per == ("block",)}
+    found |= {note.key: note for note in BOOK.notation.values() if not note.per}
+    return {key: note for key, note in found.items() if key is not None}
+
+
+# -- where in the document --------------------------------------------------------------------
+
+
+def _fault(wrong: Wrong, document: Document) -> Fault:
+    """What is wrong, at its place in the document: inside the text of a formula where that can be
+    found there."""
+    path = (SECTION, wrong.name, *([wrong.key] if wrong.key else []))
+    error, place = wrong.error, document.place(path)
+    label = ".".join(path[:2])
+    if not wrong.key:
+        place = document.key_place(path)
+    elif wrong.key == "formula":
+        text = document.find(path).value
+        place = inside(place, str(text), error.at)
+    return Fault(f"{label}: {error.message}", place, error.allowed, error.hint)
+
+
+def inside(place: Place, text: str, at: int) -> Place:
+    """The place of a character of a text that is written at a place. Only spaces may stand there
+    otherwise than in the text, as where a line of YAML is folded; else, and where the file is gone,
+    the place of the whole text."""
+    if place.line is None or place.column is None:
+        return place
+    written, start = "", 0
+    with suppress(PlanError):
+        lines = files.read_text(place.file, MAX_BYTES).split("\n")[place.line - 1 :]
+        written = "\n".join(lines)[place.column - 1 :]
+    if written[:1] in ("'", '"'):
+        start = 1
+    elif written[:1] in ("|", ">"):
+        start = written.find("\n")
+    for char in (c for c in text[:at] if not c.isspace()):
+        start = _next(written, start)
+        if written[start : start + 1] != char:
+            return place
+        start += 1
+    start = _next(written, start) if at < len(text) else start
+    before = written[:start]
+    line = before.count("\n")
+    column = len(before) - before.rfind("\n") if line else place.column + start
+    return Place(place.file, place.line + line, column)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next character stands that is no space."""
+    return at + len(text[at:]) - len(text[at:].lstrip())

@@ -1,0 +1,412 @@
+"""Quantities that a document defines: what their formulas come to, judged by Python's fractions,
+and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.base.errors import PlanError
+
+PLAN: dict[str, Any] = {
+    "model": {
+        "layers": 2,
+        "hidden": 64,
+        "vocab": 1000,
+        "attention": {"heads": 4},
+        "max_sequence": 128,
+    },
+    "cluster": {
+        "devices": 4,
+        "devices_per_node": 4,
+        "price": "3 USD/h",
+        "accelerator": "a100-sxm-80gb",
+    },
+    "training": {
+        "tokens": "1B",
+        "sequence_length": 128,
+        "global_batch": 32,
+        "micro_batch": 2,
+        "precision": "bf16",
+        "optimizer": "adamw",
+        "recompute": "none",
+    },
+    "parallelism": {"tensor": 2, "pipeline": 1, "zero": 1},
+    "time": {"mfu": "40%"},
+}
+
+
+def result(**formulas: Any) -> Any:
+    """The result of the plan with own quantities, each a formula or a whole definition."""
+    said = {k: v if isinstance(v, dict) else {"formula": v} for k, v in formulas.items()}
+    return planner.load({**PLAN, "quantities": said}).evaluate()
+
+
+def fault(**formulas: Any) -> str:
+    """The one line that is said of a plan with own quantities."""
+    with pytest.raises(PlanError) as raised:
+        result(**formulas)
+    text = str(raised.value)
+    assert "\n" not in text and len(text) < 1500
+    return text
+
+
+# -- worked out by hand ---------------------------------------------------------------------------
+
+
+def test_values_by_hand() -> None:
+    found = result(
+        batch_tokens="training.global_batch * training.sequence_length",  # 32 * 128
+        steps="training.tokens / batch_tokens",  # 1e9 / 4096
+        share="parallelism.tensor / cluster.devices",  # 2 / 4
+        per_head="model.hidden / model.attention.heads",  # 64 / 4
+        rounded="ceil(steps / 1000) * 2^3 - -1",  # ceil(244.140625) * 8 + 1
+        low="min(3, 1/2, 7) + max(1, 2) + abs(2 - 5) + floor(7/2)",  # 1/2 + 2 + 3 + 3
+    )
+    assert found["batch_tokens"].value == 4096
+    assert found["steps"].value == Fraction(10**9, 4096)
+    assert found["share"].value == Fraction(1, 2)
+    assert found["per_head"].value == 16
+    assert found["rounded"].value == 1961
+    assert found["low"].value == Fraction(17, 2)
+    names = ("batch_tokens", "steps", "share", "per_head", "rounded", "low")
+    assert all(found[name].kind == "exact" for name in names)
+
+
+def test_a_unit_is_one_of_the_dimension_and_values_are_converted() -> None:
+    """4 devices at 3 USD an hour for 10 days of 24 hours are 2,880 USD; 1 GiB is 2^30 bytes."""
+    found = result(
+        rent={"formula": "cluster.price * cluster.devices * 10 days", "unit": "USD"},
+        rent_anyhow="cluster.price * cluster.devices * 10 days",
+        gib={"formula": "5 GiB + 1 MiB", "unit": "MiB"},
+        hours={"formula": "1.5 days", "unit": "h"},
+        seconds="1.5 days",
+        per_million={"formula": "7 USD / training.tokens", "unit": "USD/Mtoken"},
+        rate="90 GB / 3 s",
+        root="sqrt(9 days^2)",
+        nothing_less="max(0, memory.total - memory.total)",
+    )
+    assert found["rent"].value == found["rent_anyhow"].value == 2880
+    assert found["rent_anyhow"].unit == "USD"
+    assert found["gib"].value == 5 * 1024 + 1
+    assert found["hours"].value == 36
+    assert (found["seconds"].value, found["seconds"].unit) == (129600, "s")
+    assert found["per_million"].value == Fraction(7, 1000)
+    assert (found["rate"].value, found["rate"].unit) == (30 * 10**9, "bytes/s")
+    assert found["root"].value == 777600 and found["root"].kind == "estimate"
+    assert found["nothing_less"].value == 0
+
+
+def test_it_is_as_sure_as_what_it_rests_on() -> None:
+    found = result(sure="memory.weights / 2", assumed="cost.total / training.tokens * 1e9")
+    assert found["memory.weights"].kind == "exact" == found["sure"].kind
+    assert found["time.training_days"].kind == "assumed" == found["assumed"].kind
+    assert found["assumed"].value == found["cost.total"].value
+
+
+def test_an_interval_is_carried_through() -> None:
+    """What is proportional to a time has the time's interval, times the factor; what falls with it
+    has the ends the other way round."""
+    document = {**PLAN, "time": {}, "quantities": {
+        "double": {"formula": "2 * time.training_days", "unit": "days"},
+        "inverse": {"formula": "1 / time.training_days"},
+        "pace": {"formula": "time.tokens_per_second * time.step_seconds"},
+        "sure": {"formula": "parameters.total + 1"},
+    }}  # fmt: skip
+    found = planner.load(document).evaluate()
+    low, high = found["time.training_days"].interval
+    assert found["double"].interval == pytest.approx((2 * low, 2 * high))
+    day = 86400
+    assert found["inverse"].interval == pytest.approx((1 / (high * day), 1 / (low * day)))
+    # A rate is what a step takes the reciprocal of: their product is sure.
+    value = float(found["pace"].value)
+    assert [float(end) for end in found["pace"].interval] == pytest.approx([value, value])
+    assert found["sure"].interval is None
+
+
+# -- random formulas, judged by Python's fractions ------------------------------------------------
+
+VALUES = {
+    "training.global_batch": 32,
+    "parallelism.tensor": 2,
+    "cluster.devices": 4,
+    "model.attention.heads": 4,
+    "training.tokens": 10**9,
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The text of a formula, and what it comes to: None where that is divided by nothing."""
+
+    text: str
+    value: Fraction | None
+
+
+def _two(pair: tuple[str, Judged, Judged]) -> Judged:
+    sign, one, other = pair
+    text = f"({one.text}) {sign} ({other.text})"
+    a, b = one.value, other.value
+    if a is None or b is None or (sign == "/" and b == 0):
+        return Judged(text, None)
+    if sign == "/":
+        return Judged(text, a / b)
+    return Judged(text, {"+": a + b, "-": a - b, "*": a * b}[sign])
+
+
+def _called(pair: tuple[str, list[Judged]]) -> Judged:
+    name, inner = pair
+    inner = inner if name in ("min", "max") else inner[:1]
+    text = f"{name}({', '.join(one.text for one in inner)})"
+    values = [one.value for one in inner]
+    if any(value is None for value in values):
+        return Judged(text, None)
+    known = [value for value in values if value is not None]
+    one = known[0]
+    found: Fraction | int = {
+        "min": min(known), "max": max(known), "abs": abs(one),
+        "floor": one.numerator // one.denominator, "ceil": -(-one.numerator // one.denominator),
+    }[name]  # fmt: skip
+    return Judged(text, Fraction(found))
+
+
+def _power(pair: tuple[Judged, int]) -> Judged:
+    base, exponent = pair
+    text = f"({base.text})^{exponent}" if exponent >= 0 else f"({base.text})**-{-exponent}"
+    if base.value is None or (base.value == 0 and exponent <= 0):
+        return Judged(text, None)
+    return Judged(text, base.value**exponent)
+
+
+LEAVES = st.one_of(
+    st.integers(0, 9999).map(lambda n: Judged(f"{n / 1000:.3f}", Fraction(n, 1000))),
+    st.sampled_from([Judged(name, Fraction(value)) for name, value in VALUES.items()]),
+)
+FORMULAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from("+-*/"), inner, inner).map(_two),
+        st.tuples(
+            st.sampled_from(("min", "max", "abs", "floor", "ceil")),
+            st.lists(inner, min_size=1, max_size=3),
+        ).map(_called),
+        st.tuples(inner, st.integers(-3, 3)).map(_power),
+        inner.map(lambda one: Judged(f"-({one.text})", None if one.value is None else -one.value)),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(FORMULAS)
+def test_random_formulas_come_to_what_fractions_come_to(formula: Judged) -> None:
+    try:
+        found = result(x=formula.text)["x"]
+    except PlanError as error:
+        told = str(error)
+        assert "at most" in told or (formula.value is None and ("zero" in told or "0^0" in told))
+        return
+    small = formula.value is not None and (
+        formula.value == 0 or Fraction(1, 10**300) <= abs(formula.value) <= 10**300
+    )
+    if not small:
+        assert found.value is None and found.absent
+    elif isinstance(found.value, float):  # a power of very many digits
+        assert found.value == pytest.approx(float(formula.value or 0))
+    else:
+        assert found.value == formula.value
+    assert isinstance(found.formula, str) and isinstance(found.substituted, str)
+
+
+# -- what is wrong ----------------------------------------------------------------------------
+
+NO = {
+    "(" * 10_000: "at most 1000 characters",
+    "(" * 400: "nested too deeply",
+    "1e999999": "out of range",
+    "1/0": "division by zero",
+    "cluster.devices / (3 - 3)": "division by zero",
+    "__import__('os').system('true')": "'__import__' is no function",
+    "cost.total.__class__": "unknown name 'cost.total.__class__'",
+    "соst.total": "U+0441",  # Cyrillic letters
+    "cost.totl": "did you mean 'cost.total'?",
+    "training.token": "did you mean 'training.tokens'?",
+    "total_tokens": "unknown name",
+    "memory.stage": "is a name, not a number",
+    "training.precision": "is no number that formulas take",
+    "parallelism.zero": "is no number that formulas take",
+    "memory.peak": "has a value for each",
+    "memory.total + 5": "a value without a unit beside one in byte",
+    "memory.total + time.training_days": "a value in s beside one in byte",
+    "max(memory.total, 3)": "without a unit",
+    "ceil(memory.total)": "divide by a unit",
+    "2^memory.total": "no exponent",
+    "2^999": "no exponent",
+    "5 GIB": "did you mean",
+    "5 B": "a byte or a billion",
+    "1 +": "ends too soon",
+    "1 2": "has no meaning here",
+    "lambda: 0": "unknown name 'lambda'",
+    "1 if 2 else 3": "unknown unit 'if'",
+    "a := 3": "unknown name 'a'",
+    "log(5)": "functions are min, max",
+    "sqrt(1, 2)": "one value",
+    "((y^30)^30)^30": "unknown name 'y'",
+    "((cluster.devices^30)^30)": "at most 100 names",
+    "": "at least one character",
+    "\n": "ends too soon",
+    "1;2": "';'",
+    "٣": "U+0663",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), NO.items())
+def test_a_formula_that_means_nothing_is_one_line(text: str, said: str) -> None:
+    assert said in fault(x=text)
+
+
+def test_a_very_long_formula_is_refused_at_once() -> None:
+    before = time.perf_counter()
+    assert "1000 characters" in fault(x="1+" * 1_000_000 + "1")
+    assert time.perf_counter() - before < 5
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"formula": "memory.total", "unit": "USD"}, "unit 'USD', where the formula gives byte"),
+        ({"formula": "cost.total", "unit": "USD/h"}, "where the formula gives USD"),
+        ({"formula": "cost.total", "unit": "dollars"}, "unknown unit 'dollars'"),
+        ({"formula": "cost.total", "units": "USD"}, "unknown key 'units'"),
+        ({"unit": "USD"}, "has no key 'formula'"),
+        ({"formula": True}, "text or a number"),
+    ],
+)
+def test_a_definition_that_means_nothing_is_one_line(said: Any, wanted: str) -> None:
+    assert wanted in fault(x=said)
+
+
+@pytest.mark.parametrize("name", ["a-b", "1a", "a b", "é", "хx", "cost.total", "max", "x" * 61, ""])
+def test_a_name_that_is_taken_or_none_is_one_line(name: str) -> None:
+    assert "name" in fault(**{name: "1"}) or "something else" in fault(**{name: "1"})
+
+
+def test_a_circle_is_told_with_its_way() -> None:
+    assert "a circle: a → b → c → a" in fault(a="b + 1", b="c", c="2 * a")
+    assert "a circle: a → a" in fault(a="a")
+
+
+def test_the_longest_chain_is_no_deeper_than_python_goes() -> None:
+    """Up to the bound own quantities rest on each other; beyond it that is said."""
+    most = 40
+    chain = {f"x{n}": f"sqrt(x{n - 1})" if n else "cluster.devices" for n in range(most)}
+    found = result(**chain)[f"x{most - 1}"]
+    assert found.value == pytest.approx(1) and found.to_json()["kind"] == "estimate"
+    longer = {f"x{n}": f"x{n - 1} * 2" if n else "1" for n in range(100)}
+    assert "written out" in fault(**longer)
+    doubled = {f"x{n}": f"x{n - 1} * x{n - 1}" if n else "cluster.devices" for n in range(90)}
+    assert "written out" in fault(**doubled)
+
+
+def test_what_has_no_value_says_why() -> None:
+    found = result(
+        zero="1 / (cluster.devices - 4)",
+        below="sqrt(0 - cluster.devices)",
+        beyond="(training.tokens^32)^2",
+        none="cluster.network.bandwidth / 1 GB * 1 s + energy.carbon / 1 gCO2e",
+        upon="zero + 1",
+    )
+    assert found["zero"].absent == found["upon"].absent == "division by zero"
+    assert "below 0" in found["below"].absent
+    assert "10^±300" in found["beyond"].absent
+    assert found["none"].absent
+    assert "zero" not in found and found["zero"].value is None
+    assert found.to_json()["absent"]["zero"] == "division by zero"
+
+
+TEXT = """\
+model: llama2-7b
+cluster: {accelerator: h100-sxm-80gb, devices: 8}
+training: {tokens: 1B, sequence_length: 4096}
+quantities:
+  plain: {formula: cost.total + nothing.there, unit: USD}
+  quoted:
+    formula: "cost.total
+      / training.tokens * 1e9 + wrong"
+  folded:
+    formula: >
+      cost.total /
+      training.tokns
+  single: {formula: 'memory.total + 5'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("plain", "5:33"), ("quoted", "8:33"), ("folded", "12:7"), ("single", "13:37")],
+)
+def test_a_fault_stands_at_its_place_inside_the_formula(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    kept = TEXT.splitlines()
+    start = next(i for i, line in enumerate(kept) if line.startswith(f"  {name}:"))
+    others = ("plain", "quoted", "folded", "single")
+    end = next((i for i in range(start + 1, len(kept)) if kept[i].strip().startswith(others)), 99)
+    # Lines before it stay as comments, so that numbers of lines do.
+    lines = [line if i < 4 or start <= i < end else f"# {line}" for i, line in enumerate(kept)]
+    file = tmp_path / "plan.yaml"
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(PlanError) as raised:
+        planner.load(file)
+    assert str(raised.value).startswith(f"{file}:{place}: quantities.{name}: "), raised.value
+
+
+# -- documents do not meet ------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=5))
+def test_one_name_means_what_each_document_says(factors: list[int]) -> None:
+    """Several plans in one process, each with a formula of its own under one name, evaluated in
+    turn and again, alone and after each other's graph."""
+    plans = [
+        planner.load({**PLAN, "quantities": {"x": {"formula": f"{n} * cluster.devices"}}})
+        for n in factors
+    ]
+    from planner.results.result import evaluate
+
+    last = None
+    for plan, factor in [*zip(plans, factors, strict=True), *zip(plans, factors, strict=True)]:
+        last = evaluate(plan.plan, like=last)
+        assert last["x"].value == 4 * factor
+        assert pickle.loads(pickle.dumps(plan.plan)).book.quantities["x"].own
+    without = evaluate(planner.load(PLAN).plan, like=last)
+    assert "x" not in without and "x" not in without.evaluation.book.quantities
+
+
+def test_extends_merges_definitions_and_takes_some_away(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text(
+        "model: llama2-7b\ncluster: {accelerator: h100-sxm-80gb, devices: 8}\n"
+        "training: {tokens: 1B, sequence_length: 4096}\n"
+        "quantities:\n  one: {formula: '1 + 1', title: the first}\n  two: {formula: one + 1}\n"
+    )
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: base.yaml\nquantities:\n  one: {formula: '10'}\n")
+    found = planner.load(own).evaluate()
+    assert (found["one"].value, found["two"].value) == (10, 11)
+    assert found["one"].title == "the first"
+    own.write_text("extends: base.yaml\nquantities: {two: null, three: {formula: one * 5}}\n")
+    found = planner.load(own).evaluate()
+    assert found["three"].value == 10 and "two" not in found
+    changed = planner.load(own, set={"quantities.one.formula": "7"}).evaluate()
+    assert changed["three"].value == 35
