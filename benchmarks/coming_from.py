@@ -206,13 +206,13 @@ def _case(source: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
     yield from ("| theirs | | here | | theirs less ours |", "| --- | --: | --- | --: | --: |")
     for row in compared:
         theirs, ours = (format_value(value, row.unit) for value in (row.theirs, row.ours))
-        less = _amount(row.theirs - row.ours)
+        less = _amount(row.theirs - row.ours, row.unit)
         yield f"| {row.what} | {row.printed or theirs} | `{row.quantity}` | {ours} | {less} |"
     yield ""
     lines = [
-        f"| {row.what} | {name} | {f'`{formula}`' if formula else ''} | {_amount(amount)} |"
+        f"| {row.what} | {name} | {by and f'`{by}`'} | {_amount(amount, row.unit)} |"
         for row in compared
-        for name, formula, amount in row.terms
+        for name, by, amount in row.terms
     ]
     if lines:
         yield from ("| of the difference of | comes from | by | |", "| --- | --- | --- | --: |")
@@ -221,9 +221,11 @@ def _case(source: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"Here {_letters(case['names'])}.", "")
 
 
-def _amount(value: Fraction) -> str:
+def _amount(value: Fraction, unit: str) -> str:
     """An exact difference with its sign."""
-    return "0" if not value else f"{'+' if value > 0 else '−'}{exact_text(abs(value))}"
+    if not value:
+        return "none"
+    return f"{'+' if value > 0 else '−'}{exact_text(abs(value))} {unit}"
 
 
 def _said(value: Any) -> str:

@@ -149,7 +149,8 @@ class Answer:
     def plan_line(self) -> list[tuple[str, str, str]]:
         """What was planned: pieces of words before a value, the value, and words after it."""
         plan, get = self.result.plan, self.result.plan.get
-        model = clean(get("model.name") or "a model given by its size")
+        unnamed = "an unnamed model" if get("model.layers") else "a model given by its size"
+        model = clean(get("model.name") or unnamed)
         active = self.result.get("parameters.active")
         total = self.result.get("parameters.total")
         after = ""
