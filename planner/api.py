@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.base import notebook as _notebook
 from planner.plans import document as _document
 from planner.questions import loading
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from planner.report.study_api import Study
     from planner.results.result import Result
     from planner.results.timeline import Timeline
+
+
+def _html(thing: Any) -> str:
+    from planner.report import notebook
+
+    return notebook.html(thing)
+
+
+_notebook.html = _html
 
 
 class Plan:

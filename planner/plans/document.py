@@ -57,7 +57,7 @@ class Stage:
         return str(self.index) if self.index == self.last else f"{self.index}-{self.last}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A whole plan: what was asked, ready for the formulas."""
 
@@ -70,6 +70,9 @@ class Plan:
     defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
     searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
     book: Book = BOOK  # with the quantities that the document defines
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.name!r}>"
 
     def get(self, dotted: str) -> Any:
         """The value of a dotted key, None where it is not given."""

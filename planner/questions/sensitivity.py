@@ -11,12 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from typing import NamedTuple
 
 from planner.base.display import as_json, columns
 from planner.base.errors import PlanError
+from planner.base.notebook import Shown
 from planner.book.quantity import Notation
 from planner.documents import schema
 from planner.engine import instance as case
@@ -218,7 +220,8 @@ def natural(plan: Plan, key: str) -> int:
     return 2 * value
 
 
-class Sensitivity(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Sensitivity(Shown):
     """How one quantity of a plan moves with its measures and its choices."""
 
     quantity: str
@@ -226,6 +229,9 @@ class Sensitivity(NamedTuple):
     measures: tuple[Measure, ...]
     steps: tuple[Step, ...]
     unit: str = "1"
+
+    def __repr__(self) -> str:
+        return f"<Sensitivity of {self.quantity}>"
 
 
 def hangs_on(plan: Plan, quantity: str) -> Sensitivity:

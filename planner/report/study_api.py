@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError
+from planner.base.notebook import Shown
 from planner.questions.studies import run
 from planner.questions.studies.engines import chosen
 from planner.questions.studies.study import Study as Document
@@ -80,7 +81,7 @@ class Study:
         return Comparison(run.sweep(self.study, output, None if on else workers, on, restart))
 
 
-class Comparison:
+class Comparison(Shown):
     """What a swept study says: counts, and the best point for each question."""
 
     def __init__(self, outcome: run.Outcome) -> None:
@@ -111,6 +112,9 @@ class Comparison:
             PlanError: another ending, or a place that cannot be written.
         """
         pages.write(self.outcome, str(path))
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.outcome.study.name!r}, {self.counts['points']:,} plans>"
 
     def __str__(self) -> str:
         return pages.text(self.outcome)

@@ -1,4 +1,4 @@
-"""A result in a notebook: as a table that shows itself, and as a pandas data frame."""
+"""All quantities of a result: as a table in HTML, and as a pandas data frame."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def frame(quantities: Iterable[Any]) -> Any:
     return table.set_index("id")
 
 
-_STYLE = "text-align:left;padding:0 1em 0 0"
-
-
-def html(name: str, quantities: Collection[Any], absent: Mapping[str, str]) -> str:
-    """The quantities of the whole plan as an HTML table; those per layer or stage are folded, and
-    so is why others are ``absent``."""
-    whole, single = ([q for q in quantities if ("[" in q.id) == inner] for inner in (False, True))
-    parts = [f"<b>{escape(name)}</b>{_table(whole)}"]
-    if single:
-        parts.append(_folded(f"{len(single)} per layer kind, component or stage", _table(single)))
+def html(quantities: Collection[Any], absent: Mapping[str, str]) -> str:
+    """The quantities of the whole plan as an HTML table; those per layer or stage are counted, and
+    why others are ``absent`` is folded."""
+    whole = [quantity for quantity in quantities if "[" not in quantity.id]
+    parts, more = [_table(whole)], len(quantities) - len(whole)
+    if more:
+        parts.append(
+            f"<div>{more} more hold per layer kind, component or stage: "
+            "<code>result.to_pandas()</code></div>"
+        )
     if absent:
         rows = "".join(
             f"<li><code>{escape(name)}</code>: {escape(reason)}</li>"
             for name, reason in absent.items()
         )
         parts.append(_folded(f"{len(absent)} absent, with reason", f"<ul>{rows}</ul>"))
-    return f"<div>{''.join(parts)}</div>"
+    return "".join(parts)
 
 
 def _folded(summary: str, inner: str) -> str:
@@ -63,8 +63,8 @@ def _table(quantities: Iterable[Any]) -> str:
         whole = f"{exact_text(value)} {unit}" if exact else str(value)
         shown = value if isinstance(value, str) else format_value(Fraction(value), unit)
         rows.append(
-            f'<tr><td style="{_STYLE}"><code>{escape(quantity.id)}</code></td>'
-            f'<td style="{_STYLE}">{escape(quantity.title)}</td><td title="{escape(whole)}">'
+            f"<tr><td><code>{escape(quantity.id)}</code></td><td>{escape(quantity.title)}</td>"
+            f'<td title="{escape(whole)}">'
             f"{'' if quantity.exact else '≈ '}{escape(shown)}</td></tr>"
         )
     return f"<table><tbody>{''.join(rows)}</tbody></table>"

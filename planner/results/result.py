@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
+from planner.base.notebook import Shown
 from planner.base.progress import tell
 from planner.base.version import __version__
 from planner.book.expressions import Symbol
@@ -47,7 +48,7 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     return Result(plan, Evaluation(case.build(plan), like=like.evaluation if like else None))
 
 
-class Result:
+class Result(Shown):
     """The quantities of one plan, by id."""
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
@@ -81,12 +82,6 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result of {self.plan.name!r}>"
-
-    def _repr_html_(self) -> str:
-        """The quantities as a table, for notebooks."""
-        from planner.results.notebook import html
-
-        return html(self.plan.name, self.quantities.values(), self.absent)
 
     def to_pandas(self) -> Any:
         """The quantities as a data frame with their ids as index.

@@ -159,7 +159,7 @@ def test_check_is_short_and_has_the_rest(repository: Path) -> None:
     assert len(lines) <= 25 and lines[-1] == "5 reports, 5 drifted (5 in numbers)"
     assert lines[0] == "docs/n0.json: numbers moved; the plan changed (training.sequence_length)"
     assert lines[1].startswith("  time.training_days: ") and lines[3].endswith("more: --all")
-    assert len(check.text(found, everything=True).splitlines()) > 500
+    assert len(check.text(found, everything=True).splitlines()) > 250
 
 
 @pytest.mark.slow

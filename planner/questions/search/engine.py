@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
+from planner.base.notebook import Shown
 from planner.base.progress import tell
 from planner.connect import exports
 from planner.engine import instance as case
@@ -143,8 +144,8 @@ class Choice(NamedTuple):
     layout: Layout | None
 
 
-@dataclass(frozen=True)
-class Found:
+@dataclass(frozen=True, repr=False)
+class Found(Shown):
     """The outcome of a search."""
 
     plan: Plan
@@ -167,6 +168,9 @@ class Found:
     plain: Layout | None = None
     launcher: str | None = None  # the framework that can start them
     tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
+
+    def __repr__(self) -> str:
+        return f"<Found {self.size:,} layouts of {self.plan.name!r}, {len(self.best)} listed>"
 
 
 def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:

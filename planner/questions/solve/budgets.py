@@ -16,6 +16,7 @@ from typing import Any
 from planner.base import units
 from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, PlanError
+from planner.base.notebook import Shown
 from planner.book import notation
 from planner.engine import instance as case
 from planner.engine import scaling_laws as laws
@@ -59,8 +60,8 @@ class Shape:
     changes: Mapping[str, Any]  # dotted keys of the plan
 
 
-@dataclass(frozen=True)
-class Spending:
+@dataclass(frozen=True, repr=False)
+class Spending(Shown):
     """The answer: the budget in every unit that the plan has a rate for, and each law's choice."""
 
     given: str | None  # None: the plan's own compute
@@ -72,6 +73,9 @@ class Spending:
     choices: tuple[Choice, ...]
     notes: tuple[str, ...]
     shape: Shape | None = None  # None: the plan's model has no shape to scale
+
+    def __repr__(self) -> str:
+        return f"<Spending of {self.given or 'what the plan spends'}>"
 
 
 def ask(plan: Plan, budget: str | None = None) -> Spending:

@@ -22,6 +22,7 @@ from itertools import combinations, groupby
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
+from planner.base.notebook import Shown
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
@@ -36,8 +37,8 @@ MOST_JUMPS = 8
 STEPS = (2, 3, 5)
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
     """The certificate: the last value that holds, the next valid one that does not, and why."""
 
     domain: Domain
@@ -56,6 +57,10 @@ class Answer:
     #: Where values differ in two ways: what is next in each of the rows that might go further.
     beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        value = "no value" if self.holds is None else str(self.holds.value)
+        return f"<Answer {self.name}: {value[:60]}>"
 
     @property
     def name(self) -> str:
