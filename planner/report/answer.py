@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from planner.base.display import exact_text, significant
+from planner.base.display import exact_text, scientific, significant
 from planner.plans.layout import DEGREES, stated
 from planner.questions.nearby import faster
 from planner.questions.sensitivity import sensitivities, twice
@@ -543,6 +543,8 @@ def _brief(quantity: Quantity) -> str:
 
 def _split(quantity: Quantity) -> tuple[str, str]:
     """A rounded value and its unit."""
+    if _wide(quantity):
+        return scientific(quantity.number), "" if quantity.unit == "1" else quantity.unit
     number, _, unit = _brief(quantity).partition(" ")
     if quantity.unit == "parameters":
         unit = ""
@@ -560,8 +562,16 @@ def _ends(quantity: Quantity, like: Quantity | None = None) -> tuple[str, str]:
         low, high = map(gib, quantity.interval)
     else:
         size = scale((like or quantity).value, quantity.unit)[1]
-        low, high = (significant(Fraction(end) / size, 3) for end in quantity.interval)
+        wide = _wide(like or quantity)
+        ends = (Fraction(end) / (1 if wide else size) for end in quantity.interval)
+        low, high = (scientific(end) if wide else significant(end, 3) for end in ends)
     return low, high
+
+
+def _wide(quantity: Quantity) -> bool:
+    """Whether a value of a unit of one's own has more digits than a line has room for."""
+    _, size = scale(quantity.value, quantity.unit)
+    return quantity.declared.own and abs(quantity.number / size) >= 10**7
 
 
 def _share(part: Any, whole: Any) -> str:

@@ -3,6 +3,8 @@ and what is said of those that are wrong."""
 
 from __future__ import annotations
 
+import csv
+import json
 import pickle
 import time
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.base.errors import PlanError
+from tests.conftest import RunCli
 
 PLAN: dict[str, Any] = {
     "model": {
@@ -410,3 +413,108 @@ def test_extends_merges_definitions_and_takes_some_away(tmp_path: Path) -> None:
     assert found["three"].value == 10 and "two" not in found
     changed = planner.load(own, set={"quantities.one.formula": "7"}).evaluate()
     assert changed["three"].value == 35
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+OWN = """\
+name: own
+model: llama2-7b
+cluster: {accelerator: h100-sxm-80gb, devices: 64, price: 2 USD/h}
+training: {tokens: 1T, sequence_length: 4096, global_batch: 512}
+parallelism: {tensor: 2, pipeline: 1, zero: 1}
+time: {mfu: 0.5}
+quantities:
+  usd_per_btok:
+    formula: cost.total / training.tokens * 1e9
+    unit: USD
+    title: cost of a billion tokens
+  share: {formula: memory.process / memory.capacity}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A plan with two quantities of its own."""
+    file = tmp_path / "own.yaml"
+    file.write_text(OWN)
+    return file
+
+
+def test_reports_tell_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / f"own.{ending}" for ending in ("json", "md", "html")]
+    run = run_cli(own, *(word for path in paths for word in ("-o", path)))
+    assert run.returncode == 0
+    assert "Cost of a billion tokens" in run.stdout and "usd_per_btok" in run.stdout
+    said = json.loads(paths[0].read_text())["quantities"]["usd_per_btok"]
+    cost = json.loads(paths[0].read_text())["quantities"]["cost.total"]["value"]
+    assert said["value"] == pytest.approx(cost / 1e12 * 1e9)
+    assert said["unit"] == "USD" and said["kind"] == "assumed" and not said["exact"]
+    assert said["latex"] == r"\frac{1 \times 10^{9}\,\pi}{T}"
+    assert said["uses"] == ["cost.total"]
+    for path in paths[1:]:
+        assert "Quantities of this plan" in path.read_text()
+    assert run_cli("check", paths[1]).returncode == 0
+    own.write_text(OWN.replace("* 1e9", "* 2e9"))
+    moved = run_cli("check", paths[1])
+    assert moved.returncode == 1 and "usd_per_btok" in moved.stdout
+
+
+def test_questions_take_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
+    """At 0.5 of its peak a run costs so much for an hour of a device; 5 USD for a billion tokens
+    are reached at the price that is in the same proportion."""
+    plan = planner.load(own)
+    now = plan.evaluate()["usd_per_btok"].number
+    found = plan.solve(vary="cluster.price", until=["usd_per_btok<=5"])
+    assert float(found.holds.value) == pytest.approx(float(2 * 5 / now), rel=1e-4)
+    assert found.holds.value <= 2 * 5 / now < found.fails.value
+    run = run_cli("solve", own, "--vary", "cluster.price", "--until", "usd_per_btok<=5 USD")
+    assert run.returncode == 0 and "usd_per_btok_max" in run.stdout
+    for asked, said in {
+        "usd_per_btk<=5": "did you mean 'usd_per_btok'",
+        "usd_per_btok<=5 GiB": "is bytes",
+        "usd_per_btok<=banana": "is not a quantity",
+    }.items():
+        wrong = run_cli("solve", own, "--vary", "cluster.price", "--until", asked)
+        assert wrong.returncode == 2 and said in wrong.stderr
+        assert wrong.stderr.count("\n") == 1
+    assert "usd_per_btok" in run_cli("explain", own, "usd_per_btok").stdout
+    elasticity = run_cli("sensitivity", own, "usd_per_btok", "--top", "3").stdout
+    assert "+1.000 %  cluster.price" in elasticity
+    less = run_cli("diff", own, own, "--format", "md")
+    assert less.returncode == 0
+
+
+def test_a_search_ranks_by_it_as_by_what_it_is_a_multiple_of(own: Path) -> None:
+    """Of one run the cost of a token and the cost are the same order of layouts, by factor."""
+    plan = planner.load(own, set={"time.mfu": None, "cluster.devices": 16})
+    by_cost = plan.search(top=5, by="cost.total")
+    by_own = plan.search(top=5, by="usd_per_btok")
+    assert [layout.values["usd_per_btok"] for layout in by_own.best] == pytest.approx(
+        [layout.values["cost.total"] / 1000 for layout in by_cost.best]
+    )
+
+
+def test_a_study_records_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
+    study, table = tmp_path / "study.yaml", tmp_path / "out.csv"
+    study.write_text(
+        "base: own.yaml\naxes: {cluster.price: [1 USD/h, 3 USD/h], parallelism.tensor: [1, 2]}\n"
+        "record: [usd_per_btok, cost.total, share]\nwhere: ['usd_per_btok <= 1000']\n"
+        "invalid: keep\n"
+    )
+    assert run_cli("sweep", study, "-o", table).returncode == 0
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    for row in rows:
+        assert float(row["usd_per_btok"]) == pytest.approx(float(row["cost.total"]) / 1000)
+    study.write_text(study.read_text().replace("usd_per_btok,", "usd_per_btk,"))
+    wrong = run_cli("sweep", study, "-o", table)
+    assert wrong.returncode == 2 and "did you mean 'usd_per_btok'" in wrong.stderr
+
+
+def test_validate_says_where(run_cli: RunCli, own: Path) -> None:
+    own.write_text(OWN.replace("cost.total /", "cost.totl /"))
+    run = run_cli("validate", own)
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"{own}:9:14: quantities.usd_per_btok: unknown name 'cost.totl'")

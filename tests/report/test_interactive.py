@@ -32,7 +32,10 @@ PRESETS = ROOT / "presets"
 #: A dense model in a pipeline at an assumed utilisation, and predicted step times: of experts over
 #: many nodes, whose gradients are all-reduced, and of one node.
 PLANS: dict[str, list[str]] = {
-    "llama70b_h100x1024": [],
+    "llama70b_h100x1024": [
+        "quantities.usd_per_btok.formula=cost.total / training.tokens * 1e9",
+        "quantities.heads.formula=model.attention.heads / parallelism.tensor",
+    ],
     "mixtral8x7b_h100x1024": ["time.mfu=null", "parallelism.zero=0"],
     "gpt2small_hgx-h100": ["time.mfu=null", "model.mtp=1"],
 }
