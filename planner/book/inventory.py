@@ -133,13 +133,19 @@ def _indexer(values: Values) -> Components:
     yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
 
 
+#: Gates beyond the first, each another matrix beside it.
+FURTHER_GATES = tuple(f"gate_{place}" for place in range(2, 7))
+
+
 def _into(values: Values) -> tuple[str, ...]:
     """The products from the hidden size to the width of a feed-forward."""
-    return ("gate", "up") if values["gated"] else ("up",)
+    further = FURTHER_GATES[: values.get("further") or 0]
+    return ("gate", *further, "up") if values["gated"] else ("up",)
 
 
 def mlp(values: Values) -> Components:
-    """Feed-forward; gated: Shazeer 2020, arXiv 2002.05202."""
+    """Feed-forward; gated: Shazeer 2020, arXiv 2002.05202; a single matrix, of whose outputs pieces
+    of the hidden width are reduced to it: maxout, Goodfellow et al. 2013, arXiv 1302.4389."""
     bias = values["bias"]
     for name in _into(values):
         yield Component(name, h, f, "mlp", "column", bias)
@@ -147,7 +153,8 @@ def mlp(values: Values) -> Components:
         yield _vector("activation", n_act, "mlp")
     if values["inner_norm"]:
         yield _norm("inner_norm", f)
-    yield Component("down", f, h, "mlp", "row", bias)
+    if not values["lone"]:
+        yield Component("down", f, h, "mlp", "row", bias)
 
 
 def moe(values: Values) -> Components:

@@ -59,6 +59,7 @@ d_i = per_block("d_i", "indexer head size", "attention.index_head_dim")
 
 # Feed-forward
 f = per_block("f", "feed-forward width", "mlp.intermediate")
+n_gates = per_block("n_gates", "gates beyond the first", "mlp.further", latex="n_gate")
 n_act = per_block("n_act", "learned scalars of the activation", "mlp.activation_parameters")
 E = per_block("E", "experts", "moe.experts")
 k = per_block("k", "experts per token", "moe.top_k")

@@ -313,6 +313,7 @@ def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
 
 def _component(component: Component, block: Entry, targets: frozenset[str], joined: bool) -> Entry:
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
+    gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
     without = component.shared or component.type in ("core", "index", "scan")
@@ -327,7 +328,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             notation.n_out: component.n_out,
             notation.copies: component.copies,
             notation.applied: component.applied,
-            notation.n_side: 2 if beside else 1,
+            notation.n_side: 2 + (block.settings.get("block.further") or 0) if beside else 1,
             notation.tensors_c: 0 if without or fused else 2 if component.bias else 1,
         },
         settings={
@@ -344,7 +345,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "side": component.side,
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
-            "adapted": ("head" if at_head else component.name) in targets,
+            "adapted": ("head" if at_head else gate or component.name) in targets,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": component.group == "router" or bool(block.settings.get(f"block.{WIDE}")),

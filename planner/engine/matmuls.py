@@ -15,12 +15,13 @@ from planner.base.recent import recent
 from planner.book import notation
 from planner.book.expressions import add
 from planner.book.formulas.layout import vocabulary
+from planner.book.inventory import FURTHER_GATES
 from planner.engine.evaluate import Entry
 
 #: Components that read one input and run as one product, where the block has them.
 JOINED = (
     ("query", "key", "value"),
-    ("gate", "up"),
+    ("gate", *FURTHER_GATES, "up"),
     ("expert_gate", "expert_up"),
     ("shared_gate", "shared_up"),
 )

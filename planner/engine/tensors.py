@@ -39,6 +39,7 @@ WIDTHS: dict[str, Expression] = {
     "intermediate": n.f,
     "experts": n.E,
     "top k": n.k,
+    "further gates": n.n_gates * n.f,
     "expert intermediate": n.f_e,
     "shared intermediate": n.f_s,
     "query rank": n.r_q,

@@ -184,7 +184,9 @@ def _weights(block: Block) -> int:
     if block.kind == "attention":
         return 4 * int(values["heads"] * values["head_dim"])
     if block.kind == "mlp":
-        return (3 if values["gated"] else 2) * int(values["intermediate"])
+        plain = 1 if values["lone"] else 2
+        matrices = 3 + values["further"] if values["gated"] else plain
+        return int(matrices * values["intermediate"])
     return 0
 
 

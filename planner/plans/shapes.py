@@ -117,21 +117,33 @@ def _cross_attention(it: Shape) -> None:
 def _mlp(it: Shape) -> None:
     linears = it.values.get("linears")
     if linears is not None:
-        if linears == 2 and it.values["gated"]:
-            it.fault("linears", "a gated feed-forward block has 3 matrices, not 2", "3")
-        it.values["gated"] = linears == 3
+        if linears < 3 and it.values["gated"]:
+            wrong = f"a gated feed-forward block has 3 matrices or more, not {linears}"
+            it.fault("linears", wrong, "3, or gated: false")
+        it.values["gated"] = linears >= 3
+    it.values["lone"], it.values["further"] = linears == 1, max(0, (linears or 0) - 3)
+    it.values["multiplied"] = it.values["further"] > 0
     expansion = it.values.get("expansion") or 4
     width = expansion * it.kind["hidden"]
     if it.values.get("intermediate") is None and width != int(width):
         it.fault("expansion", f"{expansion} × hidden is no whole number")
-    it.default("intermediate", int(width), f"{expansion} × hidden")
+    width = it.default("intermediate", int(width), f"{expansion} × hidden")
+    if linears == 1 and (width % it.kind["hidden"] or it.values["inner_norm"]):
+        wrong = f"a single matrix leads to whole pieces of the hidden width, not to {width}"
+        wrong = "a single matrix has no inner norm" if it.values["inner_norm"] else wrong
+        allowed = "false" if it.values["inner_norm"] else f"a multiple of {it.kind['hidden']}"
+        it.fault("inner_norm" if it.values["inner_norm"] else "intermediate", wrong, allowed)
     it.inherit(("bias", "model.bias"))
 
 
 def _moe(it: Shape) -> None:
     it.need("experts", "top_k")
     values, mlp = it.values, it.kind.get("mlp") or {}
-    gated = mlp.get("linears") == 3 or mlp.get("gated", False)
+    linears = mlp.get("linears") or 2
+    if linears not in (2, 3) and values.get("gated") is None:
+        wrong = f"experts have 2 or 3 matrices, where mlp.linears is {linears}"
+        it.fault("gated", wrong, "true or false")
+    gated = linears == 3 or mlp.get("gated", False)
     it.default("gated", gated, "equals mlp.gated")
     it.inherit(("bias", "model.bias"), ("shared_bias", "moe.bias"))
     it.default("activation", mlp.get("activation", "gelu"), "equals mlp.activation")

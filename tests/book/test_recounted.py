@@ -328,7 +328,10 @@ def _(v: View) -> float:
         turned = n * (v.a + v.a_kv) * v.d_h / v.t * 4 * 6
         return residual + v.p_rope * turned
     if block == "mlp":
-        return residual + n * v.f / v.t * v.k_a * (3 if v.on("block.gated") else 2)
+        if v.on("block.lone"):
+            return residual + n * (v.f + v.h) / v.t * v.k_a
+        read = 2 + v.n_gates if v.on("block.gated") else 1
+        return residual + n * v.f / v.t * v.k_a * (read + 1)
     if block == "moe":
         apart = v.on("training.expert_kernels") != "fused"
         activated = v.q("layout.routed") * v.f_e / v.t_e * apart + n * v.f_s / v.t
@@ -2339,6 +2342,10 @@ PLANS: dict[str, dict[str, Any]] = {
         {"attention": "eager", "dropout": 0.1, "loss": "chunked", "precision": "fp32",
          "implementation": "pytorch"},
     ),
+    "one matrix": plan(
+        {**DENSE, "mlp": {"intermediate": 1260, "linears": 1}}, {"tensor": 2, "zero": 1}, {}
+    ),
+    "gates": plan({**DENSE, "mlp": {"intermediate": 1170, "linears": 5}}, {"zero": 1}, {}),
     "a ring in a node": plan(
         DENSE, {"context": 5, "context_exchange": "ring", "zero": 1},
         {"sequence_length": 12_800, "recompute": "selective"},

@@ -127,7 +127,7 @@ def test_a_file_of_arguments_reads_as_the_arguments_do(tmp_path: Path) -> None:
         ("-zz 1", "calc_transformer_mem.py has no argument -zz (did you mean '-z'?)"),
         ("calc_transformer_flops.py --swiglu", "calc_transformer_flops.py has no argument"),
         ("--num-layers x", "--num-layers is 'x' (a whole number, at least 1)"),
-        ("--num-mlp-linears 4", "--num-mlp-linears is '4', which is not modelled (2, 3)"),
+        ("--num-mlp-linears 5", "--num-mlp-linears is '5', which is not modelled (1, 2, 3, 4)"),
         ("--moe 3 -e 4", "--moe takes no value, not '3'"),
         ("--kv-size-ratio 0.3", "--kv-size-ratio is 0.3: 19.2 of 64 heads (a whole number"),
         ("--kv-size-ratio 1e999", "--kv-size-ratio is '1e999' (a number above 0"),

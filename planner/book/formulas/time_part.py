@@ -95,11 +95,19 @@ traffic.by(f"{DEEPSEEK_V3}, section 2.1.1", block="attention", latent=True).equa
     "As otherwise, but of each query head and of the one key that all share only d_r values have "
     "positions; keys of all heads are put together with it, and values apart (read and written).",
 )
-traffic.where(block="mlp", gated=False).equals(
+traffic.where(block="mlp", gated=False, lone=False).equals(
     _residual + 2 * k_a * tokens * f / t,
     "The residual sum; the activation reads and writes f values.",
 )
-traffic.where(block="mlp", gated=True).equals(
+traffic.where(block="mlp", gated=False, lone=True).equals(
+    _residual + k_a * tokens * (f + h) / t,
+    "The residual sum; the largest of each piece reads f values and writes h.",
+)
+traffic.where(block="mlp", gated=True, multiplied=True).equals(
+    _residual + (3 + n_gates) * k_a * tokens * f / t,
+    "The residual sum; the gated activation reads f values for each gate and f more, and writes f.",
+)
+traffic.where(block="mlp", gated=True, multiplied=False).equals(
     _residual + 3 * k_a * tokens * f / t,
     "The residual sum; the gated activation reads 2 f values and writes f.",
 )
