@@ -2,7 +2,8 @@
 # What a pull request does to every plan of which any document changes, as Markdown.
 # Usage: compare.sh FILE; BASE is the tip of the base branch, BASE_NAME and HEAD_NAME are the
 # branches, HEAD_COMMIT the tip of the other, PLANS the plans and folders (all where it is empty).
-# Exit status: that of trainplan, 2 where a plan that changed is not valid.
+# Exit status: that of trainplan, 2 where a plan that changed is not valid, 1 where it misses what it
+# requires.
 set -euo pipefail
 
 report=$1

@@ -604,7 +604,7 @@ def _check(options: argparse.Namespace) -> int:
     formats("text", "md", "json"),
     flag("--all", "every input and quantity that moved, grouped; JSON has them anyway"),
 )
-def _diff(options: argparse.Namespace) -> str:
+def _diff(options: argparse.Namespace) -> int | str:
     from planner.review import branches, diff, revisions, writing
 
     sides = [side for side in (options.old, options.new) if side is not None]
@@ -617,10 +617,13 @@ def _diff(options: argparse.Namespace) -> str:
             said = (branches.markdown if options.format == "md" else branches.text)(
                 plans, options.all
             )
-        if not faults:
-            return said
         sys.stdout.write(said)
-        raise PlanError(faults)
+        if faults:
+            raise PlanError(faults)
+        missed = [fault for one in plans for fault in one.missed]
+        for fault in missed:
+            print(fault, file=sys.stderr)
+        return FAILED if missed else OK
     if options.plans:
         raise PlanError(Fault("--plans goes with a revision", None, "diff main --plans plans"))
     if options.new is None:

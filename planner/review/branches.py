@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 
 from planner.base import files
@@ -22,10 +23,11 @@ from planner.base.progress import tell
 from planner.documents import references
 from planner.plans.document import Plan
 from planner.questions import loading
+from planner.questions.plan_questions import checked, evaluate
 from planner.report import as_text
 from planner.report.numbers import clean
 from planner.report.report import code, escaped
-from planner.results.result import evaluate
+from planner.results.result import Result
 from planner.review import revisions, writing
 from planner.review.diff import Diff, between, counted
 
@@ -55,10 +57,10 @@ class Reading:
     plan: Plan | None
     faults: tuple[Fault, ...]
 
-    def summary(self) -> str:
-        """The first screen of the plan."""
-        assert self.plan is not None
-        return as_text(evaluate(self.plan), "text")
+    @cached_property
+    def result(self) -> Result | None:
+        """What the plan gives, with what it asks and requires; None where it is not valid."""
+        return None if self.plan is None else evaluate(self.plan)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class PlanChange:
     diff: Diff | None = None
     summary: str = ""  # of a new one
     faults: tuple[Fault, ...] = ()
+    missed: tuple[Fault, ...] = ()  # what it requires and does not hold
 
     @property
     def sentence(self) -> str:
@@ -158,7 +161,7 @@ def _reading(file: Path, said: str, top: Path, presets: Path | None) -> Reading:
     plan, faults, text = None, tuple[Fault, ...](), ""
     with files.noted() as opened:
         try:
-            plan = loading.load(file, presets=presets)
+            plan = checked(loading.load(file, presets=presets))
         except PlanError as error:
             faults = error.faults
         with contextlib.suppress(PlanError):  # which the faults tell
@@ -217,19 +220,27 @@ def _changed(
     documents = _differing(old.documents, new.documents) if old is not None else ()
     if old is not None and not documents:  # also one that was not valid before
         return PlanChange(path, "same")
-    if new.plan is None:
+    if new.result is None:
         return PlanChange(path, "invalid", moved, documents, faults=new.faults)
-    if old is None or old.plan is None:
-        return PlanChange(path, "new", moved, documents, summary=new.summary())
+    try:
+        after_it, missed = new.result.to_json(), tuple(new.result.questions.missed)
+    except PlanError as error:  # a question that has no answer
+        return PlanChange(path, "invalid", moved, documents, faults=error.faults)
+    before_it = None
+    with contextlib.suppress(PlanError):
+        before_it = old.result.to_json() if old is not None and old.result is not None else None
+    if old is None or before_it is None:
+        first = as_text(new.result, "text")
+        return PlanChange(path, "new", moved, documents, summary=first, missed=missed)
     if moved and len(documents) == 2 and old.text == new.text:  # its two names alone
         return PlanChange(path, "renamed", moved)
     sides = (f"{names[0]}:{was}", f"{names[1]}:{path}" if names[1] else path)
-    results = evaluate(old.plan).to_json(), evaluate(new.plan).to_json()
-    found = between(sides[0], sides[1], *results)
+    found = between(*sides, before_it, after_it)
     if moved:  # the same document under another name
         said = {**found.sides[0], "plan": {**found.sides[0]["plan"], "document": path}}
         found = replace(found, sides=(said, found.sides[1]))
-    return PlanChange(path, "renamed" if moved else "changed", moved, documents, found)
+    kind = "renamed" if moved else "changed"
+    return PlanChange(path, kind, moved, documents, found, missed=missed)
 
 
 def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
@@ -268,6 +279,7 @@ def text(found: Sequence[PlanChange], everything: bool = False) -> str:
     for one in shown(found):
         lines = [one.path, *filter(None, [because(one)])]
         said = [*map(str, one.faults)] or [one.sentence]
+        lines += map(str, one.missed)
         if one.diff is not None:
             said = writing.text(one.diff, everything).splitlines()
         blocks.append([*lines, *(f"  {line}".rstrip() for line in said)])
@@ -292,6 +304,7 @@ def markdown(found: Sequence[PlanChange], everything: bool = False) -> str:
 
 def _section(one: PlanChange, everything: bool) -> list[str]:
     why = [f"{escaped(because(one))}.", ""] if because(one) else []
+    why += [line for fault in one.missed for line in (f"**{escaped(str(fault))}.**", "")]
     if one.diff is not None:
         return [*why, *writing.markdown(one.diff, everything).splitlines(), ""]
     words = "\n".join(map(str, one.faults)) if one.faults else one.summary
@@ -314,6 +327,7 @@ def json_text(found: Sequence[PlanChange]) -> str:
                     "sentence": one.sentence,
                     "diff": writing.data(one.diff) if one.diff is not None else None,
                     "faults": list(map(str, one.faults)),
+                    "missed": list(map(str, one.missed)),
                 }
                 for one in found
             ]

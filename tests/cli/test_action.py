@@ -466,6 +466,23 @@ def test_a_plan_follows_the_documents_that_it_names(loop: Loop, document: str) -
 
 @needs_bash
 @pytest.mark.slow
+def test_what_a_plan_asks_and_requires_is_told(loop: Loop) -> None:
+    """An answer moves, and what is required no longer holds, which is no green run."""
+    asked = "questions: [largest-batch]\nrequire: [memory.headroom >= 60 GiB]\n"
+    loop.plan("plans/small.yaml")
+    loop.write("plans/asks.yaml", SMALL.format(tokens="1B", model="gpt2-small") + asked)
+    loop.branch()
+    loop.write("plans/asks.yaml", SMALL.format(tokens="1B", model="gpt2-small").replace(
+        "global_batch: 64", "global_batch: 32") + asked.replace("60", "75"))  # fmt: skip
+    found = loop.request()
+    assert found.codes == {**GREEN, "Compare": 1}
+    assert "memory.headroom &gt;= 75 GiB does not hold" in found.summary
+    assert any("does not hold" in command for command in found.commands)
+    assert "largest-batch" in found.summary and "2 plans: 1 changed, 1 as before" in found.summary
+
+
+@needs_bash
+@pytest.mark.slow
 def test_a_document_that_is_gone_is_a_fault_of_the_plan_that_names_it(loop: Loop) -> None:
     loop.write("shared/own.yaml", MODEL)
     loop.plan("plans/run.yaml", model="../shared/own.yaml")
