@@ -71,7 +71,7 @@ def run(
         except Absent as absent:
             value = absent.with_traceback(None)
         except (ArithmeticError, ValueError) as error:  # of floats, below a root
-            value = Absent(f"its numbers cannot be computed with ({error})")
+            value = Absent(f"its numbers cannot be computed with ({error.args[-1]})")
         values[place] = value
 
 

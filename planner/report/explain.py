@@ -173,7 +173,7 @@ def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[st
     """Where its formula is from, as lines; none where it says what the words mean."""
     if quantity.source in _NO_SOURCE:
         return []
-    return textwrap.wrap(before + clean(quantity.source, 2000), width)
+    return textwrap.wrap(before + clean(quantity.source, 2000), max(width, WIDTH // 4))
 
 
 def _numbers(quantity: Quantity) -> str:

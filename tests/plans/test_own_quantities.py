@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.base.errors import PlanError
+from planner.report.explain import explain
 from tests.conftest import RunCli
 
 PLAN: dict[str, Any] = {
@@ -314,6 +315,10 @@ def test_the_longest_chain_is_no_deeper_than_python_goes() -> None:
     chain = {f"x{n}": f"sqrt(x{n - 1})" if n else "cluster.devices" for n in range(most)}
     found = result(**chain)[f"x{most - 1}"]
     assert found.value == pytest.approx(1) and found.to_json()["kind"] == "estimate"
+    copies = {f"x{n}": f"x{n - 1}" if n else "cost.total" for n in range(96)}
+    found = result(**copies)
+    assert found["x95"].value == found["cost.total"].value
+    assert explain(found, "x95", depth=200).count("\n") > 90
     longer = {f"x{n}": f"x{n - 1} * 2" if n else "1" for n in range(100)}
     assert "written out" in fault(**longer)
     doubled = {f"x{n}": f"x{n - 1} * x{n - 1}" if n else "cluster.devices" for n in range(90)}
