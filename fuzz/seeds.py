@@ -12,6 +12,7 @@ from typing import Any
 
 from fuzz import values
 from fuzz.tree import Tree, from_data
+from planner.documents import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = (
@@ -145,36 +146,23 @@ def _configs() -> list[dict[str, Any]]:
 
 
 @cache
-def _schema(name: str) -> Any:
-    return json.loads((ROOT / "schemas" / name).read_text("utf-8"))
-
-
-@cache
 def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
     """Every key that a schema knows, by path, with what the schema says about it."""
     found: list[tuple[tuple[str, ...], Any]] = []
 
-    def visit(said: Any, file: str, path: tuple[str, ...]) -> None:
+    def visit(said: Any, path: tuple[str, ...]) -> None:
         if not isinstance(said, dict) or len(path) > 6:
             return
-        if "$ref" in said:
-            name, _, pointer = said["$ref"].partition("#")
-            file = name.rsplit("/", 1)[-1] or file
-            target = _schema(file)
-            for step in filter(None, pointer.split("/")):
-                target = target[step]
-            visit(target, file, path)
-            return
-        for keyword in ("allOf", "anyOf", "oneOf"):
+        for keyword in ("allOf", "anyOf"):
             for part in said.get(keyword, ()):
-                visit(part, file, path)
+                visit(part, path)
         for keyword in ("then", "else"):
-            visit(said.get(keyword), file, path)
+            visit(said.get(keyword), path)
         for key, inner in said.get("properties", {}).items():
             found.append(((*path, key), inner))
-            visit(inner, file, (*path, key))
+            visit(inner, (*path, key))
 
-    visit(_schema(f"{kind}.schema.json"), f"{kind}.schema.json", ())
+    visit(json.loads(json.dumps(json_schema.read(kind), default=float)), ())
     return tuple(found)
 
 

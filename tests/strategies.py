@@ -113,7 +113,8 @@ def settings() -> dict[str, tuple[Any, ...]]:
     schema = json.loads((PRESETS.parent / "schemas/plan.schema.json").read_text("utf-8"))
     found = {**NUMBERS, **dict.fromkeys(SWITCHES, (False, True))}
     for section in ("training", "parallelism"):
-        for key, said in schema["properties"][section]["properties"].items():
+        whole = schema["definitions"].get(section) or schema["properties"][section]
+        for key, said in whole["properties"].items():
             if "enum" in said:
                 found[f"{section}.{key}"] = tuple(said["enum"])
     return found

@@ -128,7 +128,8 @@ def choices() -> Iterator[tuple[str, Any]]:
             yield from ((before + name, value) for value in values)
             yield from walk(said, f"{before}{name}.")
 
-    whole = json.loads(SCHEMA.read_text("utf-8"))["properties"]
+    read = json.loads(SCHEMA.read_text("utf-8"))
+    whole = {**read["properties"], **read["definitions"]}
     for section in ("training", "parallelism"):
         yield from walk(whole[section], f"{section}.")
 

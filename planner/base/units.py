@@ -8,9 +8,11 @@ A bare count takes k, M, G or B, T, P (powers of ten) or Ki, Mi, Gi, Ti (powers 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import permutations
 
 from planner.base.errors import nearest
 
@@ -152,32 +154,40 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
 
 
 _UNITS = _table()
-_NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?$")
+_NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?")
 
-_PARTS = re.compile(r"(\s*\bper\b\s*|\s*[/*·]\s*|(?<=[A-Za-z])[- ](?=[A-Za-z]))")
+#: What may stand between the words of a quantity, and around it.
+_SPACES = " \t\r\n\u00a0\u2009\u202f"
+_GAP, _SPACE = f"[{_SPACES}]*", f"[{_SPACES}]+"
+_JOINT = f"{_GAP}[*·]{_GAP}"
+_PARTS = re.compile(rf"({_GAP}\bper\b{_GAP}|{_GAP}/{_GAP}|{_JOINT}|(?<=[^\W\d_])[- ](?=[^\W\d_]))")
 #: What stands in parentheses below a line: USD/(GPU h).
-_BELOW = re.compile(r"/\s*\(([\w\s*·-]+)\)")
+_WORD = r"(?!per\b)[^\W_]+"
+_BELOW = re.compile(
+    rf"/{_GAP}\(({_WORD}(?:(?:{_JOINT}|[ -]){_WORD})+)\)(?={_GAP}(?:$|/)|{_SPACE}per\b)"
+)
+
+#: How a unit is written: the dimensions of the names above and below the line; None of one that
+#: has powers, or multiplies behind a division.
+Form = tuple[tuple[Dimension, ...], tuple[Dimension, ...]]
 
 
 @lru_cache(maxsize=1024)
-def sized(text: str) -> tuple[Exact, Dimension]:
-    """Size in base units and dimension of a unit expression such as `USD/h per device` or `FLOP/s`.
-
-    Raises:
-        UnitError: it is no unit.
-    """
+def _unit(text: str) -> tuple[Exact, Dimension, Form | None]:
+    """Size, dimension and form of a unit expression such as `USD/h per device` or `FLOP/s`."""
     size: Exact = 1
     dim = _ONE
-    divide = False
-    plain = _BELOW.sub(lambda below: "/" + re.sub(r"\s*[*·]\s*", "-", below[1].strip()), text)
-    for place, part in enumerate(_PARTS.split(plain)):
-        part = part.strip()
-        if part in ("/", "per", "*", "·"):
-            divide = part in ("/", "per")
-            continue
+    divide, plain = False, True
+    above: list[Dimension] = []
+    below: list[Dimension] = []
+    line = _BELOW.sub(lambda group: "/" + re.sub(_JOINT, "-", group[1]), text)
+    for place, part in enumerate(_PARTS.split(line)):
         if place % 2:  # per device-hour: a hyphen or a space binds closer than the division
+            mark = part.strip(_SPACES)
+            plain &= mark not in ("*", "·") or not divide
+            divide = mark in ("/", "per") or (divide and mark in ("", "-"))
             continue
-        match = _NAME.match(part)
+        match = _NAME.fullmatch(part)
         if not match:
             raise UnitError(f"'{text}' is not a unit", "such as GiB, TB/s, TFLOP/s, days")
         name, power = match[1], int(match[2] or 1)
@@ -193,12 +203,117 @@ def sized(text: str) -> tuple[Exact, Dimension]:
         power = -power if divide else power
         size = exact(size * Fraction(one) ** power)
         dim = dim * its**power
-    return size, dim
+        plain &= match[2] is None and (name != "1" or not place)
+        if its or name == "%":
+            (below if divide else above).append(its)
+    plain &= "%" not in text or text == "%"
+    return size, dim, (_ordered(above), _ordered(below)) if plain else None
+
+
+def _ordered(dims: Iterable[Dimension]) -> tuple[Dimension, ...]:
+    return tuple(sorted(dims, key=lambda dim: dim.powers))
+
+
+def _readable(unit: str) -> list[Dimension]:
+    """The dimensions that a quantity of a unit may be written in."""
+    target = _unit(unit)[1]
+    # Every price of a document is that of one device, whether or not it says so.
+    priced = any(base == "USD" for base, _ in target.powers) and target != _USD
+    of_device = [target / Dimension.of(device=1)] if priced else []
+    return [target, *([target.without_counts()] if target.without_counts() else []), *of_device]
+
+
+@cache
+def _forms(unit: str) -> frozenset[Form]:
+    """The forms in which the unit of a quantity may be written: base units above and below one
+    line, or names of their own for what one divides by another, as bps and W are."""
+    named = {dim for _, dim in _UNITS.values()}
+    found = set[Form]()
+
+    def add(above: tuple[Dimension, ...], below: tuple[Dimension, ...]) -> None:
+        if (above, below) in found:
+            return
+        found.add((above, below))
+        for place, lower in enumerate(below):
+            others = below[:place] + below[place + 1 :]
+            for at, upper in enumerate(above or (_ONE,)):
+                if upper / lower in named:
+                    add(_ordered((*above[:at], upper / lower, *above[at + 1 :])), others)
+
+    for dim in _readable(unit):
+        if all(isinstance(power, int) for _, power in dim.powers):
+            each = [(Dimension.of(**{base: 1}), int(power)) for base, power in dim.powers]
+            above = [base for base, power in each for _ in range(power)] or [_ONE] * (not dim)
+            add(_ordered(above), _ordered(base for base, power in each for _ in range(-power)))
+    return frozenset(found)
+
+
+def pattern(unit: str) -> str:
+    """What `parse` reads as a quantity of a unit, as a regular expression that Python and
+    ECMAScript (with its flag u) read alike."""
+    names: dict[Dimension, list[str]] = {}
+    for name, (_, dim) in _UNITS.items():
+        if name != "1":
+            names.setdefault(dim, []).append(name)
+    words = {dim: f"(?:{'|'.join(found)})" for dim, found in names.items()}
+    slash, line = f"{_GAP}/{_GAP}", f"(?:{_GAP}/{_GAP}|{_SPACE}per{_SPACE})"
+    joint = f"(?:{_JOINT}|[ -])"
+
+    def below_line(dims: tuple[Dimension, ...], first: str) -> str:
+        ways = [""] if not dims else []
+        for way in permutations([words[dim] for dim in dims] if dims else []):
+            ways += [first + f"(?:{line}|[ -])".join(way)] if way else []
+            ways += [rf"{slash}\({joint.join(way)}\)"] if len(way) > 1 else []
+        return f"(?:{'|'.join(ways)})"
+
+    named, alone = [], []
+    for above, below in sorted(_forms(unit), key=str):
+        if above:
+            upper = "|".join(joint.join(words[dim] for dim in way) for way in permutations(above))
+            named.append(f"(?:{upper}){below_line(below, line)}")
+        else:
+            alone.append(below_line(below, slash))
+    target = _unit(unit)[1]
+    magnitude = f"(?:{'|'.join(MAGNITUDES)})"
+    if _of_bytes(target):
+        after = [_GAP + each for each in named]
+    else:
+        after = [f"{_GAP}(?:{magnitude}{_SPACE})?{each}" for each in named]
+        after += [_GAP + magnitude] if not target.without_counts() else []
+    after += alone
+    suffix = f"(?:{'|'.join(after)})"
+    digits = "[0-9]+(?:_[0-9]+)*"
+    power = "(?:[eE][+-]?0*(?:[0-3]?[0-9]{1,2}|400))?"
+    amount = rf"[+-]?(?:{digits}(?:\.(?:{digits})?)?|\.{digits}){power}"
+    share = "[+-]?{}{{1,18}}/(?!0+[^0-9]*$)[0-9]{{1,18}}"
+    if _is_plain(target):
+        read = f"{share.format('[0-9]')}|{amount}{suffix}?"
+    else:  # nothing is the same in every unit
+        zero = amount.replace("[0-9]+", "0+").replace(r"(?:\.(?:0+", r"(?:\.(?:0+")
+        read = f"{share.format('0')}|{zero}|{amount}{suffix}"
+    return f"^{_GAP}(?:{read}){_GAP}$"
+
+
+def sized(text: str) -> tuple[Exact, Dimension]:
+    """Size in base units and dimension of a unit expression such as `USD/h per device` or `FLOP/s`.
+
+    Raises:
+        UnitError: it is no unit.
+    """
+    return _unit(text)[:2]
 
 
 def dimension(unit: str) -> Dimension:
     """The dimension of a unit expression. Raises UnitError for an unknown unit."""
-    return sized(unit)[1]
+    return _unit(unit)[1]
+
+
+def _of_bytes(target: Dimension) -> bool:
+    return any(base == "byte" for base, _ in target.powers)
+
+
+def _is_plain(target: Dimension) -> bool:
+    return str(target.without_counts()) in _PLAIN
 
 
 #: A decimal number, whose digits may stand in groups, and its exponent.
@@ -240,17 +355,16 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     Raises:
         UnitError: unreadable, of another dimension, or without a unit where one is needed.
     """
-    size, target = sized(unit)
+    size, target, _ = _unit(unit)
     amount, digits, rest = _amount(value, unit)
     if not rest:
-        if amount and str(target.without_counts()) not in _PLAIN:
+        if amount and not _is_plain(target):
             raise UnitError(f"{digits} has no unit", wanted(unit), f"{digits} {unit}")
         return amount
-    written, dim = _suffix(rest, digits, target, unit)
-    # Every price of a document is that of one device, whether or not it says so.
-    priced = any(base == "USD" for base, _ in target.powers) and target != _USD
-    of_device = target / Dimension.of(device=1) if priced else target
-    if dim not in (target, target.without_counts(), of_device):
+    written, dim, form = _suffix(rest, digits, target, unit)
+    if form not in _forms(unit):
+        if dim in _readable(unit):
+            raise UnitError(f"'{rest}' is not how such a unit is written", wanted(unit))
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
@@ -272,7 +386,7 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if not isinstance(value, str):
         names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
         raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", wanted(unit))
-    text = value.strip()
+    text = value.strip(_SPACES)
     if len(text) > LONGEST:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
     share = _SHARE.fullmatch(text)
@@ -285,21 +399,27 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     match = NUMBER.match(text)
     if not match:
         raise UnitError(f"'{text}' is not a quantity", wanted(unit))
-    return number(match[0]), match[0], text[match.end() :].strip()
+    return number(match[0]), match[0], text[match.end() :].strip(_SPACES)
 
 
-def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:
-    """Size and dimension of what follows the number: a magnitude, a unit, or both."""
+def _suffix(
+    rest: str, amount: str, target: Dimension, unit: str
+) -> tuple[Exact, Dimension, Form | None]:
+    """Size, dimension and form of what follows the number: a magnitude, a unit, or both."""
+    if rest.startswith("1"):
+        raise UnitError(f"'{rest}' is not a unit", wanted(unit))
     rest = f"1{rest}" if rest.startswith("/") else rest  # 10/s
-    head, _, tail = rest.partition(" ")
+    head, tail = (*re.split(_SPACE, rest, maxsplit=1), "")[:2]
     # 80 B is eighty bytes where bytes are wanted, and eighty billion elsewhere.
-    bytes_wanted = any(base == "byte" for base, _ in target.powers)
+    bytes_wanted = _of_bytes(target)
     if not bytes_wanted and head in MAGNITUDES:
         if tail:
-            size, dim = sized(tail.strip())
-            return exact(MAGNITUDES[head] * Fraction(size)), dim
+            if tail.startswith("1"):
+                raise UnitError(f"'{rest}' is not a unit", wanted(unit))
+            size, dim, form = _unit(tail)
+            return exact(MAGNITUDES[head] * Fraction(size)), dim, form
         if not target.without_counts():
-            return MAGNITUDES[head], _ONE
+            return MAGNITUDES[head], _ONE, next(iter(_forms(unit)))
         hint = f"{amount} {head}{unit}" if unit.startswith("FLOP") else None
         raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint)
     meant = _MISSPELT.get(head)
@@ -310,7 +430,7 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
             f"{amount}{meant}{rest[len(head) :]}",
         )
     try:
-        return sized(rest)
+        return _unit(rest)
     except UnitError as error:
         name = re.match(r"[^\W\d_]+", rest)
         if name and name[0] in MAGNITUDES:

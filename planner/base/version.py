@@ -9,6 +9,8 @@ from pathlib import Path
 from planner.base import resources
 
 __version__ = "0.1.0"
+#: The public address of the program, by which its schemas are named. Nothing is read there.
+HOME = "https://trainplan.github.io/trainplan"
 
 _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 

@@ -23,7 +23,10 @@ Schema = Mapping[str, Any]
 
 @cache
 def read(kind: str) -> Schema:
-    """The schema of a kind of document, with what it refers to in the place of each `$ref`."""
+    """The schema of a kind of document, with what it refers to in the place of each `$ref`, and
+    alternatives that differ by type as one schema of several types.
+
+    A quantity is text with its `unit`, which is the name of a definition of units.schema.json."""
     file = resources.folder("schemas") / f"{kind}.schema.json"
     root = resources.read_json(file, parse_float=units.number)
 
@@ -33,16 +36,62 @@ def read(kind: str) -> Schema:
         if not isinstance(node, dict):
             return node
         if "$ref" not in node:
-            return {key: resolved(inner) for key, inner in node.items()}
+            # That a key may be anything says nothing of it.
+            return _merged(
+                {
+                    key: inner if key in _DATA else resolved(inner)
+                    for key, inner in node.items()
+                    if inner is not True or key in _DATA
+                }
+            )
         name, _, pointer = node["$ref"].partition("#")
+        steps = [step.replace("~1", "/") for step in pointer.split("/") if step]
         # A released schema is named by its address; beside it lies the file.
-        target = read(Path(name).name.removesuffix(".schema.json")) if name else root
-        for step in filter(None, pointer.split("/")):
+        other = Path(name).name.removesuffix(".schema.json")
+        if other == "units":
+            return {"type": "string", "unit": steps[-1]}
+        if other == "names":  # none is left where a document is checked
+            left = steps[-1] not in ("file", "nothing")
+            return {"type": "string", "minLength": 1} if left else False
+        target = read(other) if name else root
+        for step in steps:
             target = target[step]
         return target if name else resolved(target)
 
     schema: Schema = resolved(root)
     return schema
+
+
+#: Keywords whose values are no schemas.
+_DATA = {"default", "examples", "enum", "const", "uniqueItems"}
+
+
+def _merged(schema: dict[str, Any]) -> dict[str, Any]:
+    """Alternatives of types of their own as one schema: most rules speak of one type only."""
+    found = schema.get("anyOf", ())
+    if schema.get("if") == {"type": "object"}:
+        found = [schema["then"], schema.get("else", False)]
+    branches = [branch for branch in found if branch is not False]
+    kinds = [kind for branch in branches for kind in _kinds(branch)]
+    alone = len(branches) == 1
+    alike = len(kinds) == len(set(kinds)) and all(map(_kinds, branches))
+    if not branches or not (alone or alike):
+        return {"type": ["string", "object"], **schema} if "if" in schema and kinds else schema
+    outer = {key: inner for key, inner in schema.items() if key not in _ALTERNATIVES}
+    made = {key: inner for each in branches for key, inner in each.items() if key not in _OF_A_FILE}
+    if "unit" in made:  # a number that lacks its unit is refused where the quantity is read
+        made.pop("const", None)
+    return {**made, **({} if alone else {"type": kinds}), **outer}
+
+
+_ALTERNATIVES = ("anyOf", "if", "then", "else")
+_OF_A_FILE = ("$id", "$schema", "title", "definitions")
+
+
+def _kinds(branch: Schema) -> list[str]:
+    """The types of an alternative; none where it has rules that speak of any type."""
+    kinds = branch.get("type", [])
+    return [] if "enum" in branch else [kinds] if isinstance(kinds, str) else kinds
 
 
 def is_number(value: object) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.display import exact_text, format_value, plain, plain_text, rounded, scientific
-from planner.base.units import Dimension, UnitError, dimension, number, parse
+from planner.base.units import Dimension, UnitError, dimension, number, parse, pattern
 
 F = Fraction
 GROUP = ","
@@ -293,3 +294,43 @@ def test_a_share_without_a_decimal_is_a_fraction() -> None:
     for wrong in ("1/0", "1/", "2/3/4", "2/3 GiB"):
         with pytest.raises(UnitError):
             parse(wrong)
+
+
+KEYS = ["1", "tokens", "bytes", "bytes/s", "s", "Hz", "W", "USD/h", "FLOP/s", "kgCO2e/kWh"]
+PIECES = [
+    "0", "1", "400", "401", "007", "1_0", "_", ".", "e", "E", "-", "+", "/", "per", "*", "·", "(",
+    ")", "^", "^-1", "%", " ", "  ", "\t", "\u00a0", ",", "'", "k", "M", "T", "Ki", "m", "t", "B",
+    "GB", "GiB", "Gb", "Gbps", "byte", "bits", "s", "us", "µs", "h", "day", "Hz", "GHz", "W", "kW",
+    "kWh", "J", "USD", "EUR", "kUSD", "GPU", "devices", "token", "Mtokens", "FLOP", "TFLOPS",
+    "TFLOPs", "kg", "gCO2e", "million", "x", "1e400", "0.0", "2.5", "3/4", "0/2", "1/0",
+]  # fmt: skip
+LIKELY = st.tuples(
+    st.sampled_from(["5", "0", "2.5", "1e9", "1_000", "3/4", "0/1", "-1.", ".5e-3", "1__0", "1_"]),
+    st.sampled_from(["", " ", "\u202f"]),
+    st.sampled_from(["", "", "M ", "T", "million ", "k"]),
+    st.sampled_from(
+        ["", "GB", "tokens", "USD", "TFLOP", "TFLOPS", "kg", "g", "Gbps", "W", "Hz", "h", "%"]
+    ),
+    st.sampled_from(["", "/", " / ", " per ", "/(", "-", " ", "*"]),
+    st.sampled_from(["", "s", "h", "kWh", "GPU", "hour", "1", "per"]),
+    st.sampled_from(["", "/", " per ", "-", " ", "*", " · "]),
+    st.sampled_from(["", "GPU", "hour", "h", "s"]),
+    st.sampled_from(["", "", "", ")", ") per GPU", ")/h"]),
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=400)
+@given(LIKELY | st.lists(st.sampled_from(PIECES), max_size=9).map("".join), st.sampled_from(KEYS))
+def test_a_pattern_is_true_of_what_is_read_and_of_nothing_else(text: str, unit: str) -> None:
+    """So that a validator of somebody else refuses the units that the program refuses."""
+    try:
+        parse(text, unit)
+        is_read = True
+    except UnitError:
+        is_read = False
+    assert bool(re.search(pattern(unit), text)) == is_read, (text, unit)
+
+
+@given(st.data(), st.sampled_from(KEYS))
+def test_what_a_pattern_makes_is_read(data: st.DataObject, unit: str) -> None:
+    parse(data.draw(st.from_regex(pattern(unit))), unit)

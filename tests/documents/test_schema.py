@@ -15,8 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, validators
-from referencing import Registry
-from referencing.jsonschema import DRAFT7
 
 from planner.base import resources
 from planner.base.errors import PlanError
@@ -340,7 +338,7 @@ SHIPPED = sorted((Path(__file__).parents[2] / "schemas").glob("*.schema.json"))
 #: What the check of documents knows, and what is no rule.
 KNOWN = {*json_schema.RULES, "properties", "patternProperties", "additionalProperties", "items",
          "allOf", "anyOf", "if", "then", "else", "$ref", "definitions",
-         "$schema", "$comment", "title", "description", "default", "examples", "unit"}  # fmt: skip
+         "$schema", "$id", "const", "title", "description", "default", "examples"}  # fmt: skip
 
 
 def rules_of(schema: Any) -> Iterator[dict[str, Any]]:
@@ -374,14 +372,14 @@ def test_shipped_schemas_keep_their_own_rules(file: Path) -> None:
     Draft7Validator.check_schema(read)
     for rules in rules_of(read) if file.stem != "result.schema" else ():
         assert rules.keys() <= KNOWN, rules.keys() - KNOWN
-    for part in keywords(read):
+    for part in keywords(json_schema.read(file.name.removesuffix(".schema.json"))):
         unit = part.get("unit")
         if not isinstance(unit, str):
             continue
         dimension(unit)
         written = [*part.get("examples", ()), *([part["default"]] if "default" in part else [])]
         for value in written:
-            if value in part.get("enum", ()):
+            if value in part.get("enum", ()) or isinstance(value, dict):
                 continue
             read = parse(value, unit)
             assert read >= part.get("minimum", read), (unit, value)
@@ -423,27 +421,21 @@ def shipped(file: Path, kind: str) -> Any:
     return validate(load(file, kind=kind), kind).data
 
 
-def validator(file: Path) -> Any:
-    """The validator of jsonschema for a file, exact numbers included."""
+def validator(schema: json_schema.Schema) -> Any:
+    """The validator of jsonschema for a schema, exact numbers included."""
     checker = Draft7Validator.TYPE_CHECKER.redefine_many(
         {
             "number": lambda _, value: json_schema.is_number(value),
             "integer": lambda _, value: type(value) is int,
         }
     )
-    exact = validators.extend(Draft7Validator, type_checker=checker)
-    registry: Any = Registry(
-        retrieve=lambda uri: DRAFT7.create_resource(
-            json.loads(file.with_name(uri).read_text("utf-8"), parse_float=number)
-        )
-    )
-    return exact({"$ref": file.name}, registry=registry)
+    return validators.extend(Draft7Validator, type_checker=checker)(schema)
 
 
-def same(schema: json_schema.Schema, file: Path, value: Any) -> bool:
-    """Whether our check of a schema accepts a value where jsonschema does by its file."""
+def same(schema: json_schema.Schema, value: Any) -> bool:
+    """Whether our check of a schema accepts a value where jsonschema does."""
     ours = json_schema.accepts(schema, value)
-    return ours is bool(validator(file).is_valid(value))
+    return ours is bool(validator(schema).is_valid(value))
 
 
 PRESETS = Path(__file__).parents[2] / "presets"
@@ -464,14 +456,11 @@ def test_we_accept_what_jsonschema_accepts(data: st.DataObject) -> None:
     made = shipped(file, name)
     for _ in range(data.draw(st.integers(0, 2))):
         made = spoiled(data, made)
-    where = SHIPPED[0].with_name(f"{name}.schema.json")
-    assert same(json_schema.read(name), where, made)
+    assert same(json_schema.read(name), made)
 
 
 @given(st.data())
-def test_so_it_does_for_any_schema(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_so_it_does_for_any_schema(data: st.DataObject) -> None:
     value = st.sampled_from((0, 1, F(1, 2), True, "a", "ab", None))
     simple = st.fixed_dictionaries(
         {},
@@ -509,6 +498,5 @@ def test_so_it_does_for_any_schema(
         )
 
     made, found = data.draw(st.recursive(simple, nested, max_leaves=6)), data.draw(ANY)
-    file = tmp_path_factory.mktemp("schemas") / "any.schema.json"
-    file.write_text(json.dumps(made, default=float))
-    assert same(json.loads(file.read_text(), parse_float=number), file, found), made
+    read = json.loads(json.dumps(made, default=float), parse_float=number)
+    assert same(read, found), made

@@ -1,0 +1,159 @@
+"""The schemas by themselves: programs of others read them, and accept every document that ours
+accepts, as it was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+from referencing import Registry, Resource
+
+from planner.documents import schema_files
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = {
+    file.name.removesuffix(".schema.json"): json.loads(file.read_text("utf-8"))
+    for file in (ROOT / "schemas").glob("*.json")
+}
+FOLDERS = {
+    "plan": ("presets", "tests/documents", "tests/documents/valid"),
+    "study": ("presets/studies",),
+    "model": ("presets/models",),
+    "cluster": ("presets/clusters",),
+    "accelerator": ("presets/accelerators",),
+    "schedule": ("presets/schedules",),
+}
+BAD = {"training": {"tokens": "many"}, "model": {"layers": "banana"}, "cluster": {"price": "5 EUR"}}
+
+
+def kind_of(file: Path, kind: str) -> str:
+    """The kind of a document: that of its folder, or of a test document its own."""
+    keys = yaml.safe_load(file.read_text("utf-8")).keys()
+    return "study" if "axes" in keys else "accelerator" if "memory_bandwidth" in keys else kind
+
+
+@cache
+def documents() -> dict[str, tuple[str, Any]]:
+    """Every document that ships or is tested, with its kind, as written."""
+    return {
+        file.relative_to(ROOT).as_posix(): (
+            kind_of(file, kind) if kind == "plan" else kind,
+            yaml.safe_load(file.read_text("utf-8")),
+        )
+        for kind, folders in FOLDERS.items()
+        for folder in folders
+        for file in sorted((ROOT / folder).glob("*.yaml"))
+    }
+
+
+def refused() -> Iterator[tuple[str, Any]]:
+    """What no validator may accept, with its kind."""
+    whole = documents()["presets/llama70b_h100x1024.yaml"][1]
+    for section, change in BAD.items():
+        inner = whole[section] if isinstance(whole[section], dict) else {"extends": "llama2-70b"}
+        yield "plan", {**whole, section: {**inner, **change}}
+    yield "plan", {**whole, "parallelism": "fast"}
+    yield "cluster", {"accelerator": "h100", "devices": 8, "price": 2.5}
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_a_schema_names_its_version_and_is_no_other(kind: str) -> None:
+    assert SCHEMAS[kind]["$id"] == schema_files.address(kind)
+    made = schema_files.made().get(kind)
+    assert made is None or made == SCHEMAS[kind], "python -m planner.documents.schema_files"
+
+
+@pytest.mark.parametrize("kind", sorted(schema_files.KINDS))
+def test_jsonschema_accepts_what_we_accept(kind: str) -> None:
+    """By the files that refer to each other, and by one file that holds them all."""
+    registry: Any = Registry().with_resources(
+        (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
+    )
+    alone = json.loads(schema_files.text(schema_files.bundled(kind)))
+    assert ".schema.json#" not in json.dumps(alone) and '"$ref": "model' not in json.dumps(alone)
+    for check in (Draft7Validator(SCHEMAS[kind], registry=registry), Draft7Validator(alone)):
+        for name, (its, data) in documents().items():
+            if its == kind:
+                assert not [error.message for error in check.iter_errors(data)], name
+        for its, data in refused():
+            if its == kind:
+                assert not check.is_valid(data), data
+
+
+AJV = """
+const Ajv = require("ajv").default, fs = require("fs");
+const {sets, documents, refused} = JSON.parse(fs.readFileSync(0, "utf-8"));
+const wrong = [];
+for (const schemas of sets) {
+  const ajv = new Ajv({strict: true, allErrors: true});
+  for (const schema of schemas) ajv.addSchema(schema);
+  for (const schema of schemas) ajv.getSchema(schema.$id);
+  for (const [name, id, data] of documents) {
+    const check = ajv.getSchema(id);
+    if (check && !check(data)) wrong.push([name, check.errors]);
+  }
+  for (const [id, data] of refused) {
+    const check = ajv.getSchema(id);
+    if (check && check(data)) wrong.push(["accepted", data]);
+  }
+}
+console.log(JSON.stringify(wrong));
+"""
+
+
+@cache
+def node_modules() -> str | None:
+    """The folder of npm's packages that has ajv: NODE_PATH, or npm's global one."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None:
+        return None
+    folders = os.environ.get("NODE_PATH", "").split(os.pathsep)
+    if npm is not None:
+        found = subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=False)
+        folders += [line for line in found.stdout.splitlines() if line.startswith(os.sep)]
+    return next((f for f in folders if f and (Path(f) / "ajv/package.json").is_file()), None)
+
+
+def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
+    modules = node_modules()
+    if modules is None:
+        pytest.skip("node with ajv is not there (CONTRIBUTING.md)")
+    bundles = [[schema_files.bundled(kind)] for kind in schema_files.KINDS]
+    given = {
+        "sets": [list(SCHEMAS.values()), *bundles],
+        "documents": [[n, schema_files.address(k), d] for n, (k, d) in documents().items()],
+        "refused": [[schema_files.address(kind), data] for kind, data in refused()],
+    }
+    found = subprocess.run(
+        ["node", "-e", AJV],
+        input=json.dumps(given, default=str),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NODE_PATH": modules},
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert json.loads(found.stdout) == []
+
+
+def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
+    inside = schema_files.line("plan", ROOT / "presets" / "new.yaml")
+    assert inside == "# yaml-language-server: $schema=../schemas/plan.schema.json"
+    assert schema_files.line("plan", tmp_path / "plan.yaml").endswith(schema_files.address("plan"))
+    beside = tmp_path / "plan.schema.json"
+    beside.write_text(schema_files.text(schema_files.bundled("plan")), "utf-8")
+    assert schema_files.line("plan", tmp_path / "plan.yaml").endswith("$schema=plan.schema.json")
+    for name in documents():
+        first = (ROOT / name).read_text("utf-8").partition("\n")[0]
+        if name.startswith("presets/"):
+            target = first.partition("$schema=")[2]
+            assert target and ((ROOT / name).parent / target).is_file(), name
