@@ -245,7 +245,7 @@ def _report(options: argparse.Namespace) -> int | str:
 )
 def _quick(options: argparse.Namespace) -> str:
     from planner import report as render
-    from planner.documents import quick
+    from planner.documents import quick, schema_files
     from planner.questions import loading
 
     text = " ".join(options.text)
@@ -253,7 +253,7 @@ def _quick(options: argparse.Namespace) -> str:
     said, plans = quick.write(text, document), {".yaml": "plan", ".yml": "plan"}
     kinds = _outputs(options.output, {**plans, **render.SUFFIXES}, "plan or report")
     for path in [path for path, kind in kinds.items() if kind == "plan"]:
-        files.write_text(path, said)
+        files.write_text(path, f"{schema_files.line('plan', path)}\n{said}")
         del kinds[path]
     from planner.results.result import evaluate
 
@@ -651,9 +651,11 @@ def _diff(options: argparse.Namespace) -> int | str:
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
+    from planner.documents import schema_files
 
     found = imports.read(options.config, options.source)
-    files.put(found.text, options.output, [options.config])
+    text = schema_files.placed(found.text, options.output)
+    files.put(text, options.output, [options.config])
     for line in found.said:
         print(one_line(f"{found.place}: {line}"), file=sys.stderr)
     return OK
@@ -849,6 +851,23 @@ def _matmul(options: argparse.Namespace) -> str:
     one = precisions.format_called(options.precision or "bf16")
     found = matmul.product(sides, options.on, one, options.took)
     return (matmul.to_json if options.format == "json" else matmul.text)(found)
+
+
+@command(
+    "schema",
+    "print the JSON Schema of a kind of document, in one piece, for editors and validators",
+    argument(
+        "kind",
+        "what the schema describes",
+        choices=("plan", "model", "cluster", "accelerator", "study", "schedule", "result"),
+    ),
+    argument(OUTPUT, "write it here"),
+)
+def _schema(options: argparse.Namespace) -> int:
+    from planner.documents import schema_files
+
+    files.put(schema_files.text(schema_files.bundled(options.kind)), options.output)
+    return OK
 
 
 @command(

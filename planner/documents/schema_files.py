@@ -130,7 +130,7 @@ def line(kind: str, document: str | Path | None = None) -> str:
     Args:
         document: where the document is written; None where nobody knows.
     """
-    where = f"{version.HOME}/schemas/{version.__version__}/{kind}.schema.json"
+    where = address(kind)
     if document is not None:
         shipped, folder = _file(kind).resolve(), Path(document).resolve().parent
         checkout = shipped.parent.parent
@@ -140,6 +140,15 @@ def line(kind: str, document: str | Path | None = None) -> str:
         if beside.is_file():
             where = beside.name
     return f"# yaml-language-server: $schema={where}"
+
+
+def placed(document: str, path: str | None) -> str:
+    """The text of a document whose first line names a schema, by the way from where it is
+    written."""
+    kind = re.match(r"# yaml-language-server: \$schema=\S*?(\w+)\.schema\.json\n", document)
+    if kind is None or path in (None, "-"):
+        return document
+    return f"{line(kind[1], path)}\n{document[kind.end() :]}"
 
 
 def main() -> None:

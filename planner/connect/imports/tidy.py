@@ -13,14 +13,13 @@ from typing import Any
 from planner.base.display import flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.families import DOCUMENT
-from planner.documents import schema, source
+from planner.documents import schema, schema_files, source
 from planner.documents.source import lookup, nested
 from planner.plans.plan import begun
 
 #: Sections of which everything is written.
 WHOLE = ("kinds", "pattern", "encoder", "delta_net")
 
-HEADER = "# yaml-language-server: $schema=schemas/{}.schema.json"
 WIDTH = 96
 
 
@@ -137,7 +136,7 @@ def write(
             return ""
         return "  # " + (", ".join(came_from.get(dotted, ())) or family)
 
-    lines = [HEADER.format(kind)]
+    lines = [schema_files.line(kind)]
     for key in _ordered(document, "order"):
         value = document[key]
         if key == "kinds":
