@@ -58,7 +58,8 @@ def input_called(result: Result, asked: str) -> str | None:
 
 def look_up(result: Result, asked: str) -> Quantity:
     """The quantity that people call so: by its id, else by a label or a symbol, the end of an id or
-    words of it, its beginning, words of its title. Of several the only key figure is meant.
+    words of it, its beginning, words of its title. Of several the only key figure is meant, else
+    the only one of the fewest parts.
 
     Raises:
         PlanError: none is called so, with near spellings, or several are, with their ids.
@@ -76,6 +77,10 @@ def look_up(result: Result, asked: str) -> Quantity:
         figures = [quantity for quantity in found if quantity.id in LABELS]
         if short is not None and all(one.id.startswith(short.id) for one in found):
             return short
+        level = min((one.id.count(".") for one in found), default=0)
+        highest = [one for one in found if one.id.count(".") == level]
+        if len(highest) == 1 and not figures:
+            return highest[0]
         if len(figures) == 1:
             return figures[0]
         if found:

@@ -321,13 +321,17 @@ class _Html(_Text):
         return "[{}]<sub>arg max {}: {}</sub>".format(*map(self.write, box.parts))
 
     def _script(self, box: Box) -> str:
-        base, index, power = box.parts
-        if base.kind == "letter" and index != EMPTY and power == EMPTY and _slanted(index):
-            return f"<i>{base.data}<sub>{TEXT.write(index)}</sub></i>"
-        text, *scripts = map(self.write, box.parts)
-        for tag, script in zip(("sub", "sup"), scripts, strict=True):
+        base, index, _ = box.parts
+        text, below, above = map(self.write, box.parts)
+        if base.kind == "letter" and index != EMPTY and _slanted(index):
+            text, below = f"<i>{base.data}<sub>{TEXT.write(index)}</sub></i>", ""
+        for tag, script in (("sub", below), ("sup", above)):
             text += f"<{tag}>{script}</{tag}>" if script else ""
         return text
+
+    def _row(self, box: Box) -> str:
+        slanted = box != EMPTY and _slanted(box)
+        return f"<i>{TEXT.write(box)}</i>" if slanted else super()._row(box)
 
 
 def _slanted(name: Box) -> bool:

@@ -149,6 +149,7 @@ class Page(HTMLParser):
         ):
             self.stack.pop()
         if self.stack[-1:] == ["p"] and tag in (
+            "article",
             "details",
             "figcaption",
             "footer",
@@ -184,7 +185,7 @@ def test_html_is_one_safe_file(result: Result) -> None:
 
 @pytest.mark.parametrize("plan", SHIPPED, ids=lambda path: path.stem)
 def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
-    assert len(to_html(planner.load(plan).evaluate()).encode()) < 310_000
+    assert len(to_html(planner.load(plan).evaluate()).encode()) < 300_000
 
 
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
