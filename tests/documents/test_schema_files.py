@@ -157,3 +157,8 @@ def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
         if name.startswith("presets/"):
             target = first.partition("$schema=")[2]
             assert target and ((ROOT / name).parent / target).is_file(), name
+
+
+def test_the_entry_for_a_catalogue_names_this_version() -> None:
+    entry = json.loads((ROOT / "docs/schemastore.json").read_text("utf-8"))
+    assert entry["url"] == schema_files.address("plan") == [*entry["versions"].values()][-1]
