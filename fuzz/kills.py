@@ -80,6 +80,11 @@ def _search(folder: Path) -> tuple[Words, Words]:
     return old, [*old, "--set", "training.sequence_length=512"]
 
 
+def _solve(folder: Path) -> tuple[Words, Words]:
+    old = ["solve", PLAN, "longest-context", "-o", str(folder / "out.yaml")]
+    return old, [*old, "--margin", "0"]
+
+
 def _sweep(folder: Path) -> tuple[Words, Words]:
     study = folder / "study.config"
     study.write_text(
@@ -100,6 +105,7 @@ WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
     "compare": _compare,
     "calibrate": _calibrate,
     "search": _search,
+    "solve": _solve,
     "sweep": _sweep,
 }
 

@@ -222,11 +222,16 @@ def _report(options: argparse.Namespace) -> int | str:
     for path in kinds:
         render.write(result, path, options.interactive)
     sys.stdout.write(render.as_text(result, options.format or "text"))
-    missed = result.questions.missed
-    for fault in missed:
-        print(fault, file=sys.stderr)
+    missed = _missed(result)
     fit = limit and outcome(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
+
+
+def _missed(result: Any) -> bool:
+    """Whether a plan misses what it requires, each told on a line."""
+    for fault in result.questions.missed:
+        print(fault, file=sys.stderr)
+    return bool(result.questions.missed)
 
 
 @command(
@@ -243,10 +248,11 @@ def _report(options: argparse.Namespace) -> int | str:
     ),
     formats("text", "md", "html", "json"),
 )
-def _quick(options: argparse.Namespace) -> str:
+def _quick(options: argparse.Namespace) -> int:
     from planner import report as render
     from planner.documents import quick, schema_files
     from planner.questions import loading
+    from planner.questions.plan_questions import checked, evaluate
 
     text = " ".join(options.text)
     document = quick.read(text)
@@ -255,15 +261,13 @@ def _quick(options: argparse.Namespace) -> str:
     for path in [path for path, kind in kinds.items() if kind == "plan"]:
         files.write_text(path, f"{schema_files.line('plan', path)}\n{said}")
         del kinds[path]
-    from planner.results.result import evaluate
-
-    result = evaluate(loading.load(document))
+    result = evaluate(checked(loading.load(document)))
     for path in kinds:
         render.write(result, path)
-    shown = render.as_text(result, options.format)
-    if options.format != "text":
-        return shown
-    return f"{shown}\n# What was understood; -o plan.yaml writes it.\n{said}"
+    sys.stdout.write(render.as_text(result, options.format))
+    if options.format == "text":
+        sys.stdout.write(f"\n# What was understood; -o plan.yaml writes it.\n{said}")
+    return FAILED if _missed(result) else OK
 
 
 @command(

@@ -26,10 +26,12 @@ ASSUMED = Origin("default", "nobody states a length; the model reads more")
 STATED = Origin("argument", "quick")
 UNDERSTOOD = (
     "a model: llama3-8b, meta-llama/Llama-3.1-8B or 70B; devices: 64 h100; 2T tokens; "
-    "sequence 8k; batch 1024; bf16; tp8 pp4 zero1; full recompute; $2.5/h; 40% mfu; KEY=VALUE"
+    "sequence 8k; batch 1024; bf16; tp8 pp4 zero1; full recompute; $2.5/h; 40% mfu; "
+    "in 30 days; KEY=VALUE"
 )
 #: Sections of a plan whose keys may stand with a value.
 SECTIONS = ("parallelism", "training", "cluster", "time")
+DEADLINE = "deadline"  # which is no key of a plan
 #: Keys whose values are words that say by themselves what they are.
 TELLING = ("training.precision", "training.optimizer")
 
@@ -41,8 +43,8 @@ _END = r"(?![\w.%/-])"
 _NUMBER = rf"(?:{WHOLE}(?:\.\d+)?)"
 _WORD = re.compile(r"[^\s,;]+|.")
 _BETWEEN = re.compile(
-    r"(?:[\s,;:+()]|(?:on|with|for|of|in|at|an?|the|and|using|to|train|training|over|model|layout"
-    rf"|gpus?|devices|chips){_END})*",
+    r"(?:[\s,;:+()]|(?:on|with|for|of|in|within|at|an?|the|and|using|to|train|training|over|model"
+    rf"|layout|gpus?|devices|chips){_END})*",
     re.I,
 )
 _NAME = re.compile(r"[\w./-]+(?: +[\w./-]+){0,3}")
@@ -98,6 +100,11 @@ def _document(text: str, said: Mapping[str, tuple[Any, Place]]) -> Node:
     tree: dict[str, Node] = {"name": from_data(one_line(" ".join(text.split())), start, STATED)}
     sections: dict[str, dict[str, Node]] = {"cluster": {}, "training": {}}
     for key, (value, place) in said.items():
+        if key == DEADLINE:  # which is required of a run that is stated; else what does it buy?
+            stated = "training.tokens" in said
+            key = "require" if stated else "questions"
+            asked = {"deadline": value, "set": {"training": {"tokens": "1T"}}}  # where it starts
+            value = [f"time.training_days <= {value}" if stated else {"tokens-by-deadline": asked}]
         section, _, inner = key.partition(".")
         node = from_data(value, place, STATED)
         if inner:
@@ -115,7 +122,7 @@ def _document(text: str, said: Mapping[str, tuple[Any, Place]]) -> Node:
         sections["cluster"]["extends"] = tree.pop("cluster")
     nodes = {key: Node(held, start, STATED) for key, held in sections.items()}
     made = {key: node for key, node in nodes.items() if node.value or key not in tree}
-    order = ("name", "model", "cluster", "training", "parallelism", "time")
+    order = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
     whole = {**tree, **made}
     return Node({key: whole[key] for key in order if key in whole}, start, STATED)
 
@@ -337,6 +344,7 @@ RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         ),
         (rf"({_NUMBER})\s*USD/h(?:our)?{_END}", _as("cluster.price", "{} USD/h")),
         (rf"({_NUMBER}%)\s*(?:mfu|utili[sz]ation){_END}", _as("time.mfu")),
+        (rf"({_NUMBER}\s*(?:hours?|days?|weeks?)){_END}", _as(DEADLINE)),
         (rf"fsdp{_END}", _always({"parallelism.zero": 3})),
         (
             rf"(?:sp|sequence[\s_-]parallel){_END}(?!\s*[=:])",

@@ -110,7 +110,7 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
         (("--vary", "training.precision=bf17"), "did you mean 'bf16'?"),
         (("--vary", "training.tokens"), "which values?"),
         (("--limit", "memory.process<=many"), "memory.process"),
-        (("--limit", "memory.proces<=1 GiB"), "did you mean"),
+        (("--limit", "memory.procss<=1 GiB"), "did you mean"),
         (("--by", "memory.stage"), "memory.stage"),
         (("--top", "0"), "at least 1"),
         (("-o", "layouts.xls"), "no list of layouts has the ending '.xls'"),

@@ -41,6 +41,20 @@ def test_the_plan_of_a_line() -> None:
     }
 
 
+def test_a_deadline_is_required_of_a_run_that_is_stated_and_asks_what_it_buys_otherwise() -> None:
+    stated = plan("gpt2-small on 8 h100, within 3 days, 100B tokens")
+    assert stated["require"] == ["time.training_days <= 3 days"]
+    asked = plan("gpt2-small on 8 h100 in 2 weeks")["questions"]
+    assert asked[0]["tokens-by-deadline"]["deadline"] == "2 weeks"
+    result = planner.quick("gpt2-small on 8 h100 dp8 in 2 weeks").evaluate()
+    (tokens,) = (answer.found.value for answer in result.questions.answers)
+    held, missed = (
+        planner.quick(f"gpt2-small on 8 h100 dp8 {count:.0f} tokens").evaluate()
+        for count in (tokens, tokens * 1.001)
+    )
+    assert held["time.training_days"].value <= 14 < missed["time.training_days"].value
+
+
 def test_everything_that_may_stand_in_a_line() -> None:
     found = plan(
         "train meta-llama/Llama-2-70b-hf on 128 nodes of 8 H100s for 1.5 trillion tokens with 4k "
