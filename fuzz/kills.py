@@ -81,8 +81,8 @@ def _search(folder: Path) -> tuple[Words, Words]:
 
 
 def _solve(folder: Path) -> tuple[Words, Words]:
-    old = ["solve", PLAN, "longest-context", "-o", str(folder / "out.yaml")]
-    return old, [*old, "--margin", "0"]
+    words = ["solve", PLAN, "--vary", "training.tokens", "-o", str(folder / "out.yaml"), "--until"]
+    return [*words, "time.training_days <= 3"], [*words, "time.training_days <= 5"]
 
 
 def _sweep(folder: Path) -> tuple[Words, Words]:

@@ -89,7 +89,9 @@ def target(file: str, output: str | None = None) -> Path:
         files.format_of(output, {".yaml": "plan", ".yml": "plan"}, "plan")
         with contextlib.suppress(OSError):
             if os.path.samefile(output, path):
-                raise PlanError(Fault("this is the plan itself", Place(output), "--write"))
+                raise PlanError(
+                    Fault("this is an input", Place(output), "another file, or --write")
+                )
     return path
 
 

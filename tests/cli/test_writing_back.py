@@ -116,7 +116,7 @@ def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
     [
         (("solve", "gpt2small_hgx-h100", "longest-context", "--write"), "stays as it is"),
         (("solve", "-", "longest-context", "--write"), "stays as it is"),
-        (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is the plan itself"),
+        (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is an input"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.txt"), "no plan has the ending"),
         (("solve", "plan.yaml", "compute-optimal", "--write"), "nothing can be written so"),
         (("search", "plan.yaml", "--apply", "nix.yaml"), "no such file"),

@@ -47,7 +47,7 @@ def test_a_deadline_is_required_of_a_run_that_is_stated_and_asks_what_it_buys_ot
     asked = plan("gpt2-small on 8 h100 in 2 weeks")["questions"]
     assert asked[0]["tokens-by-deadline"]["deadline"] == "2 weeks"
     result = planner.quick("gpt2-small on 8 h100 dp8 in 2 weeks").evaluate()
-    (tokens,) = (answer.found.value for answer in result.questions.answers)
+    (tokens,) = (answer.found.holds.value for answer in result.questions.answers)
     held, missed = (
         planner.quick(f"gpt2-small on 8 h100 dp8 {count:.0f} tokens").evaluate()
         for count in (tokens, tokens * 1.001)
