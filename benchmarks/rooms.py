@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent / "planner"
 #: deadlines and scatters of studies and searches 900, plans from a line of text, other names, all
 #: faults at once and what runs 850; number formats in full, tensors and products alone 900;
 #: the arguments of another planner as a plan 250; the plans of a branch, and faults
-#: for programs, 550; answers put into plans 450, defaults of a team and templates 450;
+#: for programs, 550; answers put into plans 450, defaults of a team and templates 700;
 #: questions and requirements of a plan 650; quantities that a plan defines 750; patterns of
 #: units and schemas for programs of others 300.
-MOST = 46_750
+MOST = 47_100
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.
 ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")

@@ -91,16 +91,24 @@ def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Ti
 
 
 def load(
-    document: str | Path | Mapping[str, Any], set: Mapping[str, Any] | Sequence[str] = ()
+    document: str | Path | Mapping[str, Any],
+    set: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    defaults: str | Path | bool | None = None,
 ) -> Plan:
-    """The plan of a YAML file or of a mapping, ``set`` overriding dotted keys.
+    """The plan of a YAML file, of a shipped plan's name or of a mapping, ``set`` overriding dotted
+    keys.
+
+    Args:
+        defaults: a team's file of defaults. Left out, a plan that is read from a file has the
+            trainplan.yaml around it, and no other has one; False is none.
 
     Raises:
         PlanError: every fault that was found, with its place.
     """
     from planner.questions.plan_questions import checked
 
-    return Plan(checked(loading.load(document, set)))
+    return Plan(checked(loading.load(document, set, team=defaults)))
 
 
 def quick(text: str) -> Plan:

@@ -33,6 +33,8 @@ MAX_JSON = 50_000_000
 _ROOT: ContextVar[str | None] = ContextVar("root", default=None)
 #: What takes note of the files that are opened.
 _NOTED: ContextVar[set[str] | None] = ContextVar("noted", default=None)
+#: The folder of files that were copied.
+_TOP: ContextVar[str | None] = ContextVar("top", default=None)
 #: What a command has read of standard input and of the shell's pipes, which can be read once only.
 _ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
@@ -75,9 +77,18 @@ def noted() -> Iterator[set[str]]:
 @contextlib.contextmanager
 def copied_to(folder: str | Path) -> Iterator[None]:
     """Files that were copied to a folder of their own are bound to it where the originals were
-    bound."""
-    with within(folder if _ROOT.get() is not None else None):
-        yield
+    bound; nothing around it belongs to them."""
+    top = _TOP.set(os.path.realpath(folder))
+    try:
+        with within(folder if _ROOT.get() is not None else None):
+            yield
+    finally:
+        _TOP.reset(top)
+
+
+def is_top(folder: str | Path) -> bool:
+    """Whether nothing around a folder belongs to what lies in it."""
+    return os.path.realpath(folder) in (_ROOT.get(), _TOP.get())
 
 
 def inside(path: str | Path) -> bool:

@@ -126,6 +126,7 @@ EVERYWHERE = (
     argument(
         "--root DIR", "read no file outside this folder, whatever documents, links and reports name"
     ),
+    flag("--no-defaults", "leave out the trainplan.yaml around a plan"),
     flag(
         "--progress",
         "say on standard error what runs, after two seconds, also where that is no terminal",
@@ -150,6 +151,11 @@ FINDING = (
         "wants: the 95th percentile of published readings (p95, the default), a share more than "
         "predicted, or what is predicted (0)",
     ),
+)
+
+
+TEMPLATES = argument(
+    "--templates DIR", "a folder of Jinja templates, each in the place of ours of the same name"
 )
 
 
@@ -200,6 +206,7 @@ def _at_least_one(top: int | None) -> None:
         "--require-fit", "exit with 1 where the plan does not fit into memory, or not by --margin"
     ),
     *FINDING,
+    TEMPLATES,
 )
 def _report(options: argparse.Namespace) -> int | str:
     from planner.questions import loading
@@ -211,13 +218,13 @@ def _report(options: argparse.Namespace) -> int | str:
 
         return resolved(plan)
     from planner import report as render
-    from planner.questions.constraints import MARGIN, fit_limit
+    from planner.questions.constraints import fit_limit, margin_of
     from planner.questions.plan_questions import evaluate, outcome
 
     kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
     if options.interactive and "html" not in kinds.values():
         raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
-    limit = fit_limit(options.margin or MARGIN, plan) if options.require_fit else None
+    limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
         render.write(result, path, options.interactive)
@@ -461,9 +468,10 @@ def _solve(options: argparse.Namespace) -> int | str:
         "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
         "picks the format",
     ),
+    TEMPLATES,
 )
 def _search(options: argparse.Namespace) -> int:
-    from planner.questions.constraints import MARGIN, parse_limit
+    from planner.questions.constraints import parse_limit
     from planner.questions.search import choices
     from planner.questions.search.engine import POINTS, search
     from planner.report import searched
@@ -490,12 +498,15 @@ def _search(options: argparse.Namespace) -> int:
         full=options.full,
         choices=True,
         points=POINTS if drawn else 0,
-        margin=options.margin or MARGIN,
+        margin=options.margin,
         launcher=options.launcher,
     )
-    for path, kind in kinds.items():
-        files.write_text(path, searched.WRITERS[kind](found, options.front))
-    sys.stdout.write(searched.WRITERS[options.format](found, options.front))
+    from planner.report.report import of_team
+
+    with of_team(plan):
+        for path, kind in kinds.items():
+            files.write_text(path, searched.WRITERS[kind](found, options.front))
+        sys.stdout.write(searched.WRITERS[options.format](found, options.front))
     if options.apply and found.best:
         changes = write_back.of_found(found, options.rank)
         sys.stderr.write(write_back.write(options.apply, changes))
@@ -517,6 +528,7 @@ def _search(options: argparse.Namespace) -> int:
     ),
     # Of a study, whose keys are others than a plan's.
     many("--set KEY=VALUE", "override a key of the study", dest="changes"),
+    TEMPLATES,
 )
 def _sweep(options: argparse.Namespace) -> int:
     from planner.questions.studies import COMPARISONS, TABLES
@@ -584,6 +596,7 @@ def _one_voice(debug: bool) -> Iterator[None]:
     many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
     flag("--all", "every difference, and the reports that are unchanged"),
     FAULTS,
+    TEMPLATES,
 )
 def _check(options: argparse.Namespace) -> int:
     from planner.review import check
@@ -691,6 +704,7 @@ def _export(options: argparse.Namespace) -> int:
     argument("--log FILE", "a log of Megatron-LM or torchtitan, CSV or JSON"),
     argument("--step-time TIME", "in the place of a log: the measured time of a step, as 1.4s"),
     argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
+    TEMPLATES,
     argument("--format", "the table alone in this format", choices=("text", "md", "json")),
     many(
         OUTPUT,

@@ -50,7 +50,17 @@ def run(arguments: list[str]) -> int:
             sys.stdout.write(FIRST)
             return OK
         options = _parsed(_with_command(arguments))
-        with files.within(options.root), progress.shown(options.progress):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(files.within(options.root))
+            stack.enter_context(progress.shown(options.progress))
+            if options.no_defaults:
+                from planner.documents import defaults
+
+                stack.enter_context(defaults.left_out())
+            if getattr(options, "templates", None):
+                from planner.report.report import templates_of
+
+                stack.enter_context(templates_of(options.templates))
             done: int | str = options.handler(options)
         sys.stdout.write(done if isinstance(done, str) else "")
         sys.stdout.flush()
@@ -95,7 +105,7 @@ def _with_command(arguments: list[str]) -> list[str]:
     """A plan file straight after the program's name needs no command."""
     rest: list[str] = list(arguments)
     lead: list[str] = []  # options of every command may stand before it
-    while rest[:1] in (["--debug"], ["--progress"], ["--root"]):
+    while rest[:1] in (["--debug"], ["--progress"], ["--no-defaults"], ["--root"]):
         count = 2 if rest[0] == "--root" else 1
         lead, rest = lead + rest[:count], rest[count:]
     first = next((word for word in rest if not word.startswith("-") or word == "-"), None)

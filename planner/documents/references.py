@@ -13,6 +13,7 @@ from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
+from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
 #: Below presets/, where the documents of each kind ship.
@@ -30,6 +31,8 @@ REFERENCES = {
     "cluster": {"accelerator": "accelerator"},
 }
 ENDINGS = (".yaml", ".yml")
+#: What a provider's price list says where a cluster does not.
+PRICES = ("price", "reserved_price")
 #: Documents of which each extends the next, at most.
 MOST_LINKS = 50
 #: Names of documents that a fault lists, at most.
@@ -133,6 +136,8 @@ class Resolver:
     presets: Path | None
     base: Path  # of what was not written in a file
     unknown: dict[tuple[str | int, ...], tuple[Fault, ...]] | None = None
+    defaults: Defaults | None = None
+    again: bool = False  # the defaults are in, but for what --set brought
 
     def locate(self, node: Node, kind: str) -> tuple[Path, bool]:
         """The file that a name means, and whether it ships as a preset."""
@@ -211,7 +216,7 @@ class Resolver:
         for key, below in inner.items():
             entries[key] = self.extend(entries[key], below, chain)
         if parent is None:
-            return replace(node, value=entries)
+            return replace(node, value=self.with_defaults(node, entries, kind, chain))
         if not isinstance(parent.value, str):
             wanted = "the name or path of one document"
             raise PlanError(Fault("extends takes one name", parent.place, wanted))
@@ -220,7 +225,30 @@ class Resolver:
         base = self.names(base, kind, chain, only=inner.keys() - alone)
         assert isinstance(base.value, dict)
         kept = {key: value for key, value in base.value.items() if key not in alone}
+        if self.defaults is not None and kind == "cluster" and "provider" in entries:
+            ours = self.defaults.cluster.values()  # of which the price is no longer asked
+            kept = {k: v for k, v in kept.items() if k not in PRICES or v not in ours}
         return replace(node, value=_merge(kept, entries), reference=base.reference)
+
+    def with_defaults(
+        self, node: Node, entries: dict[str, Node], kind: str, chain: tuple[Path, ...]
+    ) -> dict[str, Node]:
+        """The entries of a document that extends no other, with those of the team: over what ships,
+        and below what anybody says."""
+        if self.defaults is None or (self.again and node.origin.kind != "set"):
+            return entries
+        shipped = node.origin.kind == "preset"
+        if kind == "accelerator" and shipped and chain:
+            return _merge(entries, dict(self.defaults.rates.get(chain[-1].stem, {})))
+        if kind != "cluster":
+            return entries
+        ours = dict(self.defaults.cluster)
+        if shipped:
+            kept = {k: v for k, v in entries.items() if k not in PRICES or "provider" not in ours}
+            return _merge(kept, ours)
+        if "provider" in entries:
+            ours = {key: value for key, value in ours.items() if key not in PRICES}
+        return _merge(ours, entries)
 
     def names(
         self,
@@ -277,7 +305,8 @@ class Resolver:
         counted = aliases.counted(node.value) if kind == "cluster" else None
         if counted is not None:
             devices, device = (replace(node, value=value) for value in counted)
-            return replace(node, value={"accelerator": device, "devices": devices}, text=None)
+            made = replace(node, value={"accelerator": device, "devices": devices}, text=None)
+            return self.extend(made, kind, chain)
         found = self.fetch(node, kind, chain)
         return replace(found, key_place=node.key_place)
 

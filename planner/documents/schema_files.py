@@ -16,7 +16,7 @@ from planner.base import resources, units, version
 from planner.documents.references import FOLDERS, preset_names
 
 #: The kinds of documents and results that have a schema.
-KINDS = (*FOLDERS, "result")
+KINDS = (*FOLDERS, "result", "defaults")
 #: The units of quantities in documents.
 UNITS = (
     "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
@@ -89,12 +89,17 @@ def bundled(kind: str) -> dict[str, Any]:
     def take(file: str, name: str) -> str:
         """Puts a definition of a file (all of it, where it has no name) among those of the piece,
         and says under which name."""
-        here = "-".join(filter(None, (file if file != kind or not name else "", name)))
+        said = name.replace("/properties/", "key-")
+        here = "-".join(filter(None, (file if file != kind or not name else "", said)))
         if here not in definitions:
             definitions[here] = {}  # one may hold itself
             whole = _read(file)
             kept = {key: inner for key, inner in whole.items() if key not in _OF_A_FILE}
-            inner = whole["definitions"][name.replace("~1", "/")] if name else kept
+            inner = kept
+            if name == said and name:
+                inner = whole["definitions"][name.replace("~1", "/")]
+            if name != said:
+                inner = whole["properties"][name.removeprefix("/properties/")]
             key = here.replace("~1", "/")
             definitions.pop(here)
             definitions[key] = {}

@@ -25,6 +25,7 @@ from planner.documents.references import (
     preset_names,
     read,
 )
+from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
 __all__ = [
@@ -76,13 +77,14 @@ class Document:
     """Resolved data with the place and origin of each value.
 
     A path is a tuple of keys and list indices; () is the whole document. ``name`` is that of a
-    shipped document that was asked for by it.
+    shipped document that was asked for by it, ``defaults`` what a team says of its plans.
     """
 
     node: Node
     kind: str = "plan"
     overrides: tuple[tuple[str, str], ...] = field(default=())
     name: str | None = None
+    defaults: Defaults | None = field(default=None, compare=False, repr=False)
     held: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
@@ -209,6 +211,7 @@ def load(
     kind: str = "plan",
     presets: Path | None = None,
     unknown: dict[Path_, tuple[Fault, ...]] | None = None,
+    defaults: Defaults | None = None,
 ) -> Document:
     """Read a document and resolve `extends`, names and overrides.
 
@@ -220,6 +223,7 @@ def load(
         presets: the folder of shipped documents, where it is not the program's own.
         unknown: takes the faults of names that mean nothing by their paths, where the names stay
             as they are; by default they are raised.
+        defaults: of a team, where they hold.
 
     Raises:
         PlanError: with places; nothing is checked against a schema yet.
@@ -236,7 +240,7 @@ def load(
         if str(source) != "-":
             chain, base = (path.resolve(),), path.parent
     root = spelled_out(root, kind)
-    resolver = Resolver(presets, base, unknown)
+    resolver = Resolver(presets, base, unknown, defaults)
     if isinstance(overrides, Mapping):
         given = [(key.strip(), value, f"{key}={value}") for key, value in overrides.items()]
     else:
@@ -253,8 +257,16 @@ def load(
     if faults:
         raise PlanError(faults)
     root = resolver.extend(root, kind, chain)
+    if defaults is not None and kind == "plan" and defaults.plans_cluster is not None:
+        assert isinstance(root.value, dict)
+        if "cluster" not in root.value:
+            cluster = defaults.plans_cluster
+            if isinstance(cluster.value, dict):
+                cluster = resolver.extend(cluster, "cluster", chain)
+            root = replace(root, value={**root.value, "cluster": cluster})
     for steps, value in changes:
         root = spelled_out(_set(root, steps, value, kind, resolver), kind)
-    root = resolver.extend(root, kind, chain) if changes else root
+    if changes:
+        root = replace(resolver, again=True).extend(root, kind, chain)
     root = resolver.names(root, kind, ())
-    return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name)
+    return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name, defaults)

@@ -109,6 +109,12 @@ def called(plan: Plan, name: str) -> str:
 MARGIN = "p95"
 
 
+def margin_of(plan: Plan, asked: str | None = None) -> str:
+    """The margin that is kept: what is asked for, what the team says, or the default."""
+    team = plan.document.defaults
+    return asked or (team and team.margin) or MARGIN
+
+
 def fit_limit(margin: str, plan: Plan) -> Limit:
     """The limit that a plan keeps in order to fit, by a margin.
 

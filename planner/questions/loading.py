@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
-from planner.documents import schema, source
+from planner.documents import defaults, schema, source
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node
 from planner.plans import plan
@@ -22,17 +22,20 @@ def load(
     margin: str | None = None,
     launcher: str | None = None,
     presets: Path | None = None,
+    team: str | Path | bool | None = None,
 ) -> Plan:
     """The plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout that
     it leaves open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
-    ``presets`` is the folder of shipped documents, where it is not the program's own.
+    ``presets`` is the folder of shipped documents, where it is not the program's own; ``team`` a
+    file of a team's defaults in the place of the one that is found, False for none.
 
     Raises:
         PlanError: every fault; where there is one of names or of the schema, those of the checks
             across keys that it does not reach; a launcher for a layout that is spelled out.
     """
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
-    read = source.load(document, overrides, presets=presets, unknown=unknown)
+    ours = defaults.of(document, team)
+    read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
     try:
         found = plan.opened(schema.validate(read, "plan", unknown))
     except schema.Invalid as error:
@@ -97,6 +100,10 @@ def check(
     Raises:
         PlanError: every fault of the first stage that found one.
     """
+    if defaults.is_defaults(file):
+        ours = defaults.load(Path(file))
+        _ = ours.reports, ours.templates  # told where they are missing
+        return "file of defaults"
     kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
     file, _ = source.located(file, next(kinds, "plan"))
     kind = kind_of(source.read(file).plain())

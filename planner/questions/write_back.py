@@ -12,11 +12,12 @@ from typing import Any
 from planner.base import files
 from planner.base.display import flow, one_line, plain_text
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import schema, source
+from planner.documents import defaults, schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.editing import edited
 from planner.documents.json_schema import is_number
 from planner.documents.source import Document
+from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
@@ -110,15 +111,16 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
     path = target(file, output)
     shown = "<stdin>" if file == "-" else str(path)
     raw = files.read_bytes(path, nodes.MAX_BYTES)
-    before = _read(file)
+    team = defaults.of(file)
+    before = _read(file, team)
     text = raw.decode("utf-8")  # which was read as such
-    stated = source.load(file)
+    stated = source.load(file, defaults=team)
     told = {
         key: _text(key, value)
         for key, value in changes.items()
         if value is not None or stated.has(key.split("."))
     }
-    wanted, asked = _read(file, told), dict[str, Any]()
+    wanted, asked = _read(file, team, told), dict[str, Any]()
     for key, value in told.items():
         around = any(key.startswith(f"{other}.") for other in asked)
         if around or wanted.get(key) != before.get(key):
@@ -126,37 +128,37 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
     for key in [k for k in asked if not stated.has(k.split(".")) and k in ROW]:
         shorter = {k: value for k, value in asked.items() if k != key}
         with contextlib.suppress(PlanError):
-            without = opened(_read(file, shorter))
+            without = opened(_read(file, team, shorter))
             if planned(without).data == planned(wanted).data:  # it follows anyway
                 asked = shorter
-    wanted = _read(file, asked)
+    wanted = _read(file, team, asked)
     gone = [key for key, value in asked.items() if value is None]
     to = output or str(path)
     made = edited(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
     root = nodes.compose(made, to)
     assert root is not None
     # What was taken away may come back from what the plan extends.
-    back = [key for key in gone if _read(root).get(key) != wanted.get(key)]
+    back = [key for key in gone if _read(root, team).get(key) != wanted.get(key)]
     if back:
         made = edited(made, to, dict.fromkeys(back))
         root = nodes.compose(made, to)
         assert root is not None
-    found = _read(root)
+    found = _read(root, team)
     if found.data != wanted.data:
         key = _first_difference(found.data, wanted.data)
         what = f"{key} would have another value in the changed file"
         allowed = "no anchor that is used twice, and names that hold where the file lies"
         raise PlanError(Fault(what, before.key_place(key.split(".")), allowed))
-    loading.load(root)  # which tells what does not go together
+    loading.planned(opened(found))  # which tells what does not go together
     files.write_text(to, made)
     lines = [to if asked else f"{to}: nothing changes"]
     lines += [f"  {k}: {_told(before, k)} → {_told(found, k)}" for k in asked]
     return "".join(f"{one_line(line)}\n" for line in lines)
 
 
-def _read(document: str | Node, changes: Changes | None = None) -> Document:
+def _read(document: str | Node, team: Defaults | None, changes: Changes | None = None) -> Document:
     """A plan as far as its schema checks and completes it."""
-    return schema.validate(source.load(document, changes or {}), "plan")
+    return schema.validate(source.load(document, changes or {}, defaults=team), "plan")
 
 
 def _text(key: str, value: Any) -> Any:

@@ -44,13 +44,14 @@ def as_text(result: Result, kind: str) -> str:
         from planner.report.what_if.page import html
 
         return html(result)
-    from planner.report.report import page, words
+    from planner.report.report import of_team, page, words
     from planner.report.view import view_of
 
     view = view_of(result)
-    if kind == "md":
-        return words("report.md.jinja", view=view)
-    return page("report.html.jinja", view=view)
+    with of_team(result.plan):
+        if kind == "md":
+            return words("report.md.jinja", view=view)
+        return page("report.html.jinja", view=view)
 
 
 def write(result: Result, path: str | Path, sliders: bool = False) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from planner.base import resources
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError
+from planner.plans.document import Plan
 from planner.report.numbers import exactly, signed
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box
 
 
 def words(template: str, **given: Any) -> str:
     """Markdown from a template, without trailing space, at most one empty line in a row."""
-    text = _environment(False).get_template(template).render(**given)
+    text = _rendered(False, template, given)
     text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
@@ -26,8 +32,11 @@ def words(template: str, **given: Any) -> str:
 def page(template: str, **given: Any) -> str:
     """A page from a template, its style on one line and, where no script makes more, only for what
     is there, without empty lines, and without what HTML implies: end tags in tables and lists and
-    of paragraphs, quotes around plain attributes (they weigh 8 %)."""
-    text = _environment(True).get_template(template).render(**given)
+    of paragraphs, quotes around plain attributes (they weigh 8 %). One without a style is kept as
+    it is."""
+    text = _rendered(True, template, given)
+    if "<style>" not in text or "</style>" not in text:
+        return text
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
     style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
     style = re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style)
@@ -70,9 +79,74 @@ def _may_fit(selectors: str, there: set[str]) -> bool:
     return any(there.issuperset(re.findall(r"\.([A-Za-z][\w-]*)", one)) for one in each)
 
 
-@lru_cache(maxsize=2)
-def _environment(escape: bool) -> Any:
-    from jinja2 import FileSystemLoader, StrictUndefined
+#: Bytes of a template at most.
+MAX_TEMPLATE = 1_000_000
+#: The folder of templates that are taken before ours.
+_OWN: ContextVar[str | None] = ContextVar("templates", default=None)
+
+
+@contextmanager
+def templates_of(folder: str | Path | None) -> Iterator[None]:
+    """Until the end, a template in a folder is taken in the place of ours of the same name.
+
+    Raises:
+        PlanError: there is no such folder, or it may not be read.
+    """
+    if folder is not None:
+        if not files.inside(folder):
+            raise files.outside(Place(str(folder)))
+        if not Path(folder).is_dir():
+            raise PlanError(Fault("no such folder", Place(str(folder)), "a folder of templates"))
+    token = _OWN.set(None if folder is None else str(folder))
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+@contextmanager
+def of_team(plan: Plan) -> Iterator[None]:
+    """Until the end, the templates that a plan's team names in trainplan.yaml, unless others are
+    asked for.
+
+    Raises:
+        PlanError: as for ``templates_of``.
+    """
+    team = plan.document.defaults
+    own: str | Path | None = _OWN.get()
+    if own is None and team is not None:
+        own = team.templates
+    with templates_of(own):
+        yield
+
+
+def _rendered(escape: bool, template: str, given: Mapping[str, Any]) -> str:
+    """What a template makes.
+
+    Raises:
+        PlanError: one of somebody's own has a fault, at its line.
+    """
+    folder = _OWN.get()
+    try:
+        text: str = _environment(escape, folder).get_template(template).render(**given)
+        return text
+    except Exception as error:
+        from jinja2 import TemplateError
+
+        if folder is None or isinstance(error, PlanError):
+            raise
+        at: tuple[str, int | None] = (str(Path(folder, template)), None)
+        for frame, line in traceback.walk_tb(error.__traceback__):  # the innermost of theirs
+            if files.below(frame.f_code.co_filename, folder):
+                at = frame.f_code.co_filename, line
+        at = getattr(error, "filename", None) or at[0], getattr(error, "lineno", None) or at[1]
+        kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+        raise PlanError(Fault(f"{kind}{error}", Place(*at), "a Jinja template")) from None
+
+
+@lru_cache(maxsize=4)
+def _environment(escape: bool, own: str | None = None) -> Any:
+    from jinja2 import ChoiceLoader, FileSystemLoader, StrictUndefined, TemplateNotFound
     from jinja2.runtime import LoopContext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -85,9 +159,22 @@ def _environment(escape: bool) -> Any:
                 return getattr(obj, attribute)
             return super().getattr(obj, attribute)
 
+    class Inside(FileSystemLoader):
+        """Templates of a folder; what a link in it leads to outside is none."""
+
+        def get_source(self, environment: Any, template: str) -> Any:
+            path = Path(str(self.searchpath[0]), *template.split("/"))
+            if not files.below(path, self.searchpath[0]) or not files.is_file(path):
+                raise TemplateNotFound(template)
+            place, wanted = Place(str(path)), "a template in UTF-8"
+            text = files.read_text(path, MAX_TEMPLATE, place, wanted)
+            return text, str(path), lambda: False  # it may change any time
+
+    templates = resources.folder("templates")
+    our_templates = FileSystemLoader(templates)
     environment = Sandbox(
-        loader=FileSystemLoader(resources.folder("templates")),
-        bytecode_cache=_compiled(escape),
+        loader=our_templates if own is None else ChoiceLoader([Inside(own), our_templates]),
+        bytecode_cache=_compiled(escape) if own is None else None,
         autoescape=escape,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -17,7 +17,7 @@ from planner.base import fault_formats, files
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import tell
-from planner.documents import references
+from planner.documents import defaults, references
 from planner.review import reports
 from planner.review.diff import Diff, between, compare, counted
 from planner.review.writing import HEADLINES, line
@@ -84,7 +84,8 @@ class Finding(NamedTuple):
 
 
 def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
-    """Every report under the paths, evaluated anew; below the current folder without paths.
+    """Every report under the paths, evaluated anew; without paths under the folders that a team's
+    trainplan.yaml names, else below the current folder.
 
     Args:
         paths: reports and folders of reports.
@@ -95,6 +96,8 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             below the paths.
     """
     found, covered = list[Finding](), set[Path]()
+    if not paths and (around := defaults.of(Path("here"))) is not None:
+        paths = around.reports
     for path, named in files.found(paths or (Path(),), KINDS):
         claim = reports.read(path)
         if claim is None:

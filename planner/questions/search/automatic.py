@@ -41,7 +41,7 @@ def planned(document: Document) -> Plan:
     Raises:
         PlanError: no valid layout, or a document for which a step cannot be predicted.
     """
-    key = repr(document.data)
+    key = repr((document.data, document.defaults and document.defaults.margin))
     document, batch = _with_batch(document)
     if key not in _FOUND:
         _FOUND[key] = _found(document)
@@ -92,7 +92,9 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
             Fault("parallelism: auto ranks layouts by the time of a training step", place,
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
-    said = document.data["parallelism"].get("margin", MARGIN)
+    team = document.defaults
+    said = document.get("parallelism.margin")
+    said = said if said is not None else (team and team.margin) or MARGIN
     kept = {
         "fixed": fixed,
         "vary": {} if "training.schedule" in fixed else {"training.schedule": COMMON},

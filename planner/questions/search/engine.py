@@ -31,7 +31,7 @@ from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
-from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
+from planner.questions.constraints import Limit, fit_limit, margin_of, numeric
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
@@ -342,7 +342,7 @@ def search(
     points: int = 0,
     choices: bool = False,
     most: int | None = None,
-    margin: str = MARGIN,
+    margin: str | None = None,
     launcher: str | None = None,
 ) -> Found:
     """The best layouts of a plan that fit into memory, and the plainest of those near the best.
@@ -368,7 +368,7 @@ def search(
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
-    keeps = fit_limit(margin, plan)
+    keeps = fit_limit(margin_of(plan, margin), plan)
     numeric(by, plan.book)
     quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}

@@ -12,7 +12,7 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.questions import domains
-from planner.questions.constraints import MARGIN, Limit, called, fit_limit, numeric, parse_limit
+from planner.questions.constraints import Limit, called, fit_limit, margin_of, numeric, parse_limit
 from planner.questions.domains import Domain
 from planner.questions.solve import budgets, families, references
 from planner.questions.solve.answers import text, to_json
@@ -187,7 +187,7 @@ def _inquiry(
     ):
         if given is not None and question not in takes:
             raise PlanError(Fault(f"{option} goes with {' or '.join(takes)}", None))
-    fits = fit_limit(MARGIN if margin is None else margin, plan)
+    fits = fit_limit(margin_of(plan, margin), plan)
     asked = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
     if vary is not None:
         about(vary)

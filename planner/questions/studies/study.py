@@ -18,7 +18,7 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
 from planner.book.quantity import BOOK, Book
-from planner.documents import schema, source
+from planner.documents import defaults, schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.references import Resolver
 from planner.documents.source import Document
@@ -165,7 +165,8 @@ class _Reader:
         self.document = document
         self.faults: list[Fault] = []
         is_file = isinstance(origin, (str, Path)) and str(origin) != "-"
-        self.resolver = Resolver(None, Path(origin).parent if is_file else Path("."))  # type: ignore[arg-type]
+        base = Path(origin).parent if is_file else Path(".")  # type: ignore[arg-type]
+        self.resolver = Resolver(None, base, defaults=defaults.of(origin))
 
     def each(self, read: Callable[[T], R], items: Iterable[T], key: str | None = None) -> list[R]:
         """What is made of some items; the faults of others are kept, those that know no place at

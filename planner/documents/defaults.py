@@ -1,0 +1,133 @@
+"""Defaults of a team: the trainplan.yaml at the root of a repository, found upwards from a plan.
+
+What it says comes before what ships and after what plans say. A plan that is given as data, as
+text or by the name of one that ships has none unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+
+from planner.base import files
+from planner.base.errors import Fault, PlanError
+from planner.documents import schema, source
+from planner.documents.references import preset_names
+from planner.documents.team import Defaults
+from planner.documents.yaml_nodes import Node
+
+NAME = "trainplan.yaml"
+#: What lies at the root of a repository.
+ROOTS = (".git", ".hg")
+#: Keys of a cluster that describe no devices: they are said of every cluster.
+OF_CLUSTERS = (
+    "price", "reserved_price", "provider", "pue", "carbon_intensity", "host_power", "storage",
+    "failures", "stragglers",
+)  # fmt: skip
+#: What runs say of an accelerator, as ``plan.py calibrate`` writes it.
+RATES = ("efficiency", "calibration")
+
+_OFF: ContextVar[bool] = ContextVar("off", default=False)
+
+
+@contextlib.contextmanager
+def left_out(off: bool = True) -> Iterator[None]:
+    """Until the end, no trainplan.yaml is looked for (a server is told what holds)."""
+    token = _OFF.set(off)
+    try:
+        yield
+    finally:
+        _OFF.reset(token)
+
+
+def of(document: object, asked: str | Path | bool | None = None) -> Defaults | None:
+    """The defaults that hold for a document.
+
+    Args:
+        document: a path; anything else has none, nor has a shipped plan that is named.
+        asked: a file of defaults in the place of what is found, or False for none.
+
+    Raises:
+        PlanError: a file of defaults that is not as it should be.
+    """
+    if asked is False or (_OFF.get() and asked in (None, True)):
+        return None
+    if asked not in (None, True):
+        return load(Path(str(asked)))
+    if not isinstance(document, (str, Path)) or str(document) == "-":
+        return None
+    if not files.is_file(document) and str(document) in preset_names("plan"):
+        return None
+    found = find(Path(document).parent)
+    return None if found is None else load(found)
+
+
+def find(folder: Path) -> Path | None:
+    """The file of defaults in a folder or around it, as far as its repository goes, or the bound of
+    what may be read."""
+    here = Path(os.path.abspath(folder))
+    for around in (here, *here.parents):
+        if not files.inside(around):
+            return None
+        if os.path.lexists(around / NAME):
+            return Path(os.path.relpath(around / NAME)) if _near(around) else around / NAME
+        if any((around / root).exists() for root in ROOTS) or files.is_top(around):
+            return None
+    return None
+
+
+def _near(folder: Path) -> bool:
+    """Whether a folder is the current one or above it, so that people name it relatively."""
+    return files.below(folder, Path.cwd()) or files.below(Path.cwd(), folder)
+
+
+def load(file: Path) -> Defaults:
+    """A file of defaults, checked with the rates that it names.
+
+    Raises:
+        PlanError: every fault.
+    """
+    raw = source.load(file, kind="defaults")
+    document = schema.validate(raw, "defaults")
+    entries = raw.node.value
+    assert isinstance(entries, dict)
+    cluster = {key: entries[key] for key in OF_CLUSTERS if key in entries}
+    rates: dict[str, Mapping[str, Node]] = {}
+    named = _entry(raw.node, "rates")
+    several = [] if named is None else named.value if isinstance(named.value, list) else [named]
+    for node in several:
+        name, found = _rates(node, file.parent)
+        if name in rates:
+            raise PlanError(Fault(f"two documents have rates of {name}", node.place, "one of them"))
+        rates[name] = found
+    return Defaults(file, document.node, entries, cluster, rates)
+
+
+def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
+    """The shipped accelerator of a document that ``plan.py calibrate`` wrote, and its rates."""
+    path = folder / str(node.value)
+    if not files.is_file(path):
+        raise PlanError(
+            Fault(f"no such file '{node.value}'", node.place, "a document of calibrate")
+        )
+    schema.validate(source.load(path, kind="cluster"), "cluster")
+    accelerator = _entry(source.read(path), "accelerator")
+    extends = None if accelerator is None else _entry(accelerator, "extends")
+    own = {} if accelerator is None else {k: _entry(accelerator, k) for k in RATES}
+    found = {key: value for key, value in own.items() if value is not None}
+    if extends is None or extends.value not in preset_names("accelerator") or not found:
+        what = f"'{node.value}' has no rates of an accelerator that ships"
+        raise PlanError(Fault(what, node.place, "what plan.py calibrate -o FILE wrote"))
+    return str(extends.value), found
+
+
+def _entry(node: Node, key: str) -> Node | None:
+    return node.value.get(key) if isinstance(node.value, dict) else None
+
+
+def is_defaults(name: str | Path) -> bool:
+    """Whether a name is that of a file of defaults."""
+    return Path(name).name == NAME

@@ -1,0 +1,63 @@
+"""What a team says of all its plans, as the reader of documents takes it; see ``defaults``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from planner.base import files
+from planner.base.errors import Fault, PlanError
+from planner.documents.yaml_nodes import Node
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a trainplan.yaml says, checked."""
+
+    file: Path
+    node: Node  # with quantities read
+    stated: Mapping[str, Node]  # as written
+    #: Keys of every cluster, and what runs say of accelerators that ship, by name.
+    cluster: Mapping[str, Node]
+    rates: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
+
+    @property
+    def plans_cluster(self) -> Node | None:
+        """The cluster of plans that name none."""
+        return self.stated.get("cluster")
+
+    @property
+    def margin(self) -> str | None:
+        """The memory to spare, as ``--margin`` takes it."""
+        said = self.node.plain().get("margin")
+        return None if said is None else said if isinstance(said, str) else str(float(said))
+
+    @property
+    def reports(self) -> list[Path]:
+        """Folders of committed reports.
+
+        Raises:
+            PlanError: one of them is not there.
+        """
+        return [self._beside(node) for _, node in self._entry("reports").children()]
+
+    @property
+    def templates(self) -> Path | None:
+        """The folder of templates that replace ours.
+
+        Raises:
+            PlanError: there is none.
+        """
+        return self._beside(self._entry("templates")) if "templates" in self.stated else None
+
+    def _entry(self, key: str) -> Node:
+        return self.stated.get(key) or replace(self.node, value=None)
+
+    def _beside(self, node: Node) -> Path:
+        found = self.file.parent / str(node.value)
+        if not files.inside(found):
+            raise files.outside(node.place)
+        if not found.is_dir():
+            raise PlanError(Fault(f"no such folder '{node.value}'", node.place, "a folder"))
+        return found
