@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from planner.base import resources, units, version
+from planner.base import files, resources, units, version
 from planner.documents.references import FOLDERS, preset_names
 
 #: The kinds of documents and results that have a schema.
@@ -22,6 +22,7 @@ UNITS = (
     "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
     "USD/h", "kgCO2e/kWh",
 )  # fmt: skip
+_LARGEST = 1_000_000  # bytes of a schema
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
@@ -159,11 +160,12 @@ def placed(document: str, path: str | None) -> str:
 def main() -> None:
     """Writes units.schema.json and names.schema.json, and the version into the others."""
     for kind, schema in made().items():
-        _file(kind).write_text(text(schema), "utf-8")
+        files.write_text(_file(kind), text(schema))
     for kind in KINDS:
-        read = re.sub(r'\n  "\$id": "[^"]*",', "", _file(kind).read_text("utf-8"))
+        read = re.sub(r'\n  "\$id": "[^"]*",', "", files.read_text(_file(kind), _LARGEST))
         first = f'"$schema": "{_DRAFT}",'
-        _file(kind).write_text(read.replace(first, f'{first}\n  "$id": "{address(kind)}",', 1))
+        named = read.replace(first, f'{first}\n  "$id": "{address(kind)}",', 1)
+        files.write_text(_file(kind), named)
 
 
 if __name__ == "__main__":
