@@ -69,8 +69,8 @@ _DATA = {"default", "examples", "enum", "const", "uniqueItems"}
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
     """Alternatives of types of their own as one schema: most rules speak of one type only."""
     found = schema.get("anyOf", ())
-    if schema.get("if") == {"type": "object"}:
-        found = [schema["then"], schema.get("else", False)]
+    if schema.get("if") == {"type": "object"} and "else" in schema:
+        found = [schema["then"], schema["else"]]
     branches = [branch for branch in found if branch is not False]
     kinds = [kind for branch in branches for kind in _kinds(branch)]
     alone = len(branches) == 1

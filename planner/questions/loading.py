@@ -80,8 +80,10 @@ def kind_of(keys: Collection[str]) -> str:
     """The kind of a document by its keys: the first of which it has a key that no other kind knows;
     a plan where nothing tells."""
     # As they are written: to put what they refer to in its place takes longer than all the rest.
-    files = {kind: resources.folder("schemas") / f"{kind}.schema.json" for kind in _KINDS}
-    known = {kind: set(resources.read_json(files[kind])["properties"]) for kind in _KINDS}
+    known = dict[str, set[str]]()
+    for kind in _KINDS:
+        read = resources.read_json(resources.folder("schemas") / f"{kind}.schema.json")
+        known[kind] = set(read.get("definitions", {}).get("keys", read)["properties"])
     for kind in _KINDS:
         others = set[str]().union(*(known[other] for other in _KINDS if other != kind))
         if not (known[kind] - others).isdisjoint(keys):

@@ -43,8 +43,8 @@ def kind_of(file: Path, kind: str) -> str:
 
 @cache
 def documents() -> dict[str, tuple[str, Any]]:
-    """Every document that ships or is tested, with its kind, as written."""
-    return {
+    """Every document that ships or is tested, with its kind, as written, and parts of plans."""
+    found = {
         file.relative_to(ROOT).as_posix(): (
             kind_of(file, kind) if kind == "plan" else kind,
             yaml.safe_load(file.read_text("utf-8")),
@@ -53,6 +53,41 @@ def documents() -> dict[str, tuple[str, Any]]:
         for folder in folders
         for file in sorted((ROOT / folder).glob("*.yaml"))
     }
+    for change in PARTIAL:
+        found[json.dumps(change)] = ("plan", {"extends": "llama70b_h100x1024", **change})
+    return found
+
+
+#: Of plans that extend another, what changes a part of what that one has.
+PARTIAL: list[dict[str, Any]] = [
+    {"cluster": {"devices": 64}, "model": {"layers": 40}},
+    {"cluster": {"storage": {"blocking": "5%"}, "network": {"latency": "3 us"}}},
+    {"cluster": {"accelerator": {"power": "500 W", "link": {"latency": "3 us"}}}},
+    {"cluster": {"accelerator": {"peaks": {"bf16": {"value": "900 TFLOP/s"}}}}},
+    {"model": {"encoder": {"attention": {"heads": 8}}}},
+    {"training": {"lora": {"targets": ["query"]}}, "quantities": {"ratio": {"unit": "1"}}},
+]
+#: What a plan that extends none leaves out.
+MISSING: list[dict[str, Any]] = [
+    {"cluster": {"devices": 64}},
+    {"cluster": {"accelerator": "h100", "devices": 8, "storage": {"blocking": 0.05}}},
+    {"cluster": {"accelerator": "h100", "devices": 8, "failures": {"count": 1, "devices": 8}}},
+    {"cluster": {"accelerator": "h100", "devices": 8, "network": {"latency": "3 us"}}},
+    {"cluster": {"accelerator": {"power": "500 W"}, "devices": 8}},
+    {"model": {"layers": 40}},
+    {"model": {"parameters": "7B", "encoder": {}}},
+    {"training": {"lora": {"base": "nf4"}}},
+    {"quantities": {"ratio": {"unit": "1"}}},
+]
+#: What is wrong in any plan.
+UNKNOWN: list[dict[str, Any]] = [
+    {"cluster": {"devces": 64}},
+    {"model": {"layer": 40}},
+    {"cluster": {"devices": 0}},
+    {"cluster": {"storage": {"bandwidth": "fast"}}},
+    {"cluster": {"accelerator": {"peaks": {"bf16": {"rate": 1}}}}},
+    {"training": {"lora": {"rnk": 8}}},
+]
 
 
 def refused() -> Iterator[tuple[str, Any]]:
@@ -63,6 +98,12 @@ def refused() -> Iterator[tuple[str, Any]]:
         yield "plan", {**whole, section: {**inner, **change}}
     yield "plan", {**whole, "parallelism": "fast"}
     yield "cluster", {"accelerator": "h100", "devices": 8, "price": 2.5}
+    small = {"model": "llama2-7b", "cluster": "8 x h100", "training": {}}
+    yield from (("plan", {**small, **change}) for change in MISSING)
+    yield from (("plan", {"extends": "llama70b_h100x1024", **change}) for change in UNKNOWN)
+    yield "model", {"layers": 40}
+    yield "cluster", {"devices": 64}
+    yield "accelerator", {"memory": "80 GiB"}
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
@@ -153,8 +194,8 @@ def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
     beside.write_text(schema_files.text(schema_files.bundled("plan")), "utf-8")
     assert schema_files.line("plan", tmp_path / "plan.yaml").endswith("$schema=plan.schema.json")
     for name in documents():
-        first = (ROOT / name).read_text("utf-8").partition("\n")[0]
         if name.startswith("presets/"):
+            first = (ROOT / name).read_text("utf-8").partition("\n")[0]
             target = first.partition("$schema=")[2]
             assert target and ((ROOT / name).parent / target).is_file(), name
 
