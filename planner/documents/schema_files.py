@@ -90,17 +90,15 @@ def bundled(kind: str) -> dict[str, Any]:
     def take(file: str, name: str) -> str:
         """Puts a definition of a file (all of it, where it has no name) among those of the piece,
         and says under which name."""
-        said = name.replace("/properties/", "key-")
+        said = name.replace("/properties/", "-")
         here = "-".join(filter(None, (file if file != kind or not name else "", said)))
         if here not in definitions:
             definitions[here] = {}  # one may hold itself
             whole = _read(file)
             kept = {key: inner for key, inner in whole.items() if key not in _OF_A_FILE}
-            inner = kept
-            if name == said and name:
-                inner = whole["definitions"][name.replace("~1", "/")]
-            if name != said:
-                inner = whole["properties"][name.removeprefix("/properties/")]
+            inner = whole["definitions"] if name else kept
+            for step in filter(None, name.split("/")):
+                inner = inner[step.replace("~1", "/")]
             key = here.replace("~1", "/")
             definitions.pop(here)
             definitions[key] = {}

@@ -114,7 +114,11 @@ def nodes(part_of: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every property of a schema file with its place."""
     for part in ("properties", "definitions"):
         for key, inner in part_of.get(part, {}).items():
-            if (part, key) not in (("definitions", "keys"), ("definitions", "whole")):
+            if (part, key) not in (
+                ("definitions", "keys"),
+                ("definitions", "whole"),
+                ("definitions", "parts"),
+            ):
                 yield f"{at}/{part}/{key}", inner
             yield from nodes(inner, f"{at}/{part}/{key}")
 
