@@ -111,14 +111,12 @@ def one_way(link: dict[str, Any]) -> Fraction:
 
 
 def nodes(part_of: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every property of a schema file with its place."""
+    """Every property of a schema file with its place; what only demands keys explains none."""
     for part in ("properties", "definitions"):
         for key, inner in part_of.get(part, {}).items():
-            if (part, key) not in (
-                ("definitions", "keys"),
-                ("definitions", "whole"),
-                ("definitions", "parts"),
-            ):
+            if part == "definitions" and key in ("whole", "parts"):
+                continue
+            if (part, key) != ("definitions", "keys"):
                 yield f"{at}/{part}/{key}", inner
             yield from nodes(inner, f"{at}/{part}/{key}")
 
