@@ -11,9 +11,13 @@ from typing import Any
 from planner.base import units
 from planner.base.display import format_value
 from planner.base.errors import Fault, PlanError, nearest
+from planner.book import notation
 from planner.book.quantity import BOOK, Book
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
+
+#: What sums over all stages read of each.
+OF_ALL_STAGES = {notation.alike, notation.in_flight_on_run, notation.recomputed_on_run}
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,29 @@ def known(quantity: str, book: Book = BOOK) -> None:
     if quantity not in book.quantities or book.quantities[quantity].per:
         pool = [i for i, q in book.quantities.items() if not q.per]
         raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
+
+
+def sums_stages(quantity: str, book: Book = BOOK) -> bool:
+    """Whether a quantity rests on all stages of a pipeline, where a batch of plans holds the
+    fullest."""
+    rest, seen = [quantity], set[str]()
+    while rest:
+        one = rest.pop()
+        formulas = book.quantities[one].formulas
+        read = {symbol for formula in formulas for symbol in formula.written.symbols}
+        if read & OF_ALL_STAGES:
+            return True
+        seen.add(one)
+        rest += {book.symbols[symbol] for symbol in read if symbol in book.symbols} - seen
+    return False
+
+
+def known_to_batch(quantity: str, book: Book = BOOK) -> None:
+    """Raises PlanError unless ``known``, and a quantity that many plans at once have."""
+    known(quantity, book)
+    if sums_stages(quantity, book):
+        wrong = f"{quantity} sums over all stages, of which a search or a study holds the fullest"
+        raise PlanError(Fault(wrong, None, "memory.total; of one plan: report, explain, solve"))
 
 
 def numeric(quantity: str, book: Book = BOOK) -> None:

@@ -166,7 +166,7 @@ def layout(
 
 def of(*best: engine.Layout, **options: Any) -> engine.Found:
     given: dict[str, Any] = {"front": (), "own": None, **options}
-    return engine.Found(None, STEP, 9, 9, best, **given)  # type: ignore[arg-type]
+    return engine.Found(SimpleNamespace(book=BOOK), STEP, 9, 9, best, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
-from planner.questions.constraints import Limit, fit_limit, margin_of, numeric
+from planner.questions.constraints import Limit, fit_limit, known_to_batch, margin_of, numeric
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
@@ -370,6 +370,8 @@ def search(
     """
     keeps = fit_limit(margin_of(plan, margin), plan)
     numeric(by, plan.book)
+    for asked in (by, *(limit.quantity for limit in limits)):
+        known_to_batch(asked, plan.book)
     quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk = searched = Walk(plan, quantities, options, full, most, launcher)

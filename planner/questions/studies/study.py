@@ -26,7 +26,7 @@ from planner.documents.yaml_nodes import Node, Origin
 from planner.plans import plan
 from planner.plans.document import Draft, Plan
 from planner.questions import loading
-from planner.questions.constraints import Limit, known, parse_limit
+from planner.questions.constraints import Limit, known_to_batch, parse_limit
 from planner.questions.studies.axes import (
     AUTO,
     ITEM,
@@ -197,8 +197,9 @@ class _Reader:
         documents = self.each(lambda base: self._checked(base, {}), bases)
         axes = [self._resolved(axis, bases[0]) for axis in written]
         book = self._book(documents)
-        self.each(partial(known, book=book), data["record"], "record")
+        self.each(partial(known_to_batch, book=book), data["record"], "record")
         where = self.each(partial(parse_limit, book=book), data["where"], "where")
+        self.each(lambda limit: known_to_batch(limit.quantity, book), where, "where")
         self.finish()
         if "plans" in data:
             names = [base.reference or label(base, index) for index, base in enumerate(bases)]
