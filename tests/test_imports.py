@@ -30,6 +30,7 @@ ROOMS = (
     "questions",
     "report",
     "review",
+    "serve",
     "cli",
 )
 #: The faces at the top of planner/: nothing inside imports from them.

@@ -889,6 +889,23 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 @command(
+    "serve",
+    "open the planner as a page, and as an interface for programs, at a local address",
+    argument("plan PLAN.yaml", "what the page begins with", nargs="?"),
+    argument("--host ADDRESS", "the address to listen at (127.0.0.1)", default="127.0.0.1"),
+    argument("--port N", "the port to listen at (8765)", type=int, default=8765),
+)
+def _serve(options: argparse.Namespace) -> int:
+    try:
+        from planner.serve import app
+    except ImportError as error:
+        needs = "pip install 'trainplan[serve]'"
+        raise PlanError(Fault(f"serve needs {error.name}", None, needs)) from None
+    app.run(options.plan and Path(options.plan), options.host, options.port)
+    return OK
+
+
+@command(
     "completion",
     "print the completion script of a shell",
     argument("shell", "the shell that reads it", choices=SHELLS),

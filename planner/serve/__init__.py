@@ -1,0 +1,1 @@
+"""The planner as a page and as an interface for programs, over HTTP."""

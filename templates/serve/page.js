@@ -1,0 +1,1 @@
+document.querySelector("#answer").textContent = "ready";
