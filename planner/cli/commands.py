@@ -503,7 +503,7 @@ def _search(options: argparse.Namespace) -> int:
     )
     from planner.report.report import of_team
 
-    with of_team(plan):
+    with of_team(plan.document):
         for path, kind in kinds.items():
             files.write_text(path, searched.WRITERS[kind](found, options.front))
         sys.stdout.write(searched.WRITERS[options.format](found, options.front))

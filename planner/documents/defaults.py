@@ -30,6 +30,9 @@ OF_CLUSTERS = (
 #: What runs say of an accelerator, as ``plan.py calibrate`` writes it.
 RATES = ("efficiency", "calibration")
 
+#: What is asked for in the place of what is found.
+Asked = str | Path | Defaults | bool | None
+
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
 
 
@@ -43,26 +46,38 @@ def left_out(off: bool = True) -> Iterator[None]:
         _OFF.reset(token)
 
 
-def of(document: object, asked: str | Path | bool | None = None) -> Defaults | None:
+def of(document: object, asked: Asked = None) -> Defaults | None:
     """The defaults that hold for a document.
 
     Args:
         document: a path; anything else has none, nor has a shipped plan that is named.
-        asked: a file of defaults in the place of what is found, or False for none.
+        asked: defaults, or a file of them, in the place of what is found, or False for none.
 
     Raises:
         PlanError: a file of defaults that is not as it should be.
     """
-    if asked is False or (_OFF.get() and asked in (None, True)):
+    if isinstance(asked, Defaults):
+        return asked
+    if is_left_out(asked):
         return None
     if asked not in (None, True):
         return load(Path(str(asked)))
+    found = around(document)
+    return None if found is None else load(found)
+
+
+def is_left_out(asked: object) -> bool:
+    """Whether nothing that lies around a document counts; ``asked`` as for ``of``."""
+    return asked is False or (_OFF.get() and asked in (None, True))
+
+
+def around(document: object) -> Path | None:
+    """The file of defaults in whose reach a document lies."""
     if not isinstance(document, (str, Path)) or str(document) == "-":
         return None
     if not files.is_file(document) and str(document) in preset_names("plan"):
         return None
-    found = find(Path(document).parent)
-    return None if found is None else load(found)
+    return find(Path(document).parent)
 
 
 def find(folder: Path) -> Path | None:

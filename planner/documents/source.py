@@ -77,7 +77,8 @@ class Document:
     """Resolved data with the place and origin of each value.
 
     A path is a tuple of keys and list indices; () is the whole document. ``name`` is that of a
-    shipped document that was asked for by it, ``defaults`` what a team says of its plans.
+    shipped document that was asked for by it, ``defaults`` what a team says of its plans, which
+    is ``left_out`` where the document lies in its reach and does not have it.
     """
 
     node: Node
@@ -85,6 +86,7 @@ class Document:
     overrides: tuple[tuple[str, str], ...] = field(default=())
     name: str | None = None
     defaults: Defaults | None = field(default=None, compare=False, repr=False)
+    left_out: bool = field(default=False, compare=False)
     held: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property

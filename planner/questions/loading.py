@@ -22,7 +22,7 @@ def load(
     margin: str | None = None,
     launcher: str | None = None,
     presets: Path | None = None,
-    team: str | Path | bool | None = None,
+    team: defaults.Asked = None,
 ) -> Plan:
     """The plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout that
     it leaves open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
@@ -36,6 +36,8 @@ def load(
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     ours = defaults.of(document, team)
     read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
+    if defaults.is_left_out(team) and defaults.around(document) is not None:
+        read = replace(read, left_out=True)
     try:
         found = plan.opened(schema.validate(read, "plan", unknown))
     except schema.Invalid as error:

@@ -233,7 +233,7 @@ def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
         chosen = {"auto": True, "margin": found["margin"], "for": found["launcher"]}
         said = {f"parallelism.{key}": value for key, value in chosen.items() if value is not None}
         changes = {**said, **changes}
-    return loading.load(replace(root, value=kept), changes)
+    return loading.load(replace(root, value=kept), changes, team=plan.document.defaults)
 
 
 def _stated(node: Node) -> Node:

@@ -48,7 +48,7 @@ def as_text(result: Result, kind: str) -> str:
     from planner.report.view import view_of
 
     view = view_of(result)
-    with of_team(result.plan):
+    with of_team(result.plan.document):
         if kind == "md":
             return words("report.md.jinja", view=view)
         return page("report.html.jinja", view=view)

@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.plans.document import Plan
+from planner.documents.source import Document
 from planner.report.numbers import exactly, signed
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box
 
@@ -105,14 +105,14 @@ def templates_of(folder: str | Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def of_team(plan: Plan) -> Iterator[None]:
-    """Until the end, the templates that a plan's team names in trainplan.yaml, unless others are
-    asked for.
+def of_team(document: Document) -> Iterator[None]:
+    """Until the end, the templates that a document's team names in trainplan.yaml, unless others
+    are asked for.
 
     Raises:
         PlanError: as for ``templates_of``.
     """
-    team = plan.document.defaults
+    team = document.defaults
     own: str | Path | None = _OWN.get()
     if own is None and team is not None:
         own = team.templates

@@ -27,7 +27,7 @@ from planner.questions.studies.run import Outcome
 from planner.questions.studies.study import DAYS, TASK
 from planner.report import chart
 from planner.report.numbers import GIB, Data, clean, headline, shown
-from planner.report.report import page, words
+from planner.report.report import of_team, page, words
 from planner.report.sentences import (
     Parts,
     amount,
@@ -901,4 +901,6 @@ def write(outcome: Outcome, path: str) -> None:
         PlanError: another ending, or a place that cannot be written.
     """
     writers = {"md": markdown, "html": html}
-    write_text(path, writers[format_of(path, COMPARISONS, "comparison")](outcome))
+    kind = format_of(path, COMPARISONS, "comparison")
+    with of_team(outcome.study.bases[0]):
+        write_text(path, writers[kind](outcome))

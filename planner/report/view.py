@@ -403,6 +403,7 @@ class View:
             words += ["--warm-up", str(found.warm_up)] if found.warm_up is not None else []
         for key, text in self.result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]
+        words += ["--no-defaults"] if self.result.plan.document.left_out else []
         return shlex.join(words)
 
 

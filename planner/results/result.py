@@ -304,6 +304,7 @@ class Result(Shown):
                 "document": self.document,
                 "set": [f"{key}={text}" for key, text in self.plan.document.overrides],
                 "fingerprint": self.fingerprint(),
+                **({"no_defaults": True} if self.plan.document.left_out else {}),
             },
             "verdict": dict(self.verdict),
             "inputs": {

@@ -40,6 +40,7 @@ class Claim(NamedTuple):
     log: str | None = None  # of the run that stands beside the plan
     warm_up: int | None = None
     step_time: str | None = None  # that was told in the place of a log
+    no_defaults: bool = False  # whether a team's were left out
 
 
 class Stated(NamedTuple):
@@ -76,7 +77,9 @@ def read(path: Path) -> Claim | None:
             made, beside = data["plan"], data.get("comparison") or {}
             told, log = beside.get("format") == "step time", beside.get("log")
             of_run = (None, None, log) if told else (log, beside.get("warm_up"), None)
-            return Claim(str(made.get("document")), tuple(made.get("set", ())), *of_run)
+            changes = tuple(made.get("set", ()))
+            document, left_out = str(made.get("document")), bool(made.get("no_defaults"))
+            return Claim(document, changes, *of_run)._replace(no_defaults=left_out)
     except PlanError:
         return None
     commands = _COMMAND.findall(content)
@@ -97,7 +100,7 @@ def read(path: Path) -> Claim | None:
     told, log, warm_up = (given.get(flag, [None])[0] for flag in flags)
     number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
     changes = tuple(given.get("--set", ()))
-    return Claim(words[0], changes, log, number, told)
+    return Claim(words[0], changes, log, number, told, "--no-defaults" in words)
 
 
 def stated(content: str) -> Stated:
@@ -124,7 +127,8 @@ def evaluated(
         PlanError: the plan is no longer there, or no longer valid.
     """
     found_plan = find(report, claim.plan, here) or claim.plan
-    plan = loading.load(found_plan, claim.overrides, presets=presets)
+    team = False if claim.no_defaults else None
+    plan = loading.load(found_plan, claim.overrides, presets=presets, team=team)
     if claim.step_time is not None:
         from planner.connect import compare as measured
 

@@ -128,6 +128,27 @@ def test_a_committed_report_is_evaluated_with_those_of_its_place(
     assert done.returncode == 1 and "cost.total" in done.stdout
 
 
+def test_a_report_without_them_says_so_and_is_checked_without_them(
+    team: Path, run_cli: RunCli
+) -> None:
+    out = [word for end in ("md", "html", "json") for word in ("-o", f"a.{end}")]
+    assert run_cli("--no-defaults", "plans/deep/a.yaml", *out, cwd=team).returncode == 0
+    assert "plan.py plans/deep/a.yaml --no-defaults" in (team / "a.md").read_text()
+    assert json.loads((team / "a.json").read_text())["plan"]["no_defaults"] is True
+    done = run_cli("check", cwd=team)
+    assert (done.returncode, done.stdout) == (0, "3 reports, none drifted\n")
+
+
+def test_answers_of_a_plan_keep_the_margin_of_the_team(team: Path) -> None:
+    (team / "trainplan.yaml").write_text("margin: 0\nprice: 3 USD/h\n")
+    path = team / "plans" / "deep" / "a.yaml"
+    asked = "questions: [{largest-batch: {set: {training.sequence_length: 512}}}]\n"
+    path.write_text(PLAN + asked)
+    (answer,) = planner.load(path).evaluate().questions.answers
+    assert [str(limit) for limit in answer.found.limits] == ["memory.headroom >= 0 bytes"]
+    assert answer.found.holds.plan.get("cluster.price") == 3
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -208,6 +229,11 @@ def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> N
     (team / "trainplan.yaml").write_text("templates: own\n")
     assert " of our team\n" in run_cli(*words, cwd=team).stdout
     assert run_cli("plans/deep/a.yaml", "--format", "html", cwd=team).stdout.startswith("<!doctype")
+    (own / "study.md.jinja").write_text("# {{ view.plans }} of our team\n")
+    study = "plans: plans/deep/a.yaml\naxes: {training.micro_batch: [8, 16]}\n"
+    (team / "study.yaml").write_text(study)
+    assert run_cli("sweep", "study.yaml", "-o", "s.md", cwd=team).returncode == 0
+    assert (team / "s.md").read_text().endswith(" of our team\n")
     (own / "report.html.jinja").write_text("<p>{{ view.result.plan.name }}\n")
     plain = run_cli("plans/deep/a.yaml", "--set", "name=<b>", "--format", "html", cwd=team)
     assert plain.stdout == "<p>&lt;b&gt;\n"

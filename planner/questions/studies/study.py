@@ -298,7 +298,8 @@ class _Reader:
             root = source._set(root, key.split("."), node, "plan", self.resolver)
         root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
         root = self.resolver.names(root, "plan", ())
-        return plan.opened(schema.validate(Document(root, "plan"), "plan"))
+        read = Document(root, "plan", defaults=self.resolver.defaults)
+        return plan.opened(schema.validate(read, "plan"))
 
     # -- axes as written ----------------------------------------------------------------------
 
