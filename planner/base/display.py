@@ -189,6 +189,8 @@ def format_value(value: Exact, unit: str = "1", digits: int = 3, short: bool = F
     if unit in _SECONDS or name != unit:
         return f"{significant(Fraction(value) / size, digits)} {name}"
     number = significant(value, digits) if unit in _ROUNDED else _count(value, digits, short)
+    if number == "1" and unit.endswith("s") and unit != "s" and "/" not in unit:
+        unit = unit.removesuffix("s")
     return number if unit in ("1", "–", "") else f"{number} {unit.replace('bytes/s', 'B/s')}"
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.base import units
-from planner.base.display import format_value
+from planner.base.display import format_value, one_line
 from planner.base.errors import Fault, PlanError, nearest
 from planner.book import notation
 from planner.book.quantity import BOOK, Book
@@ -28,6 +28,7 @@ class Limit:
     relation: str
     value: Number
     book: Book = field(default=BOOK, compare=False, repr=False)
+    written: str = field(default="", compare=False, repr=False)  # the value, where it has a unit
 
     @property
     def unit(self) -> str:
@@ -59,7 +60,7 @@ class Limit:
         return float(self.slack(value) / size)
 
     def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {shown(self.value, self.unit)}"
+        return f"{self.quantity} {self.relation} {self.written or shown(self.value, self.unit)}"
 
 
 def shown(value: Any, unit: str, digits: int = 3, short: bool = False) -> str:
@@ -90,7 +91,8 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
         number = units.number(value) if plain else units.parse(value, declared.unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
-    return Limit(name, relation, number, book)
+    written = "" if units.NUMBER.fullmatch(value) else one_line(value)
+    return Limit(name, relation, number, book, written)
 
 
 def called(plan: Plan, name: str) -> str:

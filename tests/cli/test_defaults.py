@@ -230,7 +230,7 @@ def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> N
     assert " of our team\n" in run_cli(*words, cwd=team).stdout
     assert run_cli("plans/deep/a.yaml", "--format", "html", cwd=team).stdout.startswith("<!doctype")
     (own / "study.md.jinja").write_text("# {{ view.plans }} of our team\n")
-    study = "plans: plans/deep/a.yaml\naxes: {training.micro_batch: [8, 16]}\n"
+    study = "base: {extends: plans/deep/a.yaml}\naxes: {training.micro_batch: [8, 16]}\n"
     (team / "study.yaml").write_text(study)
     assert run_cli("sweep", "study.yaml", "-o", "s.md", cwd=team).returncode == 0
     assert (team / "s.md").read_text().endswith(" of our team\n")
