@@ -92,7 +92,7 @@ def test_a_monotone_goal_ends_at_the_limit() -> None:
     by_goal = questions.ask(plan, vary="training.tokens", until=until, maximize="cost.total")
     by_limit = questions.ask(plan, vary="training.tokens", until=until)
     assert by_goal.holds.value == by_limit.holds.value
-    assert "One step more: time.training_days <= 30.0 days is missed" in questions.text(by_goal)
+    assert "One step more: time.training_days <= 30 days is missed" in questions.text(by_goal)
 
 
 # families
