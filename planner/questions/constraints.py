@@ -28,7 +28,9 @@ class Limit:
     relation: str
     value: Number
     book: Book = field(default=BOOK, compare=False, repr=False)
-    written: str = field(default="", compare=False, repr=False)  # the value, where it has a unit
+    written: str = field(
+        default="", compare=False, repr=False
+    )  # the value, where a unit stands there
 
     @property
     def unit(self) -> str:
@@ -91,7 +93,7 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
         number = units.number(value) if plain else units.parse(value, declared.unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
-    written = "" if units.NUMBER.fullmatch(value) else one_line(value)
+    written = one_line(value) if re.search("[A-Za-z]{2}|%", value) else ""
     return Limit(name, relation, number, book, written)
 
 
