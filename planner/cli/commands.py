@@ -277,6 +277,12 @@ def _quick(options: argparse.Namespace) -> int:
     return FAILED if _missed(result) else OK
 
 
+def _study(file: str | Path, overrides: Sequence[str]) -> Any:
+    from planner.questions.studies import study  # a heavy module
+
+    return study.load(file, overrides)
+
+
 @command(
     "validate",
     "check documents against schema and cross-field rules",
@@ -301,11 +307,7 @@ def _validate(options: argparse.Namespace) -> int:
                 faults.append(Fault("no plans found", Place(given), known))
         for name in names:
             try:
-                kind = loading.check(name, options.set, checked)
-                if kind == "study":
-                    from planner.questions.studies import study
-
-                    study.load(name, options.set)
+                kind = loading.check(name, options.set, checked, _study)
                 valid += 1
                 if options.faults == "text":
                     print(one_line(f"{name}: a valid {kind}"))

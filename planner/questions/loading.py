@@ -98,8 +98,10 @@ def check(
     file: str | Path,
     overrides: Sequence[str] = (),
     further: Callable[[Plan], object] = lambda plan: None,
+    study: Callable[[str | Path, Sequence[str]], object] = lambda file, overrides: None,
 ) -> str:
-    """Validate a document of any kind, a plan ``further`` too; returns its kind.
+    """Validate a document of any kind, a plan ``further`` too, a study by how one is loaded;
+    returns its kind.
 
     Raises:
         PlanError: every fault of the first stage that found one.
@@ -113,6 +115,9 @@ def check(
     kind = kind_of(source.read(file).plain())
     if kind == "plan":
         further(load(file, overrides))
+        return kind
+    if kind == "study":
+        study(file, overrides)
         return kind
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     document = schema.validate(source.load(file, overrides, kind, unknown=unknown), kind, unknown)

@@ -1104,3 +1104,17 @@ def test_the_end_of_a_range_is_a_value_where_a_step_meets_it(
 
 def test_powers_of_a_whole_factor_stay_exact(tmp_path: Path) -> None:
     assert _range(tmp_path, "{from: 1, to: 1e19, factor: 2}")[-1] == 2**63
+
+
+def test_all_faults_of_a_study_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "base: {extends: llama70b_h100x1024, cluster: nix}\n"
+        "axes:\n  training.micro_batchh: [1, 2]\n  cluster.devices: {from: 8, to: 1, factor: 2}\n"
+        "limit: lots\ndeadlin: 3\n"
+    )
+    with pytest.raises(PlanError) as caught:
+        planner.load_study(file)
+    told = [(fault.place.line, fault.message) for fault in caught.value.faults if fault.place]
+    assert [line for line, _ in told] == [1, 3, 4, 5, 6]
+    assert "unknown cluster 'nix'" in told[0][1] and "deadlin" in told[-1][1]

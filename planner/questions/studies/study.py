@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -152,10 +153,34 @@ def load(
     """The study of a YAML file or of a mapping, ``overrides`` as for plans.
 
     Raises:
-        PlanError: every fault of the first stage (reading, schema, values) that found one.
+        PlanError: every fault; where a key disagrees with the schema, those of the others too.
     """
-    checked = schema.validate(source.load(document, overrides, "study"), "study")
-    return _Reader(checked, document).study()
+    read = source.load(document, overrides, "study")
+    try:
+        return _Reader(schema.validate(read, "study"), document).study()
+    except schema.Invalid as error:
+        found = [*error.faults, *_further(read, document)]
+        raise PlanError(dict.fromkeys(found)) from None
+
+
+def _further(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence[Fault]:
+    """The faults of a study's keys that agree with its schema, where another does not."""
+
+    def alone(entries: dict[str, Node]) -> Document:
+        return schema.validate(replace(read, node=replace(read.node, value=entries)), "study")
+
+    entries, given = dict[str, Node](), read.node.value
+    for key, node in given.items() if isinstance(given, dict) else ():
+        with suppress(schema.Invalid):
+            alone({key: node})
+            entries[key] = node
+    if not {"base", "plans"} & set(entries):
+        return ()
+    try:
+        _Reader(alone(entries), origin).study()
+    except PlanError as error:
+        return error.faults
+    return ()
 
 
 class _Reader:
@@ -182,7 +207,7 @@ class _Reader:
 
     def finish(self) -> None:
         if self.faults:
-            raise PlanError(self.faults)
+            raise PlanError(dict.fromkeys(self.faults))
 
     def study(self) -> Study:
         data = self.document.data
@@ -191,11 +216,14 @@ class _Reader:
         entries = node.value if node and isinstance(node.value, dict) else {}
         written = self.each(lambda item: self._axis(*item), entries.items())
         self._set_once(written)
-        self.finish()
-        self._count(written, len(bases))
+        try:
+            self._count(written, len(bases))
+        except PlanError as error:
+            self.faults += error.faults
+            self.finish()
         self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
         documents = self.each(lambda base: self._checked(base, {}), bases)
-        axes = [self._resolved(axis, bases[0]) for axis in written]
+        axes = [self._resolved(axis, bases[0]) for axis in written if bases]
         book = self._book(documents)
         self.each(partial(known_to_batch, book=book), data["record"], "record")
         where = self.each(partial(parse_limit, book=book), data["where"], "where")
