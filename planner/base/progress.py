@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from planner.base.display import one_line
@@ -22,12 +22,26 @@ WIDTH = 78
 _ERASE = "\r\033[K"
 
 _said = ""
+_hear: Callable[[str], None] | None = None
 
 
 def tell(line: str) -> None:
     """What runs now, such as ``1,200 of 49,347 layouts``."""
     global _said
     _said = line
+    if _hear is not None:
+        _hear(line)
+
+
+@contextlib.contextmanager
+def heard(by: Callable[[str], None]) -> Iterator[None]:
+    """Until the end, what is told is passed on, to where another process shows it."""
+    global _hear
+    before, _hear = _hear, by
+    try:
+        yield
+    finally:
+        _hear = before
 
 
 @contextlib.contextmanager

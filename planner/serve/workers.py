@@ -1,63 +1,142 @@
-"""Processes that compute for the server: a request that takes too long, or whose page went away,
-ends with the process that works on it."""
+"""Processes that compute for the server: what takes too long, or is no longer wanted, ends with the
+process that works on it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from ctypes import c_char
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 from pebble import ProcessPool
 
+from planner.base import progress
 from planner.base.errors import PlanError
+
+#: What is loaded once, by the process that makes the others, so that each of them begins at once.
+LOADED = ("planner.serve.page", "planner.serve.find", "planner.report.answer", "sympy")
+#: Seconds between two looks at what a process tells.
+PERIOD = 0.25
+#: Seconds that a process has for what is no longer wanted, before it ends: to begin another one
+#: takes longer than most answers.
+GRACE = 0.5
+#: Bytes of what is told.
+WIDTH = 240
+
+#: In a process: where it tells what runs.
+_lines: Any = None
 
 
 class Busy(Exception):
-    """More is asked for than may wait."""
+    """More is asked for than may wait, or what waited was not begun in time."""
 
 
-def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+def _begin(lines: Any) -> None:
+    """What a process does first: it keeps where it tells what runs."""
+    global _lines
+    _lines = lines
+
+
+def _call(slot: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
     """What a function gives, or the faults of what it was given: they cross as plain data."""
+
+    def hear(line: str) -> None:
+        _lines[slot * WIDTH : (slot + 1) * WIDTH] = line.encode()[:WIDTH].ljust(WIDTH, b"\0")
+
     try:
-        return True, function(*arguments)
+        with progress.heard(hear):
+            return True, function(*arguments)
     except PlanError as error:
         return False, error.faults
 
 
 class Workers:
-    """A pool of processes.
+    """A pool of processes. What they tell on the way crosses in shared memory, where one that is
+    ended while it writes holds up nobody.
 
     Args:
         count: how many processes.
-        seconds: how long one request may take.
+        seconds: how long one request may take, and how long it may wait before.
         waiting: how many requests may wait for a process.
     """
 
     def __init__(self, count: int, seconds: float, waiting: int) -> None:
-        self.seconds, self.most, self.running = seconds, count + waiting, 0
-        self._pool = ProcessPool(count, context=multiprocessing.get_context("forkserver"))
+        self.count, self.seconds, self.most, self.asked = count, seconds, count + waiting, 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([*LOADED])
+        self._lines: Any = RawArray(c_char, count * WIDTH)
+        # No more is handed to the pool than it has processes: what waits can be given up freely.
+        self._free: asyncio.Queue[int] = asyncio.Queue()
+        for slot in range(count):
+            self._free.put_nowait(slot)
+        self._pool = self._new()
+
+    def _new(self) -> ProcessPool:
+        begin = {"initializer": _begin, "initargs": (self._lines,)}
+        return ProcessPool(self.count, context=self._context, **begin)  # type: ignore[arg-type]
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a function in another process.
+        """The result of a function in another process; raises what ``told`` does."""
+        async with contextlib.aclosing(self.told(function, *arguments)) as steps:
+            return [result async for _, result in steps][-1]
+
+    async def told(
+        self, function: Callable[..., Any], *arguments: Any
+    ) -> AsyncGenerator[tuple[bool, Any]]:
+        """(False, what runs) now and then, at last (True, the result). Where nobody waits for it
+        any more, the function ends.
 
         Raises:
             PlanError: what it raised.
-            Busy: too many requests wait already.
+            Busy: too many requests wait already, or it waited too long.
             TimeoutError: it took too long.
         """
-        if self.running >= self.most:
+        if self.asked >= self.most:
             raise Busy
-        self.running += 1
-        future = self._pool.schedule(_call, args=(function, arguments), timeout=self.seconds)
+        self.asked += 1
         try:
-            done, result = await asyncio.wrap_future(future)
+            async with asyncio.timeout(self.seconds):
+                slot = await self._free.get()
+        except TimeoutError:
+            self.asked -= 1
+            raise Busy from None
+        except asyncio.CancelledError:
+            self.asked -= 1
+            raise
+        if not self._pool.active:  # a process of it was ended by the system
+            self._pool = self._new()
+        loop, ended, said = asyncio.get_running_loop(), asyncio.Event(), ""
+
+        def done() -> None:
+            self.asked -= 1
+            self._free.put_nowait(slot)
+            ended.set()
+
+        def call_back(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the server ends
+                loop.call_soon_threadsafe(done)
+
+        self._lines[slot * WIDTH : (slot + 1) * WIDTH] = bytes(WIDTH)
+        future = self._pool.schedule(_call, (slot, function, arguments), timeout=self.seconds)
+        future.add_done_callback(call_back)
+        try:
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), PERIOD)
+                line = self._lines[slot * WIDTH : (slot + 1) * WIDTH].rstrip(b"\0")
+                if line != said and not ended.is_set():
+                    said = line
+                    yield False, line.decode(errors="replace")
         finally:
-            self.running -= 1
-            future.cancel()  # type: ignore[no-untyped-call]  # where nobody waits for it any more
-        if not done:
+            if not future.done():
+                loop.call_later(GRACE, future.cancel)
+        good, result = future.result()
+        if not good:
             raise PlanError(result)
-        return result
+        yield True, result
 
     def close(self) -> None:
         """End all processes."""

@@ -1,0 +1,151 @@
+"""Processes that compute: what they tell, when they end, what may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pebble")
+from planner.serve.workers import Busy, Workers
+
+WORK = """
+import os, time
+from planner.base.progress import tell
+
+def counts(folder, number, seconds):
+    open(f"{folder}/{os.getpid()}", "w").close()
+    for done in range(number):
+        tell(f"{done} of {number}")
+        time.sleep(seconds / number)
+    return number, os.getpid()
+
+def dies():
+    os._exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """Functions that another process can import by name."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "work_of_a_test.py").write_text(WORK)
+    sys.path.insert(0, str(folder))
+    import work_of_a_test  # type: ignore[import-not-found]
+
+    yield work_of_a_test
+    sys.path.remove(str(folder))
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+@contextlib.asynccontextmanager
+async def workers(count: int, seconds: float, waiting: int) -> AsyncIterator[Workers]:
+    one = Workers(count, seconds, waiting)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def test_what_runs_is_told_at_most_five_times_a_second(work: ModuleType, tmp_path: Path) -> None:
+    async def asked() -> tuple[list[Any], float]:
+        async with workers(1, 20, 1) as pool:
+            await pool.run(os.getpid)
+            start = time.monotonic()
+            told = [step async for step in pool.told(work.counts, str(tmp_path), 1000, 1.5)]
+            return told, time.monotonic() - start
+
+    told, seconds = run(asked())
+    assert told[-1][0] and told[-1][1][0] == 1000
+    lines = [line for done, line in told if not done]
+    assert 2 <= len(lines) <= 5 * seconds
+    counts = [int(line.split(" of ")[0]) for line in lines]
+    assert counts == sorted(counts)
+
+
+def test_what_nobody_waits_for_ends_with_its_process(work: ModuleType, tmp_path: Path) -> None:
+    async def asked() -> tuple[int, float]:
+        async with workers(1, 60, 1) as pool:
+            task = asyncio.create_task(pool.run(work.counts, str(tmp_path), 10, 60))
+            while not list(tmp_path.iterdir()):
+                await asyncio.sleep(0.05)
+            task.cancel()
+            start = time.monotonic()
+            other = await pool.run(os.getpid)  # its place is free again
+            return other, time.monotonic() - start
+
+    other, seconds = run(asked())
+    (first,) = (int(path.name) for path in tmp_path.iterdir())
+    assert other != first and seconds < 10
+    assert not Path(f"/proc/{first}").exists()
+
+
+def test_what_is_short_ends_by_itself_and_leaves_its_process(
+    work: ModuleType, tmp_path: Path
+) -> None:
+    async def asked() -> tuple[int, int]:
+        async with workers(1, 60, 20) as pool:
+            before = await pool.run(os.getpid)
+            for _ in range(5):  # as a control that is moved on and on asks
+                task = asyncio.create_task(pool.run(work.counts, str(tmp_path), 2, 0.1))
+                await asyncio.sleep(0.05)
+                task.cancel()
+            return before, await pool.run(os.getpid)
+
+    before, after = run(asked())
+    assert before == after
+
+
+def test_requests_that_wait_are_given_up_freely(work: ModuleType, tmp_path: Path) -> None:
+    async def asked() -> None:
+        async with workers(1, 60, 3) as pool:
+            first = asyncio.create_task(pool.run(work.counts, str(tmp_path), 5, 1))
+            await asyncio.sleep(0.1)
+            for _ in range(20):
+                waits = [asyncio.create_task(pool.run(os.getpid)) for _ in range(3)]
+                await asyncio.sleep(0)
+                with pytest.raises(Busy):
+                    await pool.run(os.getpid)
+                for one in waits:
+                    one.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+            assert (await first)[0] == 5
+            assert await pool.run(os.getpid)
+            assert pool.asked == 0
+
+    run(asked())
+
+
+def test_what_takes_too_long_ends_and_the_next_is_answered(
+    work: ModuleType, tmp_path: Path
+) -> None:
+    async def asked() -> None:
+        async with workers(1, 1, 3) as pool:
+            with pytest.raises(TimeoutError):
+                await pool.run(work.counts, str(tmp_path), 10, 60)
+            with contextlib.suppress(Busy):
+                await pool.run(os.getpid)
+            assert await pool.run(os.getpid)
+
+    run(asked())
+
+
+def test_a_process_that_dies_is_told_and_replaced(work: ModuleType) -> None:
+    async def asked() -> None:
+        async with workers(1, 20, 3) as pool:
+            with pytest.raises(Exception, match="Abnormal"):
+                await pool.run(work.dies)
+            assert await pool.run(os.getpid)
+
+    run(asked())
