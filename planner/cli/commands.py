@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files
-from planner.base.display import one_line
+from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.cli.completion import SHELLS
 from planner.connect.exports import FORMATS
@@ -195,6 +195,11 @@ def _at_least_one(top: int | None) -> None:
         "print the report in this format",
         choices=("text", "md", "html", "json", "trace"),
     ),
+    many(
+        "--only QUANTITY",
+        "with --format json: only this quantity, by id or as explain takes it; memory. is all that "
+        "begin so",
+    ),
     argument(
         "--print",
         "print the plan with every name and default resolved",
@@ -224,11 +229,13 @@ def _report(options: argparse.Namespace) -> int | str:
     kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
     if options.interactive and "html" not in kinds.values():
         raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
+    if options.only and options.format != "json":
+        raise PlanError(Fault("--only picks the quantities of a result", None, "--format json"))
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
         render.write(result, path, options.interactive)
-    sys.stdout.write(render.as_text(result, options.format or "text"))
+    sys.stdout.write(render.as_text(result, options.format or "text", options.only))
     missed = _missed(result)
     fit = limit and outcome(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
@@ -334,16 +341,20 @@ def _validate(options: argparse.Namespace) -> int:
     ),
     argument("--depth N", "levels shown: 2 by default, 1 is the quantity alone, all is every one"),
     flag("--symbolic", "in the plan's basic symbols, term by term, and which published equation"),
+    formats("text", "json"),
 )
 def _explain(options: argparse.Namespace) -> str:
-    from planner.report.explain import DEPTH, explain
+    from planner.report.explain import DEPTH, as_data, explain
     from planner.results.result import evaluate
 
     asked, text = " ".join(options.quantity), options.depth
     if text is not None and text != "all" and not re.fullmatch("-?[0-9]{1,9}", text):
         raise PlanError(Fault(f"--depth {text}", None, "a number of levels, or all"))
     depth = DEPTH if text is None else None if text == "all" else int(text)
-    return explain(evaluate(_loaded(options)), asked, depth, options.symbolic)
+    result = evaluate(_loaded(options))
+    if options.format == "json":
+        return as_json(as_data(result, asked, depth, options.symbolic))
+    return explain(result, asked, depth, options.symbolic)
 
 
 @command(
@@ -899,11 +910,12 @@ def _schema(options: argparse.Namespace) -> int:
 )
 def _serve(options: argparse.Namespace) -> int:
     try:
-        from planner.serve import app
+        from planner.serve import app, programs
     except ImportError as error:
         needs = "pip install 'trainplan[serve]'"
         raise PlanError(Fault(f"serve needs {error.name}", None, needs)) from None
-    app.run(options.plan and Path(options.plan), options.host, options.port)
+    asked = programs.programs(COMMANDS, options.status)
+    app.run(asked, options.plan and Path(options.plan), options.host, options.port)
     return OK
 
 

@@ -50,21 +50,7 @@ def run(arguments: list[str]) -> int:
             sys.stdout.write(FIRST)
             return OK
         options = _parsed(_with_command(arguments))
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(files.within(options.root))
-            stack.enter_context(progress.shown(options.progress))
-            if options.no_defaults:
-                from planner.documents import defaults
-
-                stack.enter_context(defaults.left_out())
-            if getattr(options, "templates", None):
-                from planner.report.report import templates_of
-
-                stack.enter_context(templates_of(options.templates))
-            done: int | str = options.handler(options)
-        sys.stdout.write(done if isinstance(done, str) else "")
-        sys.stdout.flush()
-        return OK if isinstance(done, str) else done
+        return _done(options)
     except PlanError as error:
         how = getattr(options, "faults", "text")
         if how != "text":
@@ -83,6 +69,34 @@ def run(arguments: list[str]) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130
+
+
+def status(words: list[str]) -> int:
+    """Run one command, for a program that makes its words; returns the exit status.
+
+    Raises:
+        PlanError: bad input.
+    """
+    return _done(_parsed(words))
+
+
+def _done(options: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(files.within(options.root))
+        stack.enter_context(progress.shown(options.progress))
+        if options.no_defaults:
+            from planner.documents import defaults
+
+            stack.enter_context(defaults.left_out())
+        if getattr(options, "templates", None):
+            from planner.report.report import templates_of
+
+            stack.enter_context(templates_of(options.templates))
+        options.status = status  # for a command that runs others
+        done: int | str = options.handler(options)
+    sys.stdout.write(done if isinstance(done, str) else "")
+    sys.stdout.flush()
+    return OK if isinstance(done, str) else done
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:

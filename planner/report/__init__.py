@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from planner.base.display import as_json
@@ -28,14 +29,17 @@ def text(result: Result, colour: bool | None = None) -> str:
     return summary(result, colour)
 
 
-def as_text(result: Result, kind: str) -> str:
+def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
     """The result in one of the formats: text, md (as GitHub renders it), html (one file without
     scripts or requests), interactive (the same with sliders, whose script is part of it), json (as
-    schemas/result.schema.json describes it), trace (a simulated step, which Perfetto opens)."""
+    schemas/result.schema.json describes it; of all quantities or ``only`` those called so), trace
+    (a simulated step, which Perfetto opens)."""
     if kind == "text":
         return text(result)
     if kind == "json":
-        return as_json(result.to_json())
+        from planner.results.lookup import called
+
+        return as_json(result.to_json(called(result, only) if only else None))
     if kind == "trace":
         from planner.report import trace
 

@@ -8,7 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.base.display import flow
 from planner.base.errors import Fault, PlanError
@@ -76,6 +76,73 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def as_data(
+    result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False
+) -> dict[str, Any]:
+    """The same as plain data: ``quantity``, each as in a result with the ``inputs`` of its formula,
+    so many levels deep and each quantity once; or ``quantities`` that begin so, or an ``input``.
+
+    Args, Raises:
+        as ``explain``.
+    """
+    if depth is not None and depth < 0:
+        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
+    if is_pattern(asked):
+        return {"quantities": {one.id: _data(one, 0, set()) for one in matching(result, asked)}}
+    given = input_called(result, asked)
+    if given is not None:
+        entry, (unit, meaning, users) = result.inputs[given], _of_key(result, given)
+        about = {"key": given, "value": entry.value, "unit": unit, "title": meaning}
+        return {"input": {**about, "origin": entry.origin, "used_by": users}}
+    quantity = look_up(result, asked)
+    left = None if depth is None else max(0, depth - 1)
+    data = _data(quantity, 0 if symbolic else left, {quantity.id})
+    found = closed_form(quantity) if symbolic else None
+    if found is not None:
+        data["closed_form"] = {
+            "formula": TEXT.write(found.symbolic),
+            "substituted": TEXT.write(found.numeric),
+            "recognised": found.recognised,
+            "terms": [
+                {"label": term.label, "formula": TEXT.write(term.factor), "value": term.value}
+                for term in found.terms
+            ],
+            "inputs": [
+                {"symbol": TEXT.write(one.name), "value": one.value, "title": one.meaning}
+                | ({"id": one.id} if one.id else {"origin": one.origin})
+                for one in found.inputs
+            ],
+        }
+    return {"quantity": data}
+
+
+def _data(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, Any]:
+    """A quantity as plain data, with the inputs of its formula so many levels deep."""
+    if quantity.absent is not None:
+        return {"id": quantity.id, "title": quantity.title, "absent": quantity.absent}
+    data = {"id": quantity.id, **quantity.to_json(users=False)}
+    if depth == 0:
+        return data
+    deeper = depth if depth is None or _taken(quantity) else depth - 1
+    data["inputs"] = []
+    for row in _rows(quantity):
+        used = row.quantity
+        if used is None:
+            one: dict[str, Any] = {
+                "symbol": row.name,
+                "key": row.id,
+                "value": row.value,
+                "origin": row.known,
+            }
+        elif used.id in seen:  # stands above
+            one = {"id": used.id, "symbol": used.symbol, "value": used.value, "unit": used.unit}
+        else:
+            seen.add(used.id)
+            one = _data(used, deeper, seen)
+        data["inputs"].append(one)
+    return data
+
+
 def _listed(quantities: Sequence[Quantity]) -> str:
     """Ids with values and titles, as much of these as a line holds."""
     values = [_plain_value(one) for one in quantities]
@@ -91,23 +158,28 @@ def _listed(quantities: Sequence[Quantity]) -> str:
 def _input(result: Result, key: str) -> str:
     """An input: its value, its key, what it means, who decided it, and what uses it."""
     given, value = result.inputs[key], result.inputs[key].value
-    notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
-    unit = (notes[0].unit if notes else given.unit) or "1"
+    unit, meaning, users = _of_key(result, key)
     if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
         text = flow(value)
     else:
         text = exactly(value, "1") if unit in PLAIN else shown(value, unit)
-    meaning = f"   {clean(notes[0].meaning)}" if notes else ""
-    lines = _ended(f"{text}   {key}{meaning}", clean(given.origin))
+    lines = _ended(f"{text}   {key}   {meaning}", clean(given.origin))
+    if users:
+        lines += ["", *_filled(f"used by {', '.join(users)}", "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def _of_key(result: Result, key: str) -> tuple[str, str, list[str]]:
+    """The unit of an input, what it means, and the quantities in whose formulas it is."""
+    notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
     symbols = {note.symbol for note in notes}
     users = dict.fromkeys(
         quantity.base
         for quantity in result.quantities.values()
         if any(used[0] in symbols for used in quantity.trace.uses)
     )
-    if users:
-        lines += ["", *_filled(f"used by {', '.join(users)}", "  ")]
-    return "\n".join(lines) + "\n"
+    unit = (notes[0].unit if notes else result.inputs[key].unit) or "1"
+    return unit, clean(notes[0].meaning) if notes else "", list(users)
 
 
 # -- the quantity itself ----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 
@@ -35,6 +35,19 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
     if not found:
         raise PlanError(Fault(f"no quantity fits '{pattern}'", None, _ALL))
     return found
+
+
+def called(result: Result, names: Sequence[str]) -> list[Quantity]:
+    """The quantities that people call so, each name as for ``look_up`` or ``matching``, in their
+    order and once each.
+
+    Raises:
+        PlanError: as these.
+    """
+    found = (
+        matching(result, name) if is_pattern(name) else [look_up(result, name)] for name in names
+    )
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 _ALL = "see plan.py list quantities"

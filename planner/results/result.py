@@ -295,8 +295,14 @@ class Result(Shown):
         text = json.dumps([[i.key, plain(i.value)] for i in self.inputs.values()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data as schemas/result.schema.json describes it. Equal for equal input."""
+    def to_json(self, only: Sequence[Quantity] | None = None) -> dict[str, Any]:
+        """Plain data as schemas/result.schema.json describes it. Equal for equal input.
+
+        Args:
+            only: the quantities that somebody wants: a tenth of the work, with nothing of what
+                takes all of them, nor of what other plans would do.
+        """
+        shown = self._all.values() if only is None else only
         data = {
             "version": __version__,
             "plan": {
@@ -311,9 +317,11 @@ class Result(Shown):
                 entry.key: {"value": plain(entry.value), "origin": entry.origin}
                 for entry in self.inputs.values()
             },
-            "quantities": {q.id: q.to_json() for q in self.quantities.values()},
-            "absent": dict(self.absent),
+            "quantities": {q.id: q.to_json(only is None) for q in shown if q.absent is None},
+            "absent": {q.id: q.absent for q in shown if q.absent is not None},
         }
+        if only is not None:
+            return data
         if self.advice is not None:
             data["advice"] = self.advice.to_json()
         if self.step_parts:
@@ -590,11 +598,13 @@ class Quantity:
         names = {each: text.write(collapse.typesetter.name(each)) for each in tree.symbols}
         return to_sympy(tree.put({each: Symbol(name, True) for each, name in names.items()}))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any."""
+    def to_json(self, users: bool = True) -> dict[str, Any]:
+        """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any; who uses
+        it only where that is asked for, as it takes all quantities."""
         data = {name: plain(getattr(self, name)) for name in SAID}
         data["uses"] = [used.id for used in self.uses]
-        data["used_by"] = [user.id for user in self.used_by]
+        if users:
+            data["used_by"] = [user.id for user in self.used_by]
         if self.terms:
             data["terms"] = [
                 {"label": t.label, "value": plain(t.value)} | ({"id": t.id} if t.id else {})

@@ -21,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from planner.base import resources
 from planner.serve import bodies, find, page
+from planner.serve.programs import LONG as LOOKED_FOR
+from planner.serve.programs import TOOLS, Programs
 from planner.serve.workers import Busy, Workers
 
 #: Bytes of a request at most.
@@ -212,6 +214,16 @@ async def _page(request: Request) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+async def _v1(request: Request) -> Response:
+    programs: Programs = request.app.state.programs
+    name = _known(request, TOOLS)
+    raw = await _raw(request)
+    pool = request.app.state.long if name in LOOKED_FOR else request.app.state.quick
+    work = pool.run(bodies.answered, programs.call, name, raw)
+    status, body = await _while_there(request.receive, work)
+    return Response(body, status, media_type="application/json")
+
+
 async def _find(request: Request) -> Response:
     name = _known(request, find.FUNCTIONS)
     raw = await _raw(request)
@@ -230,10 +242,13 @@ async def _index(request: Request) -> Response:
     return HTMLResponse(text)
 
 
-def application(plan: Path | None = None, hosts: frozenset[str] | None = LOOPBACK) -> ASGIApp:
+def application(
+    programs: Programs, plan: Path | None = None, hosts: frozenset[str] | None = LOOPBACK
+) -> ASGIApp:
     """The server as an ASGI application.
 
     Args:
+        programs: what programs may ask for.
         plan: a document that the page begins with.
         hosts: what the server may be called by those who ask; None for anything.
     """
@@ -255,18 +270,19 @@ def application(plan: Path | None = None, hosts: frozenset[str] | None = LOOPBAC
         Route("/", _index),
         Route("/page/{name}", _page, methods=["POST"]),
         Route("/find/{name}", _find, methods=["POST"]),
+        Route("/v1/{name}", _v1, methods=["POST"]),
         Mount("/static", static),
     ]
     handlers: Any = dict.fromkeys((Refused, HTTPException, Exception), told)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    app.state.plan = plan
+    app.state.programs, app.state.plan = programs, plan
     return Guard(app, hosts)
 
 
-def run(plan: Path | None, host: str, port: int) -> None:
+def run(programs: Programs, plan: Path | None, host: str, port: int) -> None:
     """Serve until interrupted."""
     import uvicorn
 
     hosts = LOOPBACK if host in LOOPBACK else None
-    app = application(plan, hosts)
+    app = application(programs, plan, hosts)
     uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)

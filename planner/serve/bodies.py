@@ -12,7 +12,7 @@ from planner.base.display import plain, quoted
 from planner.base.errors import Fault, PlanError
 from planner.serve.page import fault_of
 
-#: What answers a body, by a name.
+#: What answers a body, by a name: data, or JSON that is written already.
 Function = Callable[[str, Mapping[str, Any]], Any]
 
 
@@ -55,12 +55,15 @@ def answered(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
     """The status of an answer and its body."""
     try:
         body = read(raw)
-        if not isinstance(body.get("text", ""), str) or not isinstance(body.get("set", {}), dict):
-            raise PlanError(Fault("'text' is a text, 'set' an object of keys and values"))
+        if "text" in body:  # of the page
+            good = isinstance(body["text"], str) and isinstance(body.get("set", {}), dict)
+            if not good:
+                raise PlanError(Fault("'text' is a text, 'set' an object of keys and values"))
     except PlanError as error:
         return 400, of_faults(*error.faults)
     try:
-        return 200, written(function(name, body))
+        found = function(name, body)
+        return 200, found if isinstance(found, bytes) else written(found)
     except PlanError as error:
         return 422, of_faults(*error.faults)
     except KeyError as error:

@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.base.errors import PlanError
-from planner.report.explain import WIDTH, explain
+from planner.report.explain import WIDTH, as_data, explain
 from planner.results.lookup import look_up
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
@@ -122,6 +122,46 @@ def test_the_depth_is_what_is_asked() -> None:
     assert explain(result(), "mfu", 10**9) == every
     with pytest.raises(PlanError, match="a depth of -1"):
         explain(result(), "mfu", -1)
+
+
+def test_as_data_it_holds_the_inputs_of_its_formula_so_many_levels_deep() -> None:
+    found = result()
+    whole = as_data(found, "time.training_days", None)["quantity"]
+    seen = set[str]()
+
+    def walk(data: dict[str, object]) -> None:
+        quantity = found.find(str(data["id"]))
+        assert data["value"] == pytest.approx(quantity.value) and data["unit"] == quantity.unit
+        assert quantity.id not in seen
+        seen.add(quantity.id)
+        inputs = data["inputs"]
+        assert isinstance(inputs, list)
+        assert {one["id"] for one in inputs if "id" in one} == {q.id for q in quantity.uses}
+        for one in inputs:
+            assert one["symbol"]
+            if "key" in one:
+                assert one["key"] in found.inputs or one["origin"] is not None
+            elif "inputs" in one:
+                walk(one)
+
+    walk(whole)
+    assert "time.step_seconds" in seen
+    two = as_data(found, "time.training_days")["quantity"]
+    assert all("inputs" not in one for one in two["inputs"])
+    assert "inputs" not in as_data(found, "time.training_days", 1)["quantity"]
+
+
+def test_as_data_a_beginning_an_input_and_a_closed_form() -> None:
+    found = result()
+    many = as_data(found, "cost.")["quantities"]
+    assert many["cost.total"]["value"] == pytest.approx(float(found["cost.total"].number))
+    given = as_data(found, "training.micro_batch")["input"]
+    assert given["value"] == 1 and "layout.micro_batches" in given["used_by"]
+    form = as_data(found, "compute.training_flops_6nd", symbolic=True)["quantity"]["closed_form"]
+    symbols = {one["symbol"]: one for one in form["inputs"]}
+    assert all(symbol in form["formula"] for symbol in symbols)
+    with pytest.raises(PlanError, match="unknown quantity"):
+        as_data(found, "nothing.of.that")
 
 
 def test_summands_have_names() -> None:

@@ -1,0 +1,168 @@
+"""The planner for programs: what it answers is what the command line prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.cli import main
+from planner.cli.commands import COMMANDS
+from planner.serve.programs import DOCUMENTS, LEFT_OUT, OUTSIDE, TOOLS
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = "llama70b_h100x1024"
+TEXT = (ROOT / "presets" / f"{PLAN}.yaml").read_text("utf-8")
+LAST = TEXT.count("\n") + 1
+SEVEN = TEXT.replace("tensor: 4", "tensor: 7")
+FOUR = ["time.training_days", "memory.total", "time.mfu", "cost.total"]
+
+
+def printed(*words: str) -> Any:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        assert main.main([*words, "--format=json"]) in (0, 1)
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("tool", "body", "words"),
+    [
+        ("evaluate", {"plan": PLAN}, ["report", PLAN]),
+        (
+            "evaluate",
+            {"plan": PLAN, "set": {"training.tokens": "2T", "parallelism.tensor": 4}},
+            ["report", PLAN, "--set=training.tokens=2T", "--set=parallelism.tensor=4"],
+        ),
+        (
+            "evaluate",
+            {"plan": PLAN, "set": ["time.mfu=0.4"], "quantities": FOUR},
+            ["report", PLAN, "--set=time.mfu=0.4", *(f"--only={one}" for one in FOUR)],
+        ),
+        (
+            "explain",
+            {"plan": PLAN, "quantity": "training time", "depth": 3},
+            ["explain", PLAN, "training", "time", "--depth=3"],
+        ),
+        (
+            "explain",
+            {"plan": PLAN, "quantity": "mfu", "symbolic": True},
+            ["explain", PLAN, "mfu", "--symbolic"],
+        ),
+        (
+            "solve",
+            {"plan": PLAN, "question": "tokens-by-deadline", "deadline": "30 days"},
+            ["solve", PLAN, "tokens-by-deadline", "--deadline=30 days"],
+        ),
+        (
+            "solve",
+            {"plan": PLAN, "vary": "training.micro_batch", "until": ["memory.total<=60 GiB"]},
+            ["solve", PLAN, "--vary=training.micro_batch", "--until=memory.total<=60 GiB"],
+        ),
+        (
+            "search",
+            {"plan": PLAN, "top": 3, "fix": ["parallelism.tensor=8", "parallelism.pipeline=4"]},
+            [
+                "search",
+                PLAN,
+                "--top=3",
+                "--fix=parallelism.tensor=8",
+                "--fix=parallelism.pipeline=4",
+            ],
+        ),
+        ("diff", {"a": PLAN, "b": "gpt3_a100x1024"}, ["diff", PLAN, "gpt3_a100x1024"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_answer_is_the_command_lines(
+    server: Any, tool: str, body: dict[str, Any], words: list[str]
+) -> None:
+    status, answer, _ = server.ask("POST", f"/v1/{tool}", body)
+    assert status == 200, answer
+    assert answer == printed(*words)
+
+
+def test_a_document_is_an_object_a_text_or_a_name(server: Any) -> None:
+    said = {}
+    for kind, plan in {"name": PLAN, "text": TEXT, "object": yaml.safe_load(TEXT)}.items():
+        status, answer, _ = server.ask("POST", "/v1/evaluate", {"plan": plan, "quantities": FOUR})
+        assert status == 200
+        assert set(answer["quantities"]) == set(FOUR)
+        said[kind] = (answer["quantities"], answer["plan"]["fingerprint"], answer["verdict"])
+    assert said["name"] == said["text"] == said["object"]
+
+
+def test_a_few_quantities_are_those_of_all(server: Any) -> None:
+    all_of_them = server.ask("POST", "/v1/evaluate", {"plan": TEXT})[1]["quantities"]
+    few = server.ask("POST", "/v1/evaluate", {"plan": TEXT, "quantities": ["memory.", "mfu"]})[1]
+    assert len(few["quantities"]) > 10
+    for name, quantity in few["quantities"].items():
+        assert quantity == {k: v for k, v in all_of_them[name].items() if k != "used_by"}
+    assert set(few["quantities"]) - {"time.mfu"} == {
+        name for name in all_of_them if re.fullmatch(r"memory\.[^[]*", name)
+    }
+
+
+def test_an_answer_of_no_is_an_answer(server: Any) -> None:
+    alone = {"parallelism.tensor": 1, "parallelism.pipeline": 1, "parallelism.sequence": False}
+    body = {"plan": PLAN, "set": alone}
+    status, answer, _ = server.ask("POST", "/v1/evaluate", body)
+    assert status == 200 and answer["verdict"]["state"] == "no"
+    asked = {"question": "longest-context", "with_layout": "own"}
+    status, answer, _ = server.ask("POST", "/v1/solve", body | asked)
+    assert status == 200 and answer["solved"] is False
+
+
+@pytest.mark.parametrize(
+    ("tool", "body", "place", "words"),
+    [
+        ("evaluate", {"plan": TEXT + "colour: red\n"}, f"plan.yaml:{LAST}:1", "colour"),
+        ("evaluate", {"plan": SEVEN}, "plan.yaml:14:11", "heads"),
+        ("evaluate", {}, "", "'plan' is missing"),
+        ("evaluate", {"plan": PLAN, "quantity": "x"}, "", "did you mean 'quantities'?"),
+        ("evaluate", {"plan": PLAN, "quantities": ["memory.totl"]}, "", "memory.total"),
+        ("evaluate", {"plan": PLAN, "quantities": "memory.total"}, "", "array"),
+        ("evaluate", {"plan": "llama70b"}, "", "did you mean 'llama70b_h100x1024'?"),
+        ("evaluate", {"plan": 5}, "", "'plan' is no plan"),
+        ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
+        ("search", {"plan": PLAN, "top": 0}, "", "at least 1"),
+        ("search", {"plan": PLAN, "top": "3"}, "", "integer"),
+        ("search", {"plan": PLAN, "full": "yes"}, "", "boolean"),
+        ("search", {"plan": PLAN, "for": "megatrn"}, "", "did you mean 'megatron'?"),
+        ("solve", {"plan": PLAN, "question": "largest-modl"}, "", "largest-model"),
+        ("explain", {"plan": PLAN, "quantity": "--symbolic"}, "", "dash"),
+        ("diff", {"a": PLAN}, "", "'b' is missing"),
+        ("diff", {"a": PLAN, "b": "main"}, "", "no plan that ships"),
+    ],
+)  # fmt: skip
+def test_a_fault_has_its_place_and_what_is_allowed(
+    server: Any, tool: str, body: dict[str, Any], place: str, words: str
+) -> None:
+    status, answer, _ = server.ask("POST", f"/v1/{tool}", body)
+    assert status == 422, answer
+    (fault, *_) = [one for one in answer["faults"] if words in one["message"]]
+    assert fault["place"].startswith(place) if place else fault["place"] == ""
+
+
+def test_no_option_that_names_a_file_is_a_key() -> None:
+    from planner.serve.programs import programs
+
+    for tool in programs(COMMANDS, main.status).tools.values():
+        flags = {option.flag for option in tool.options.values()}
+        for names, how in COMMANDS[tool.command].arguments:
+            named = OUTSIDE.search(str(how.get("metavar"))) or names[-1][2:] in LEFT_OUT
+            assert not (named and names[-1] in flags)
+    everything = {
+        names[-1].removeprefix("--")
+        for command in TOOLS.values()
+        for names, how in COMMANDS[command].arguments
+        if OUTSIDE.search(str(how.get("metavar")))
+    }
+    assert everything == {"plan", "output", "templates", "apply", "plans"}
+    assert "plan" in DOCUMENTS
