@@ -197,8 +197,8 @@ def _at_least_one(top: int | None) -> None:
     ),
     many(
         "--only QUANTITY",
-        "with --format json: only this quantity, by id or as explain takes it; memory. is all that "
-        "begin so",
+        "a result in JSON of this quantity alone, by id or as explain takes it: time.mfu, mfu; "
+        "memory. is all that begin so",
     ),
     argument(
         "--print",
@@ -915,7 +915,7 @@ def _serve(options: argparse.Namespace) -> int:
         needs = "pip install 'trainplan[serve]'"
         raise PlanError(Fault(f"serve needs {error.name}", None, needs)) from None
     asked = programs.programs(COMMANDS, options.status)
-    app.run(asked, options.plan and Path(options.plan), options.host, options.port)
+    app.run(asked, options.plan, options.host, options.port)
     return OK
 
 

@@ -95,7 +95,7 @@ def bundled(kind: str) -> dict[str, Any]:
         if here not in definitions:
             definitions[here] = {}  # one may hold itself
             whole = _read(file)
-            kept = {key: inner for key, inner in whole.items() if key not in _OF_A_FILE}
+            kept = {key: inner for key, inner in whole.items() if key not in OF_A_FILE}
             inner = whole["definitions"] if name else kept
             for step in filter(None, name.split("/")):
                 inner = inner[step.replace("~1", "/")]
@@ -110,7 +110,7 @@ def bundled(kind: str) -> dict[str, Any]:
     return {**found, "definitions": definitions} if definitions else found
 
 
-_OF_A_FILE = ("$schema", "$id", "definitions")
+OF_A_FILE = ("$schema", "$id", "definitions")
 
 
 def _read(kind: str) -> dict[str, Any]:

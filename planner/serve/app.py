@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,8 +22,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from planner.base import resources
+from planner.base import files, resources
+from planner.base.errors import Fault, PlanError
+from planner.documents import source
 from planner.serve import bodies, find, page
+from planner.serve.openapi import description
 from planner.serve.programs import LONG as LOOKED_FOR
 from planner.serve.programs import TOOLS, Programs
 from planner.serve.workers import Busy, Workers
@@ -237,6 +243,15 @@ def _known(request: Request, names: Container[str]) -> str:
     return name
 
 
+async def _openapi(request: Request) -> Response:
+    return Response(_described(request.app.state.programs), media_type="application/json")
+
+
+@lru_cache(maxsize=1)
+def _described(programs: Programs) -> bytes:
+    return bodies.written(description(programs))
+
+
 async def _index(request: Request) -> Response:
     text = resources.read_text(resources.folder("templates") / "serve" / "index.html")
     return HTMLResponse(text)
@@ -256,9 +271,11 @@ def application(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.quick, app.state.long = Workers(*QUICK), Workers(*LONG)
+        beginning = asyncio.ensure_future(app.state.quick.run(os.getpid))
         try:
             yield
         finally:
+            beginning.cancel()
             app.state.quick.close()
             app.state.long.close()
 
@@ -268,6 +285,7 @@ def application(
     static = StaticFiles(directory=resources.folder("templates") / "serve")
     routes = [
         Route("/", _index),
+        Route("/openapi.json", _openapi),
         Route("/page/{name}", _page, methods=["POST"]),
         Route("/find/{name}", _find, methods=["POST"]),
         Route("/v1/{name}", _v1, methods=["POST"]),
@@ -279,10 +297,40 @@ def application(
     return Guard(app, hosts)
 
 
-def run(programs: Programs, plan: Path | None, host: str, port: int) -> None:
-    """Serve until interrupted."""
-    import uvicorn
+def listening(host: str, port: int) -> socket.socket:
+    """A socket at an address, before anything else begins.
 
-    hosts = LOOPBACK if host in LOOPBACK else None
-    app = application(programs, plan, hosts)
-    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)
+    Raises:
+        PlanError: there is no such port or address, or another program has it.
+    """
+    if not 0 <= port < 2**16:
+        raise PlanError(Fault(f"--port {port}", None, "1 to 65535, or 0 for any that is free"))
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = os.strerror(error.errno or 0) if (error.errno or 0) > 0 else error.strerror
+        said = f"cannot listen at {host}, port {port}: {str(why).lower()}"
+        raise PlanError(Fault(said, None, "another --host or --port")) from None
+
+
+def run(programs: Programs, plan: str | None, host: str, port: int) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        PlanError: of the plan, or of the address.
+    """
+    path = source.located(plan, "plan")[0] if plan is not None else None
+    if path is not None:
+        text = files.read_text(path, MAX_BODY)
+        with TemporaryDirectory() as empty, files.within(empty):  # as the page reads it
+            page.plan_of(text, str(path))
+    with listening(host, port) as one:
+        import uvicorn
+
+        app = application(programs, path, LOOPBACK if host in LOOPBACK else None)
+        how = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+        at = f"[{host}]" if ":" in host else host
+        print(f"http://{at}:{one.getsockname()[1]}/ is the planner; Ctrl-C ends it", flush=True)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(how).run(sockets=[one])

@@ -20,15 +20,15 @@ from planner.questions.plan_questions import checked, evaluate
 NAME = "plan.yaml"
 
 
-def plan_of(text: str) -> Plan:
+def plan_of(text: str, name: str = NAME) -> Plan:
     """The plan that a text is.
 
     Raises:
         PlanError: every fault that was found, with its place.
     """
-    root = yaml_nodes.compose(text, NAME, None)
+    root = yaml_nodes.compose(text, name, None)
     if root is None:
-        raise PlanError(Fault("the document is empty", Place(NAME, 1, 1), "a mapping of keys"))
+        raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
     return checked(loading.load(root, team=False))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +57,7 @@ class Option(NamedTuple):
             return None
         key = NAMES.get(key, key.replace("-", "_"))
         text = str(how.get("help") or "").replace("%%", "%").removesuffix("; repeatable")
-        schema: dict[str, Any] = {"description": f"{text[:1].upper()}{text[1:]}."}
+        schema: dict[str, Any] = {"description": text}
         if how.get("action") == "store_true":
             schema |= {"type": "boolean"}
         elif how.get("choices"):
@@ -133,7 +132,7 @@ class Tool(NamedTuple):
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Programs:
     """The tools by name, and what runs the words of a command: it returns the exit status, prints
     the answer, and raises the faults."""
@@ -142,17 +141,16 @@ class Programs:
     status: Callable[[list[str]], int]
 
     def call(self, name: str, body: Mapping[str, Any]) -> bytes:
-        """What a tool answers.
+        """What a tool answers. The current folder is empty; documents are written there.
 
         Raises:
             PlanError: of a document, at its place in `plan.yaml`, or of a key.
         """
         tool = self.tools[name]
-        with tempfile.TemporaryDirectory(prefix="trainplan-") as folder, contextlib.chdir(folder):
-            words = [tool.command, *self._words(tool, body)]
-            out, errors = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-                self.status([*words, "--root=.", "--no-defaults", *["--format=json"] * tool.json])
+        words = [tool.command, *self._words(tool, body)]
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            self.status([*words, "--root=.", "--no-defaults", *["--format=json"] * tool.json])
         return out.getvalue().encode("utf-8", "replace")
 
     def _words(self, tool: Tool, body: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import tempfile
 from collections.abc import AsyncGenerator, Callable
 from ctypes import c_char
 from multiprocessing.sharedctypes import RawArray
@@ -17,7 +18,7 @@ from planner.base import progress
 from planner.base.errors import PlanError
 
 #: What is loaded once, by the process that makes the others, so that each of them begins at once.
-LOADED = ("planner.serve.page", "planner.serve.find", "planner.report.answer", "sympy")
+LOADED = ("planner.serve.warm",)
 #: Seconds between two looks at what a process tells.
 PERIOD = 0.25
 #: Seconds that a process has for what is no longer wanted, before it ends: to begin another one
@@ -34,10 +35,11 @@ class Busy(Exception):
     """More is asked for than may wait, or what waited was not begun in time."""
 
 
-def _begin(lines: Any) -> None:
-    """What a process does first: it keeps where it tells what runs."""
+def _begin(lines: Any, folder: str) -> None:
+    """What a process does first: it keeps where it tells what runs, and where its files lie, which
+    go with the server where the process is ended."""
     global _lines
-    _lines = lines
+    _lines, tempfile.tempdir = lines, folder
 
 
 def _call(slot: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
@@ -68,6 +70,7 @@ class Workers:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*LOADED])
         self._lines: Any = RawArray(c_char, count * WIDTH)
+        self._folder = tempfile.TemporaryDirectory(prefix="trainplan-")
         # No more is handed to the pool than it has processes: what waits can be given up freely.
         self._free: asyncio.Queue[int] = asyncio.Queue()
         for slot in range(count):
@@ -75,7 +78,7 @@ class Workers:
         self._pool = self._new()
 
     def _new(self) -> ProcessPool:
-        begin = {"initializer": _begin, "initargs": (self._lines,)}
+        begin = {"initializer": _begin, "initargs": (self._lines, self._folder.name)}
         return ProcessPool(self.count, context=self._context, **begin)  # type: ignore[arg-type]
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -142,3 +145,4 @@ class Workers:
         """End all processes."""
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
+        self._folder.cleanup()

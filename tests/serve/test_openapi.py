@@ -1,0 +1,83 @@
+"""The description of the interface: whole, and true of what is asked and answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from planner.base import resources
+from planner.documents.source import preset_names
+from planner.serve.programs import TOOLS
+
+
+def references(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return set().union(*map(references, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+    return own.union(*map(references, node.values()))
+
+
+@pytest.fixture(scope="module")
+def described(server: Any) -> dict[str, Any]:
+    status, data, _ = server.ask("GET", "/openapi.json")
+    assert status == 200
+    found: dict[str, Any] = data
+    return found
+
+
+def validator(described: dict[str, Any], schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": described["components"]})
+
+
+def asked(described: dict[str, Any], tool: str) -> dict[str, Any]:
+    body = described["paths"][f"/v1/{tool}"]["post"]["requestBody"]
+    schema: dict[str, Any] = body["content"]["application/json"]["schema"]
+    return schema
+
+
+def test_it_is_openapi(described: dict[str, Any]) -> None:
+    validate = pytest.importorskip("openapi_spec_validator").validate
+    validate(described)
+
+
+def test_each_address_is_described_and_each_reference_leads_somewhere(
+    described: dict[str, Any],
+) -> None:
+    assert described["openapi"].startswith("3.1")
+    assert set(described["paths"]) == {f"/v1/{tool}" for tool in TOOLS}
+    schemas = described["components"]["schemas"]
+    for reference in references(described):
+        assert reference.removeprefix("#/components/schemas/") in schemas, reference
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("name", preset_names("plan"))
+def test_what_ships_may_be_asked(described: dict[str, Any], name: str) -> None:
+    text = resources.read_text(resources.folder("presets") / f"{name}.yaml")
+    judge = validator(described, asked(described, "evaluate"))
+    judge.validate({"plan": yaml.safe_load(text), "set": {"training.tokens": "2T"}})
+    judge.validate({"plan": text, "quantities": ["time.mfu"]})
+    assert not judge.is_valid({"plan": {**yaml.safe_load(text), "colour": "red"}})
+    assert not judge.is_valid({"plan": name, "output": ["x.md"]})
+    assert not judge.is_valid({})
+
+
+def test_what_is_answered_is_described(server: Any, described: dict[str, Any]) -> None:
+    bodies: list[tuple[dict[str, Any], int]] = [
+        ({"plan": "gpt2small_hgx-h100"}, 200),
+        ({"plan": "gpt2small_hgx-h100", "quantities": ["mfu", "memory."]}, 200),
+        ({"plan": "model: x"}, 422),
+        ({}, 422),
+    ]
+    answers = described["paths"]["/v1/evaluate"]["post"]["responses"]
+    for body, wanted in bodies:
+        status, answer, _ = server.ask("POST", "/v1/evaluate", body)
+        assert status == wanted
+        schema = answers[str(status)]["content"]["application/json"]["schema"]
+        validator(described, schema).validate(answer)
