@@ -74,6 +74,11 @@ def noted() -> Iterator[set[str]]:
         _NOTED.reset(token)
 
 
+def are_noted() -> bool:
+    """Whether somebody takes note of the files that are opened, so that none may be left closed."""
+    return _NOTED.get() is not None
+
+
 @contextlib.contextmanager
 def copied_to(folder: str | Path) -> Iterator[None]:
     """Files that were copied to a folder of their own are bound to it where the originals were

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from planner.base import files, resources
@@ -58,6 +59,19 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
         what = "a list" if isinstance(root.value, list) else "a single value"
         raise PlanError(Fault(f"the document is {what}", root.place, "a mapping of keys"))
     return root
+
+
+def _read_shipped(path: Path, origin: Origin) -> Node:
+    """As ``read``, of a document that ships: its tree is kept as long as the file is the same."""
+    if files.are_noted():
+        return read(path, origin)
+    state = os.stat(path)
+    return _kept(path, origin, files.shown(path), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=64)
+def _kept(path: Path, origin: Origin, *state: object) -> Node:
+    return read(path, origin)
 
 
 # Names -------------------------------------------------------------------------------------
@@ -198,7 +212,8 @@ class Resolver:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        found = self.extend(read(path, origin), kind, (*chain, full))
+        root = read(path) if origin is None else _read_shipped(path, origin)
+        found = self.extend(root, kind, (*chain, full))
         return replace(found, reference=path.stem if shipped else str(node.value))
 
     def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:

@@ -63,8 +63,30 @@ def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_
         # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
         wanted = isinstance(step, str) and any("unit" in schema for schema in known)
         if child.value is not None or not wanted:
-            made[step] = _read(child, known, (*path, step), faults)
+            shipped = child.origin.kind == "preset" and isinstance(child.value, dict)
+            read_child = _read_again if shipped else _read
+            made[step] = read_child(child, known, (*path, step), faults)
     return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
+
+
+#: Mappings that ship as they were read: with what was read (so that no other takes its id), the
+#: schemas that held, and what came of it.
+_SHIPPED: dict[int, tuple[Node, list[Schema], Node]] = {}
+MOST_SHIPPED = 256
+
+
+def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
+    """As ``_read``, of a mapping that may have been read before."""
+    kept = _SHIPPED.get(id(node))
+    if kept is not None and kept[1] == schemas:
+        return kept[2]
+    before = len(faults)
+    made = _read(node, schemas, path, faults)
+    if len(faults) == before:
+        if len(_SHIPPED) >= MOST_SHIPPED:
+            _SHIPPED.clear()
+        _SHIPPED[id(node)] = node, schemas, made
+    return made
 
 
 def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:

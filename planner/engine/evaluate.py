@@ -16,7 +16,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Expression, Symbol
-from planner.book.quantity import Book, Formula
+from planner.book.quantity import KINDS, Book, Formula
 from planner.engine.graph import LEAVES, UNKNOWN, Number
 from planner.engine.lower import (
     SIZE_ONLY,
@@ -37,13 +37,14 @@ from planner.engine.run import BEYOND, operands, run, tidy
 __all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
 
 Value = Number | str
+ESTIMATE = KINDS.index("estimate")
 
 
 class Trace:
     """One evaluated quantity instance: its formula, its value and what it was made from."""
 
     def __init__(self, evaluation: Evaluation, place: int) -> None:
-        self._evaluation, self._place = evaluation, place
+        self._evaluation, self.place = evaluation, place
         #: The node that it is the value of; instances made alike of the same inputs share one.
         self.body: int
         self.body, name = evaluation.graph.nodes[place][1]
@@ -68,7 +69,7 @@ class Trace:
             if place not in seen:
                 seen.add(place)
                 operation, arguments = nodes[place]
-                if operation == "quantity" and place != self._place:
+                if operation == "quantity" and place != self.place:
                     found[nodes[arguments[1]][1][0]] = None
                 elif operation == "input":
                     found[arguments] = None
@@ -80,7 +81,7 @@ class Trace:
                             return False
             return type(values[place]) is not Absent
 
-        walk(self._place)
+        walk(self.place)
         return found
 
 
@@ -107,7 +108,7 @@ class Evaluation(Lowering):
         self._traces: dict[int, Trace] = {}  # by their nodes
         self._axes = case.axes  # whose entries stand in the graph
         self._now: dict[Entry, Entry] = {}  # what stands for them in this case, where it is others
-        self._rerun = False  # whether others ran over the graph before
+        self._kinds: dict[int, int] = {}  # of nodes, as places in KINDS
 
     # -- quantities ---------------------------------------------------------------------------
 
@@ -147,12 +148,33 @@ class Evaluation(Lowering):
         if place >= len(values):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
         if values[place] is UNKNOWN:
-            if self._rerun:
-                needed = [p for p in self.graph.cone(place) if values[p] is UNKNOWN]
-            else:
-                needed = self.graph.needed([place], values)
+            needed = self.graph.needed([place], values)
             run(self.graph, needed, values, self._input, self._worth if self.exact else None)
         return values[place]
+
+    def kind(self, place: int) -> int:
+        """How the value of a node is known, as a place in ``KINDS``: as sure as the formulas of
+        the quantities that it is made of, and as the least sure of its inputs; what comes after one
+        that has no value was not asked."""
+        worst = self._kinds.get(place)
+        if worst is None:
+            worst = 0
+            operation, arguments = self.graph.nodes[place]
+            if operation == "input":
+                worst = KINDS.index(self.case.kinds.get(arguments[0], "exact"))
+            elif operation == "quantity":
+                key = self.graph.nodes[arguments[1]][1][0]
+                formula = self.chosen.get(key) or self.book.quantities[key[0]].formulas[0]
+                worst = max(0 if formula.exact else ESTIMATE, self.kind(arguments[0]))
+            elif operation not in LEAVES:
+                if operation in ("div", "pick"):
+                    arguments = tuple(operands(operation, arguments, self.values))
+                for argument in arguments:
+                    worst = max(worst, self.kind(argument))
+                    if type(self.values[argument]) is Absent:
+                        break
+            self._kinds[place] = worst
+        return worst
 
     def _given(self, place: int) -> Any:
         value = self.worth(place)
@@ -202,13 +224,16 @@ class Evaluation(Lowering):
         if any(other in rests for other in others for rests in self.rests.values()):
             return None
         other = copy.copy(self)
-        other.case, other.exact, other.values, other._traces = case, exact, [], {}
-        other._rerun = True
+        other.case, other.exact, other.values, other._traces, other._kinds = case, exact, [], {}, {}
+        # What either asks for from now on is its own.
+        other.nodes, other.chosen, other.rests = {**self.nodes}, {**self.chosen}, {**self.rests}
+        other.asked, other._anywhere, other._index = {*self.asked}, {**self._anywhere}, {}
         other._now = {}
         for axis, entries in self._axes.items():
             now = case.axes[axis]
             if entries is not now and isinstance(entries, tuple) and isinstance(now, tuple):
-                other._now.update(zip(entries, now, strict=False))  # as many, where it matters
+                pairs = zip(entries, now, strict=False)  # as many, where it matters
+                other._now.update((old, new) for old, new in pairs if old is not new)
         other.sealed = bool(other._now)
         stale = []
         for place in self.graph.inputs:

@@ -41,7 +41,6 @@ class Graph:
         #: Nodes that have no value whatever the inputs are, with the reason.
         self.lacking: dict[int, str] = {}
         self._places: dict[Content, int] = {}
-        self._cones: dict[int, list[int]] = {}
         self._last: tuple[Any, list[int]] = ((), [])
 
     def node(self, operation: str, *arguments: Any) -> int:
@@ -79,12 +78,6 @@ class Graph:
                         found.add(place)
                         waiting.append(place)
         return sorted(found)
-
-    def cone(self, root: int) -> list[int]:
-        """A node and all that it needs, in the order of evaluation; kept, for it never changes."""
-        if root not in self._cones:
-            self._cones[root] = self.needed([root])
-        return self._cones[root]
 
     def dependents(self, moved: Iterable[int]) -> list[int]:
         """Nodes that moved, and those that rest on one, in the order of evaluation. The last ones

@@ -26,8 +26,8 @@ from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Number, Poin
 from planner.engine.lower import SIZE_ONLY, bound
 from planner.plans.document import Plan
 from planner.plans.plan import variant
+from planner.results import in_turn, intervals
 from planner.results import inputs as _inputs
-from planner.results import intervals
 from planner.results.inputs import Input
 
 if TYPE_CHECKING:
@@ -45,7 +45,16 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     from planner.engine import instance as case
 
     tell(f"evaluating {plan.name}")
-    return Result(plan, Evaluation(case.build(plan), like=like.evaluation if like else None))
+    built = case.build(plan)
+    like = like or in_turn.nearest(built)
+    before = like and like.evaluation
+    again = before and before.rerun(built, exact=True)
+    if again is None or again.sealed:
+        again = Evaluation(built, like=before)
+    result = Result(plan, again)
+    result.predicted_before = like and like.__dict__.get("predicted")
+    in_turn.keep(result)
+    return result
 
 
 class Result(Shown):
@@ -58,6 +67,8 @@ class Result(Shown):
         #: What its plan asks, answered (planner.questions.plan_questions); None of a plan that is
         #: evaluated for another question.
         self.questions: Any = None
+        #: What another plan's time was predicted by, which may serve again.
+        self.predicted_before: Result | None = None
         self.comparison: Any = None  # a planner.connect.compare.Comparison, beside the log of a run
 
     # -- access -------------------------------------------------------------------------------
@@ -237,7 +248,9 @@ class Result(Shown):
         if self.plan.get("time.mfu") is None:
             return None
         try:
-            result = evaluate(variant(self.plan, {"time.mfu": None}), like=self)
+            result = evaluate(
+                variant(self.plan, {"time.mfu": None}), like=self.predicted_before or self
+            )
         except PlanError:
             return None
         return result if "time.step_seconds" in result else None
@@ -420,10 +433,7 @@ class Quantity:
     def kind(self) -> str:
         """How it is known, of ``quantity.KINDS``: as sure as its formula, and as the least sure of
         what it rests on."""
-        known = self.result.evaluation.case.kinds
-        inputs = [known[key[0]] for key in self.trace.uses if key[0] in known]
-        own = "exact" if self._formula.exact else "estimate"
-        return max((own, *inputs, *(used.kind for used in self.uses)), key=KINDS.index)
+        return KINDS[self.result.evaluation.kind(self.trace.place)]
 
     @property
     def exact(self) -> bool:

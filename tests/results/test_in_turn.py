@@ -1,0 +1,60 @@
+"""Plans evaluated one after another give what each gives by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from planner.base.errors import PlanError
+from planner.documents.source import preset_names
+from planner.questions import loading
+from planner.report.answer import Answer
+from planner.results.in_turn import in_turn
+from planner.results.result import Result, evaluate
+
+#: Changes of numbers, of formulas and of entries.
+CHANGES: dict[str, list[Any]] = {
+    "training.tokens": ["1T", "3T"],
+    "training.micro_batch": [1, 2, 4],
+    "training.sequence_length": [2048, 4096],
+    "training.recompute": ["none", "selective", "full"],
+    "training.optimizer": ["adamw", "sgd"],
+    "training.precision": ["bf16", "fp8"],
+    "training.schedule": ["1f1b", "gpipe"],
+    "parallelism.zero": [0, 1, 2, 3],
+    "parallelism.pipeline": [1, 2, 4],
+    "parallelism.tensor": [1, 2, 8],
+    "cluster.devices": [8, 512, 1024],
+    "cluster.price": ["2 USD/h"],
+    "time.mfu": [0.4],
+    "model.vocab": [50304, 64000],
+    "model.layers": [12, 24],
+}
+
+
+def said(result: Result) -> Any:
+    """All that a result and its first screen say."""
+    first = Answer(result)
+    return result.to_json(), first.text, first.numbers, first.memory, first.step, first.plan_line
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_each_is_what_it_is_by_itself(seed: int) -> None:
+    chance, plans = random.Random(seed), list[Any]()
+    names = preset_names("plan")
+    with in_turn():
+        while len(plans) < 25:
+            changes = {k: chance.choice(CHANGES[k]) for k in chance.sample([*CHANGES], 2)}
+            try:
+                plan = loading.load(chance.choice(names), changes)
+            except PlanError:
+                continue
+            result = evaluate(plan)
+            # Whatever is asked first.
+            for identifier in chance.sample(["time.mfu", "memory.total", "cost.total"], 2):
+                result.get(identifier)
+            plans.append((plan, said(result), changes))
+    for plan, found, changes in plans:
+        assert found == said(evaluate(plan)), (plan.name, changes)
