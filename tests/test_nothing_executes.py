@@ -45,6 +45,11 @@ ALLOWED = {
     ("cli/completion.py", "shell"),
     # This Python with a function of the module, by PyTorch; numbers come back as JSON.
     ("connect/measure/collectives.py", "spawn"),
+    # The server: the socket that it listens on, the host in a page's own address, and the type of
+    # a character in memory that its processes share.
+    ("serve/app.py", "socket"),
+    ("serve/app.py", "urllib"),
+    ("serve/workers.py", "ctypes"),
 }
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from planner.base import files
 from planner.base.display import quoted
 from planner.base.errors import Fault, PlanError
 from planner.documents import source
@@ -207,5 +208,5 @@ def _file(key: str, document: Any) -> str:
     if not isinstance(document, dict | str):
         raise PlanError(Fault(f"'{key}' is no plan", None, _DOCUMENT))
     text = document if isinstance(document, str) else quoted(document, indent=2)
-    Path(f"{key}.yaml").write_text(text, "utf-8")
+    files.write_text(f"{key}.yaml", text)
     return f"{key}.yaml"

@@ -164,7 +164,8 @@ def test_the_answer_is_the_last_value_that_holds_and_the_next_one_does_not(
     for bound in sorted(bounds):
         limit = Limit(quantity, relation, Fraction(bound))
         text = f"{quantity}{relation}{float(bound)!r} {limit.unit if limit.unit != '1' else ''}"
-        if Fraction(parse_limit(text).value) != bound:
+        limit = parse_limit(text)  # which tells its bound as it was written
+        if Fraction(limit.value) != bound:
             continue
         check(questions.ask(plan(name), vary=key, until=[text]), every, [limit])
 
