@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from planner.engine.lower import Case
-    from planner.results.result import Result
+from planner.engine.lower import Case
 
-#: Results that are kept, and nodes of a graph beyond which the next plan begins another.
+#: Results that are kept (of the module that asks here, so of no type), and nodes of a graph beyond
+#: which the next plan begins another.
 MOST, LARGEST = 4, 30_000
-_KEPT: ContextVar[list[Result] | None] = ContextVar("kept", default=None)
+_KEPT: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
@@ -31,7 +30,7 @@ def in_turn() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def nearest(case: Case) -> Result | None:
+def nearest(case: Case) -> Any:
     """Of the last results the one whose case differs least from another."""
     alike = (
         one
@@ -41,7 +40,7 @@ def nearest(case: Case) -> Result | None:
     return min(alike, key=lambda one: one.evaluation.differs(case), default=None)
 
 
-def keep(result: Result) -> None:
+def keep(result: Any) -> None:
     """Another plan may be like this one."""
     kept = _KEPT.get()
     if kept is not None:

@@ -117,8 +117,8 @@ def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None 
     evaluation = Evaluation(case.build(plan), like=like, exact=False)
     evaluation.value(STEP)
     nodes = evaluation.graph.nodes
-    asked = {nodes[place][1][0] for place in evaluation.graph.needed([evaluation.instance(STEP, {})])
-             if nodes[place][0] == "input"}  # fmt: skip
+    rests_on = evaluation.graph.needed([evaluation.instance(STEP, {})])
+    asked = {nodes[place][1][0] for place in rests_on if nodes[place][0] == "input"}
     places = []
     for key, (title, fact, _, _) in hardware.shares(plan).items():
         path = f"time.efficiency.{key}"
