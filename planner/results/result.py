@@ -46,13 +46,13 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
 
     tell(f"evaluating {plan.name}")
     built = case.build(plan)
-    like = like or in_turn.nearest(built)
-    before = like and like.evaluation
-    again = before and before.rerun(built, exact=True)
+    last: Result | None = like or in_turn.nearest(built)
+    before = last.evaluation if last is not None else None
+    again = before.rerun(built, exact=True) if before is not None else None
     if again is None or again.sealed:
         again = Evaluation(built, like=before)
     result = Result(plan, again)
-    result.predicted_before = like and like.__dict__.get("predicted")
+    result.predicted_before = last and last.__dict__.get("predicted")
     in_turn.keep(result)
     return result
 

@@ -16,6 +16,7 @@ from pebble import ProcessPool
 
 from planner.base import progress
 from planner.base.errors import PlanError
+from planner.results.in_turn import in_turn
 
 #: What is loaded once, by the process that makes the others, so that each of them begins at once.
 LOADED = ("planner.serve.warm",)
@@ -27,8 +28,9 @@ GRACE = 0.5
 #: Bytes of what is told.
 WIDTH = 240
 
-#: In a process: where it tells what runs.
+#: In a process: where it tells what runs, and what it keeps of the last plans.
 _lines: Any = None
+_kept = contextlib.ExitStack()
 
 
 class Busy(Exception):
@@ -37,8 +39,10 @@ class Busy(Exception):
 
 def _begin(lines: Any, folder: str) -> None:
     """What a process does first: it keeps where it tells what runs, and where its files lie, which
-    go with the server where the process is ended."""
+    go with the server where the process is ended. Most plans that it is asked for differ from the
+    last ones in a key."""
     global _lines
+    _kept.enter_context(in_turn())
     _lines, tempfile.tempdir = lines, folder
 
 
