@@ -109,18 +109,43 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
             not valid; a key cannot change alone.
     """
     path = target(file, output)
-    shown = "<stdin>" if file == "-" else str(path)
+    shown, to = "<stdin>" if file == "-" else str(path), output or str(path)
     raw = files.read_bytes(path, nodes.MAX_BYTES)
     team = defaults.of(file)
-    before = _read(file, team)
-    text = raw.decode("utf-8")  # which was read as such
-    stated = source.load(file, defaults=team)
+    _read(file, team)  # which tells what cannot be read
+    made, told = put(raw.decode("utf-8"), file, changes, shown, to, team)
+    files.write_text(to, made)
+    lines = [to if told else f"{to}: nothing changes", *(f"  {line}" for line in told)]
+    return "".join(f"{one_line(line)}\n" for line in lines)
+
+
+def put(
+    text: str,
+    document: str | Node,
+    changes: Changes,
+    shown: str,
+    to: str | None = None,
+    team: Defaults | None = None,
+) -> tuple[str, list[str]]:
+    """The text of a plan with other values of some keys, as few as say it, and what became of each,
+    ``key: old → new``.
+
+    Args:
+        document: the plan that the text is.
+        changes: as for ``write``.
+        shown: how the text is called in faults, and ``to`` what comes out.
+
+    Raises:
+        PlanError: as ``write``, as far as no file is concerned.
+    """
+    to, before = to or shown, _read(document, team)
+    stated = source.load(document, defaults=team)
     told = {
-        key: _text(key, value)
+        key: as_written(key, value)
         for key, value in changes.items()
         if value is not None or stated.has(key.split("."))
     }
-    wanted, asked = _read(file, team, told), dict[str, Any]()
+    wanted, asked = _read(document, team, told), dict[str, Any]()
     for key, value in told.items():
         around = any(key.startswith(f"{other}.") for other in asked)
         if around or wanted.get(key) != before.get(key):
@@ -128,12 +153,11 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
     for key in [k for k in asked if not stated.has(k.split(".")) and k in ROW]:
         shorter = {k: value for k, value in asked.items() if k != key}
         with contextlib.suppress(PlanError):
-            without = opened(_read(file, team, shorter))
+            without = opened(_read(document, team, shorter))
             if planned(without).data == planned(wanted).data:  # it follows anyway
                 asked = shorter
-    wanted = _read(file, team, asked)
+    wanted = _read(document, team, asked)
     gone = [key for key, value in asked.items() if value is None]
-    to = output or str(path)
     made = edited(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
     root = nodes.compose(made, to)
     assert root is not None
@@ -150,10 +174,7 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
         allowed = "no anchor that is used twice, and names that hold where the file lies"
         raise PlanError(Fault(what, before.key_place(key.split(".")), allowed))
     loading.planned(opened(found))  # which tells what does not go together
-    files.write_text(to, made)
-    lines = [to if asked else f"{to}: nothing changes"]
-    lines += [f"  {k}: {_told(before, k)} → {_told(found, k)}" for k in asked]
-    return "".join(f"{one_line(line)}\n" for line in lines)
+    return made, [f"{key}: {_told(before, key)} → {_told(found, key)}" for key in asked]
 
 
 def _read(document: str | Node, team: Defaults | None, changes: Changes | None = None) -> Document:
@@ -161,7 +182,7 @@ def _read(document: str | Node, team: Defaults | None, changes: Changes | None =
     return schema.validate(source.load(document, changes or {}, defaults=team), "plan")
 
 
-def _text(key: str, value: Any) -> Any:
+def as_written(key: str, value: Any) -> Any:
     """A value as somebody would write it: a number with its unit, many tokens as 1.5T."""
     if not is_number(value):
         return value

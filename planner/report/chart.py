@@ -47,6 +47,7 @@ class Plane:
         names: what the axes are called; that of y stands above its ticks.
         words: how numbers of each axis are said.
         x_values: what ticks stand at along x, where that is not round numbers.
+        height: of the box.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Plane:
         names: tuple[str, str],
         words: tuple[Words, Words],
         x_values: Sequence[float] | None = None,
+        height: int = HEIGHT,
     ) -> None:
         xs, ys = ([point[way] for point in points] for way in (0, 1))
         self.x_low, self.x_high, across = _range(xs)
@@ -62,12 +64,12 @@ class Plane:
         y_ticks = [(y, words[1](y)) for y in _ticks(self.y_low, self.y_high, up is math.log10)]
         left = 12 + LETTER * max((len(text) for _, text in y_ticks), default=0)
         self.left, self.right = round(left), WIDTH - RIGHT
-        self.top, self.bottom = TOP, HEIGHT - BOTTOM
+        self.top, self.bottom = TOP, height - BOTTOM
         self.x = axis(self.x_low, self.x_high, self.left, self.right, across, 1)
         self.y = axis(self.y_low, self.y_high, self.bottom, self.top, up, 1)
         x_ticks = x_values or _ticks(self.x_low, self.x_high, across is math.log10)
         self.x_name, self.y_name = names
-        self.width, self.height = WIDTH, HEIGHT
+        self.width, self.height = WIDTH, height
         self.x_ticks = _spread([(self.x(x), words[0](x)) for x in x_ticks])
         self.y_ticks = [Data(at=self.y(y), text=text) for y, text in y_ticks]
         self._taken: list[Box] = []

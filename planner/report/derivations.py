@@ -27,9 +27,10 @@ LINE = 76  # printed characters after which a long sum goes on in the next line
 
 
 class Derivations:
-    """All derivations of a result, in the order of the book, and the numbered sources."""
+    """All derivations of a result, or that of one quantity with all its instances, in the order of
+    the book, and the numbered sources."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, only: str | None = None) -> None:
         self.result = result
         #: Numbered sources of the formulas, in the order of their first use.
         self.sources: dict[str, int] = {}
@@ -37,6 +38,8 @@ class Derivations:
         self.headings: dict[str, str] = {}
         instances: dict[Any, list[Quantity]] = {}  # of each formula, or the one without entries
         for quantity in result.quantities.values():
+            if only not in (None, quantity.base):
+                continue
             alike = quantity.chosen if quantity.entries else quantity.id
             instances.setdefault(alike, []).append(quantity)
         self.items = [
@@ -181,6 +184,7 @@ def inputs_of(quantity: Quantity) -> list[Data]:
     return [
         Data(
             symbol=note.symbol,
+            key=note.dotted or "",
             name=parse(note.latex),
             meaning=clean(note.meaning),
             given=values,

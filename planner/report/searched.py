@@ -8,13 +8,13 @@ capacity of a device, where what fits becomes tight, the front and the plan's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from planner.base.display import columns, exact_text
 from planner.base.version import __version__
 from planner.questions.search import ranking
-from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout
+from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, Point
 from planner.questions.search.selection import SPARE
 from planner.report import chart
 from planner.report.numbers import GIB, Data, clean
@@ -32,6 +32,10 @@ OWN_FIRST = "own, 1"
 FIRST = ("1", OWN_FIRST)
 #: So many times the best, and the memory of a device, a picture goes at most.
 BEYOND, ABOVE = 10, 1.5
+#: Up to so many times the best a layout that is marked lies inside a narrow picture.
+FAR = 2
+#: How high a plane in a narrow column is.
+TALL = 440
 #: The plain and the own layout are drawn beside the best, where they are no further behind.
 NEAR = 1.25
 STATES = (
@@ -246,9 +250,52 @@ def _picture(found: Found, capacity: float) -> Data | None:
         said.append("The ring is the plan's own layout" + (
             "." if inside or whole.holds(own) else f", beyond the axes at {chart.tick(own[0])} "
             f"{unit} and {chart.tick(own[1])} GiB."))  # fmt: skip
-        parts[0].own = whole.at(own) if whole.holds(own) else None
+        parts[0].rings = [whole.at(own)] if whole.holds(own) else []
     present = {p.front * "front" or ("some" if p.fits else "over") for _, p in kept}
     return Data(parts=parts, caption=" ".join(said), states=[s for s in STATES if s[0] in present])
+
+
+def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) -> Data | None:
+    """One plane for a narrow column: what is near the best, each layout in the order in which it is
+    listed as a point that can be taken; None where memory itself is made small or nothing fits.
+
+    Args:
+        others: layouts that are marked, by what they are called.
+    """
+    if found.by == MEMORY or not found.best:
+        return None
+    best, unit = found.best[0], found.plan.book.quantities[found.by].unit
+    capacity = float((best.values[FITS] + best.values[MEMORY]) / GIB)
+    least = float(best.values[found.by])
+    places = [_at(layout, found.by) for layout in listed]
+    marked = {name: _at(layout, found.by) for name, layout in others.items()}
+    inside = [at for at in places if at[0] <= NEAR * least]
+    inside += [at for at in marked.values() if at[0] <= FAR * least]
+    words = chart.tick, chart.tick
+    names = f"{_name(found)}, {unit}", "GiB of a device"
+    plane = chart.Plane([*inside, (places[0][0], capacity)], names, words, height=TALL)
+    front = [(_at(one, found.by), Point(0, 0, True, True)) for one in found.front]
+    part = _plane(found, plane, "", front, capacity, None, [])
+    fronts = {at for at, _ in front}
+    part.dots = [
+        Data(x=x, y=y, r=5, take=number, look="on" if at in fronts else "off",
+             text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: {ranking.words(layout)}")
+        for number, (at, layout) in enumerate(zip(places, listed, strict=True))
+        if plane.holds(at) for x, y in [plane.at(at)]
+    ]  # fmt: skip
+    part.dots.sort(key=lambda dot: (dot.x, dot.y))
+    there = {name: at for name, at in marked.items() if plane.holds(at)}
+    part.rings = [plane.at(at) for at in there.values()]
+    plane.keep_free(there.values(), 9)
+    part.labels = plane.labels([(at, name) for name, at in there.items()], far=True)
+    cut = len(listed) - len(part.dots)
+    said = [f"{cut} lie beyond {chart.tick(plane.x_high)} {unit}."] if cut else []
+    for name, at in marked.items():
+        if name not in there:
+            where = f"{chart.tick(at[0])} {unit} and {chart.tick(at[1])} GiB"
+            said.append(f"{name[:1].upper()}{name[1:]} lies beyond the axes, at {where}.")
+    part.said = " ".join(said)
+    return part
 
 
 def _at(layout: Layout, by: str) -> chart.Point:
@@ -288,7 +335,7 @@ def _plane(
         lines=lines,
         marks={look: plane.dots(several) for look, several in looks.items() if several},
         front=plane.line(inside, steps=True),
-        own=plane.at(own) if own and plane.holds(own) else None,
+        rings=[plane.at(own)] if own and plane.holds(own) else [],
         best=[Data(x=x, y=y, text=f"{label}: {chart.tick(at[0])}, {chart.tick(at[1])} GiB")
               for label, at in best for x, y in [plane.at(at)]],
         labels=plane.labels([(at, label) for label, at in best], far=True),

@@ -206,7 +206,7 @@ class View:
         """Each axis with its values, as far as there is room, and their number."""
         rows = []
         for axis in self.study.axes:
-            texts = [_label(axis, choice.label) for choice in axis.choices]
+            texts = [label_of(axis, choice.label) for choice in axis.choices]
             if len(texts) > MOST_VALUES:
                 texts = [*texts[: MOST_VALUES - 2], "…", texts[-1]]
             rows.append((clean(axis.name), ", ".join(texts), str(len(axis.choices))))
@@ -219,7 +219,7 @@ class View:
     def at(self, dimension: int, place: int) -> str:
         """The place of a dimension in words."""
         axes = self.study.dimensions[dimension]
-        return ", ".join(_label(axis, axis.choices[place].label) for axis in axes)
+        return ", ".join(label_of(axis, axis.choices[place].label) for axis in axes)
 
     def place(self, cell: Cell, dimension: int) -> int:
         """The place of a cell along a dimension that is told apart."""
@@ -423,7 +423,7 @@ class Task:
         for axis in varied:
             layout = all(k.startswith(f"{LAYOUT}.") or k == LAYOUT for k in axis.keys)
             if axis.name not in tasks and not layout and axis.keys != {DEVICES}:
-                said.append(_named(axis, _label(axis, labels[axis.name])))
+                said.append(_named(axis, label_of(axis, labels[axis.name])))
         return device_count(plan), ", ".join(said)
 
     @cached_property
@@ -808,7 +808,7 @@ def _heading(key: str) -> str:
     return headline(key.split(".")[-1].replace("_", " "))
 
 
-def _label(axis: Axis, value: Any) -> str:
+def label_of(axis: Axis, value: Any) -> str:
     """A value of an axis, for people."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         unit = str(about(axis.name).get("unit", "1")) if axis.numeric else "1"

@@ -381,7 +381,7 @@ def search(
     if wider is not None:
         searched, found = wider, ask(wider)
     kept, proven = found.kept, not found.kept.count and of_memory(limits)
-    own = _own(plan, quantities, by)
+    own = own_layout(plan, quantities, by)
     like = [] if own is None else [own]
     best = [layout_of(item, by, MEMORY) for item in kept.best.items()]
     for place, layout in enumerate(best[:EXACT]):
@@ -538,8 +538,9 @@ def _evaluated(
     return evaluation.values_of(quantities), evaluation
 
 
-def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
-    """The plan's own layout, with time predicted as for the others."""
+def own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
+    """The layout that a plan has, with time predicted as for others; None where it cannot be
+    evaluated."""
     try:
         made = variant(plan, {"time.mfu": None})
         values, evaluation = _evaluated(made, quantities)
