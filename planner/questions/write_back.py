@@ -37,6 +37,13 @@ def of_layout(get: Mapping[str, Any]) -> dict[str, Any]:
     return {**dict(get), **dict.fromkeys(key for key in gone if key not in get)}
 
 
+def of_searched(plan: Plan, layout: Layout) -> dict[str, Any]:
+    """The keys of a layout of a search; of a plan that leaves its layout open with the kernels that
+    were found for it, which all layouts of the search have."""
+    kernels = {} if plan.searched is None else {KERNELS: plan.get(KERNELS)}
+    return of_layout({**kernels, **layout.changes})
+
+
 def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
     """The keys of one of the layouts of a search.
 
@@ -54,7 +61,7 @@ def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
     if (rank or "1") not in ranks:
         allowed = f"1 to {len(found.best)}, or plainest; --top N ranks more"
         raise PlanError(Fault(f"--rank {rank}", None, allowed))
-    return of_layout(ranks[rank or "1"].changes)
+    return of_searched(found.plan, ranks[rank or "1"])
 
 
 def of_answer(plan: Plan, answer: Answer) -> dict[str, Any]:

@@ -9,15 +9,16 @@ capacity of a device, where what fits becomes tight, the front and the plan's ow
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from planner.base.display import columns, exact_text
+from planner.base.display import columns, exact_text, significant
 from planner.base.version import __version__
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, Point
 from planner.questions.search.selection import SPARE
 from planner.report import chart
-from planner.report.numbers import GIB, Data, clean
+from planner.report.numbers import GIB, Data, clean, scale
 from planner.report.report import page, words
 from planner.report.sentences import Parts, between, of_whole, plain, three, with_interval, wrapped
 from planner.results.result import Result
@@ -120,7 +121,7 @@ def facts(found: Found) -> list[Parts]:
             }
             head = what.get(label, "The plan's own")
             amount = three(layout.values[found.by], found.plan.book.quantities[found.by].unit)
-            differs = _differences(layout, found)
+            differs = differences(layout, found)
             where = "" if label.startswith("own") or not differs else f" ({differs})"
             said.append([(f"{head}{where}: ", ""), (amount, "b"),
                          (f", {_behind(layout, found)}", "")])  # fmt: skip
@@ -143,7 +144,7 @@ def _behind(layout: Layout, found: Found) -> str:
     return f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.1f} %"
 
 
-def _differences(layout: Layout, found: Found) -> str:
+def differences(layout: Layout, found: Found) -> str:
     """What a layout chooses otherwise than the best, in words."""
     pairs = [(heading, layout.get(key), found.best[0].get(key))
              for heading, key in ranking.columns(found)]  # fmt: skip
@@ -188,7 +189,7 @@ def _table(found: Found, front: bool) -> Data | None:
                 answers=[(row[i], said if head[i] == by else head[i]) for i in answers],
                 behind=_behind(layout, found),
                 choices=[(row[i], row[i] != first[i]) for i in choices],
-                differs=_differences(layout, found),
+                differs=differences(layout, found),
                 why=why,
                 best=label in FIRST,
             )
@@ -253,6 +254,18 @@ def _picture(found: Found, capacity: float) -> Data | None:
         parts[0].rings = [whole.at(own)] if whole.holds(own) else []
     present = {p.front * "front" or ("some" if p.fits else "over") for _, p in kept}
     return Data(parts=parts, caption=" ".join(said), states=[s for s in STATES if s[0] in present])
+
+
+def columns_of(found: Found, layouts: Sequence[Layout]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """What is made small and GiB of some layouts: the heads, and a row of each."""
+    memory = [f"{float(layout.values[MEMORY] / GIB):.1f}" for layout in layouts]
+    if found.by == MEMORY:
+        return ["GiB"], [(text,) for text in memory]
+    values = [Fraction(layout.values[found.by]) for layout in layouts]
+    unit, size = scale(max(values), found.plan.book.quantities[found.by].unit)
+    # One more digit than a prediction is known to, by which they differ.
+    texts = [significant(value / size, 4) for value in values]
+    return [unit, "GiB"], [*zip(texts, memory, strict=True)]
 
 
 def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) -> Data | None:
@@ -371,7 +384,7 @@ def text(found: Found, front: bool = False) -> str:
         amount = three(layout.values[found.by], unit)
         behind = "" if label in FIRST and not front else _behind(layout, found)
         rows.append([label, amount, behind, f"{float(layout.values[MEMORY] / GIB):.1f}"])
-        differing.append(_differences(layout, found))
+        differing.append(differences(layout, found))
     if front:
         out += ["", "The front: each needs less memory than all before it."]
     out.append("")

@@ -46,10 +46,22 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdict": first.word, "sentence": first.text}
 
 
+def _of_find(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """One of the quick functions of find.py, which imports this module."""
+
+    def call(body: Mapping[str, Any]) -> dict[str, Any]:
+        from planner.serve import find
+
+        return find.QUICK[name](body)
+
+    return call
+
+
 #: What the page may ask for, by the last part of its address.
 FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "answer": answer,
     "change": change,
+    **{name: _of_find(name) for name in ("why", "diff", "take", "panel")},
 }
 
 

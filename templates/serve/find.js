@@ -152,7 +152,7 @@ function searching() {
     const said = new FormData(form);
     const body = { ...Object.fromEntries(said), fixed: said.getAll("fixed") };
     const result = await look("search", body, place, form);
-    if (result) takes(place, result.layouts);
+    if (result) takes(place, result.takes);
   });
 }
 
@@ -164,7 +164,7 @@ function asking() {
   let asked = null; // the button of a question that waits for its value
   const ask = async (body) => {
     const result = await look("solve", body, place, form);
-    if (result) takes(place, [result]);
+    if (result) takes(place, result.takes);
   };
   form.addEventListener("click", (event) => {
     const button = event.target.closest("[data-question]");
@@ -200,7 +200,7 @@ function drawing() {
     event.preventDefault();
     const result = await look("chart", Object.fromEntries(new FormData(form)), place, form);
     if (!result) return;
-    takes(place, result.layouts);
+    takes(place, result.takes);
     one("[data-save]", place).addEventListener("click", () => save("study.yaml", "application/yaml", result.study));
   });
 }
