@@ -7,13 +7,14 @@ a question and a chart find they say with the keys that put it into the plan's t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import wraps
 from typing import Any, NamedTuple
 
-from planner.base.display import flow, plain
+from planner.base.display import flow, plain, plain_text
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import schema, yaml_nodes
 from planner.documents.references import preset_names
@@ -96,7 +97,7 @@ def _told(function: Function) -> Function:
             field = error.field if isinstance(error, _Wrong) else ""
             faults = [{**fault_of(one), "field": field} for one in error.faults]
             for one in faults:  # what is an option of a command is a field here
-                one["message"] = one["message"].removeprefix(f"--{field}: ")
+                one["message"] = re.sub(r"--[a-z-]+:? ", "", one["message"])
             return {"faults": faults}
 
     return told
@@ -212,6 +213,9 @@ def solve(body: Body) -> dict[str, Any]:
     if question is None:
         with _field("vary"):
             about(given["vary"])
+        if not given["until"]:
+            with _field("until"):
+                raise PlanError(Fault("a limit is missing", None, "memory.process <= 70 GiB"))
     with _field(asked.option):
         ready = questions.prepare(plan, question, **said)
     found = ready()
@@ -280,12 +284,13 @@ def _values(plan: Plan, key: str, text: str) -> list[Any]:
     """
     from planner.questions.write_back import as_written
 
-    given = [part.strip() for part in text.split(",") if part.strip()]
+    node = yaml_nodes.compose(f"[{text}]", "values")
+    given = node.plain() if node is not None else []
     if len(given) > MOST_VALUES:
         raise PlanError(Fault(f"{len(given)} values", None, f"at most {MOST_VALUES}"))
     said, now = about(key), plan.get(key)
     if given or said.get("enum"):
-        return list(dict.fromkeys(given)) or [one for one in said["enum"] if one is not None]
+        return given or [one for one in said["enum"] if one is not None]
     if said.get("type") == "boolean":
         return [False, True]
     if key in NAMED:
@@ -299,8 +304,10 @@ def _values(plan: Plan, key: str, text: str) -> list[Any]:
         except PlanError:
             return False
 
-    tried = [plain(now * Fraction(2) ** power) for power in range(-3, 4)]
-    return [plain(as_written(key, value)) for value in tried if allowed(value)]
+    tried = (now * Fraction(2) ** power for power in range(-3, 4))
+    whole = (int(value) if value.denominator == 1 else value for value in tried)
+    written = [as_written(key, value) for value in whole if allowed(value)]
+    return [plain_text(one) if isinstance(one, Fraction) else one for one in written]
 
 
 def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
@@ -386,16 +393,19 @@ def why(body: Body) -> dict[str, Any]:
         view.about = clean((schema.describe("plan", key) or {}).get("description", ""), LONGEST)
         view.uses, view.line = grouped(users), _line(plan, key)
         return {"html": _html("why", view), "id": view.id}
-    quantity = look_up(result, asked)
+    alike = [one for one in result.quantities.values() if asked in (one.id, one.base)]
+    quantity = alike[0] if alike else look_up(result, asked)
     view.id, view.title, view.kind = quantity.id, headline(quantity.title), quantity.kind
     if quantity.absent is not None:
         view.value, view.about = "not answered", clean(quantity.absent, LONGEST)
         return {"html": _html("why", view), "id": view.id}
     items = Derivations(result, quantity.base)
     heading = items.headings.get(quantity.id, quantity.id)
+    view.id = quantity.base if len(alike) > 1 else quantity.id
     view.item = next(item for item in items.items if item.id == heading)
     view.item.shown = ""  # that is a table elsewhere in a report
-    view.value, view.uses = with_interval(quantity), grouped(quantity.used_by)
+    view.value = f"{len(alike)} values" if view.id != quantity.id else with_interval(quantity)
+    view.uses = grouped(quantity.used_by)
     several = {used.base for used in quantity.uses if used.entries}
     view.inputs = [
         Data(name=used.symbol_name, key=used.id, meaning=headline(used.title),
