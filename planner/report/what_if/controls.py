@@ -1,22 +1,25 @@
-"""The controls of the what-if page: which keys of a plan a reader moves, and between which values.
+"""The controls of the what-if page and of the planner's page: which keys of a plan a reader moves,
+and between which values.
 
-What a control may hold comes from the schema; the steps of a slider are a choice of looks only,
-since any allowed number can be typed beside it.
+What a control may hold comes from the schema; the steps of a slider, and the few sizes that stand
+beside each other, are a choice of looks only, since any allowed number can be typed beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 from planner.base import resources
 from planner.documents import schema, source
+from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
-from planner.plans.plan import about
-from planner.report.numbers import Data
+from planner.plans.plan import NAMED, about
+from planner.report.numbers import Data, clean, headline, shown
 
 ACCELERATOR = "cluster.accelerator"
 #: The sizes of a slider, or what they are by the value that a plan has.
@@ -182,3 +185,182 @@ GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("model.vocab", "Vocabulary", VOCABULARIES),
     ),
 }
+
+# -- the planner's page -----------------------------------------------------------------------
+
+#: What stands first on the planner's page, by the title of its group; all other keys of the schema
+#: are behind "More settings".
+USUAL: dict[str, tuple[str, ...]] = {
+    "Model": ("model", "model.moe.experts", "model.moe.top_k"),
+    "Cluster": ("cluster", ACCELERATOR, "cluster.devices", "cluster.price"),
+    "Run": (
+        "training.tokens", "training.sequence_length", "training.global_batch",
+        "training.micro_batch", "training.precision", "training.optimizer", "training.recompute",
+    ),
+    "Layout": (
+        *(row.key for row in layout.ROWS if row.place in (layout.OUTER, layout.INNER)
+          and row.title),
+        "parallelism.sequence", "parallelism.zero", "training.schedule",
+        "parallelism.virtual_pipeline",
+    ),
+}  # fmt: skip
+#: What they are called, where no row of a table and no schema says it in few words.
+LABELS = {
+    "model": "Preset",
+    "cluster": "Cluster",
+    ACCELERATOR: "Accelerator",
+    "model.moe.experts": "Experts",
+    "model.moe.top_k": "Active experts",
+    "cluster.price": "Price",
+    "training.tokens": "Tokens",
+    "training.sequence_length": "Sequence length",
+    "training.global_batch": "Batch",
+    **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
+    "parallelism.zero": "ZeRO",
+    "parallelism.virtual_pipeline": "Chunks of a stage",
+    **{key: rest[0] for rows in GROUPS.values() for key, *rest in rows
+       if rest and rest[0] and key.startswith(("model.", "time."))},
+}  # fmt: skip
+#: Keys that no single value states, or that say only what others rest on; titles of sections.
+LEFT_OUT = re.compile(
+    r"training\.schedule\.|cluster\.accelerator\.calibration|(parallelism|questions|require)$"
+    r"|.*\.(interval|rows|sources|extends)$|extends$"
+)
+TITLES = {
+    "": "Plan", "training": "Run", "training.bytes": "Formats, bytes", "parallelism": "Layout",
+    "training.bf16_layers": "Layers in 16 bit", "training.lora": "LoRA", "training.muon": "Muon",
+    "training.soap": "SOAP", "training.offload": "Offload to the host", "model.moe": "Experts",
+    "time.efficiency": "Sustained shares", "model.mlp": "Feed-forward", "model.mamba": "Mamba",
+    "cluster.accelerator": "Accelerator", "cluster.network": "Network",
+    "cluster.storage": "Storage", "cluster.failures": "Failures", "model.attention": "Attention",
+}  # fmt: skip
+#: How many sizes stand beside each other, and how long choices are that do.
+SIZES, BESIDE, LETTERS = 5, 4, 20
+
+
+@cache
+def settings() -> Mapping[str, Data]:
+    """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
+    says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
+    found = {key: _setting(key) for key in ("model", "cluster", ACCELERATOR)}
+    for key in _scalars("", schema.read("plan")):
+        if key not in found and not LEFT_OUT.match(key):
+            found[key] = _setting(key)
+    return found
+
+
+def _scalars(prefix: str, said: Any) -> Iterator[str]:
+    """The keys below a schema that hold something else than a mapping."""
+    if not isinstance(said, Mapping):
+        return
+    further = [said[word] for word in ("then", "else") if word in said]
+    for part in (*said.get("allOf", ()), *said.get("anyOf", ()), *further):
+        yield from _scalars(prefix, part)
+    for name, inner in said.get("properties", {}).items():
+        key, kinds, items = f"{prefix}{name}", inner.get("type", ()), inner.get("items")
+        yield from _scalars(f"{key}.", inner)
+        plain = not isinstance(items, Mapping) or items.get("type") != "object"
+        if kinds != "object" and ("enum" in inner or kinds) and plain:
+            yield key
+
+
+def _setting(key: str) -> Data:
+    said = about(key)
+    section = ".".join(key.split(".")[:-1][:2])
+    name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
+    options = tuple(said.get("enum") or ((False, True) if said.get("type") == "boolean" else ()))
+    options = tuple(option for option in options if option is not None)
+    words = [_word(option) for option in options]
+    few = 0 < len(words) <= BESIDE and sum(map(len, words)) <= LETTERS
+    row = layout.ROW.get(key)
+    sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
+    kind = "segments" if few else "choice" if options else "field"
+    if key in NAMED:
+        kind, options = "named", tuple(source.preset_names(NAMED[key]))
+        words = [*options]
+    elif not options and (sized or key == "training.micro_batch"):
+        kind = "sizes"
+    unit = said.get("unit", "")
+    return Data(
+        key=key, id="set-" + key.replace(".", "-"), section=section, kind=kind,
+        label=LABELS.get(key) or headline(said.get("title") or name),
+        help=clean(said.get("description", ""), 300), options=[*zip(options, words, strict=True)],
+        unit="" if unit in ("1", "") else unit, share=said.get("maximum") == 1,
+    )  # fmt: skip
+
+
+def _word(option: Any) -> str:
+    return "yes" if option is True else "no" if option is False else str(option)
+
+
+def sections() -> list[tuple[str, list[Data]]]:
+    """Every setting that is not among the usual ones, by the title of its section."""
+    usual = {key for keys in USUAL.values() for key in keys}
+    order = {"training": 0, "parallelism": 1, "memory": 2, "time": 3, "cluster": 4, "model": 5}
+    found: dict[str, list[Data]] = {}
+    for key, one in settings().items():
+        if key not in usual:
+            found.setdefault(one.section, []).append(one)
+    ranked = sorted(found, key=lambda name: (order.get(name.partition(".")[0], 9), name))
+    return [(_title(name), found[name]) for name in ranked]
+
+
+def _title(section: str) -> str:
+    words = TITLES.get(section)
+    return words or headline(section.replace("_", " ").replace(".", ", "))
+
+
+def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, Data]:
+    """What the controls of some keys show: the ``value`` that the text states, as it is written, or
+    None; else what it is by rule (``rule``); of sizes those that stand beside each other; whether
+    the plan has no use for the key (``idle``)."""
+    experts = plan is None or plan.get("model.moe.experts") is not None
+    found = {}
+    for key in keys:
+        one = settings()[key]
+        value = _stated(text, key)
+        rule = "" if plan is None else _by_rule(plan, one)
+        own = plan.get(key) if plan is not None else None
+        sizes = _few(plan, one, own) if one.kind == "sizes" and plan is not None else None
+        idle = not experts and (key.startswith("model.moe.") or key.startswith("parallelism.exp"))
+        found[key] = Data(value=value, rule=rule, sizes=sizes, idle=idle and value is None)
+    return found
+
+
+def _stated(text: Node | None, key: str) -> str | None:
+    node = text
+    for step in key.split("."):
+        if node is None or not isinstance(node.value, dict):
+            auto = node is not None and node.value == "auto"
+            return "yes" if auto and key == "parallelism.auto" else None
+        node = node.value.get(step)
+    if node is not None and isinstance(node.value, dict):
+        node = node.value.get("extends")
+    if node is None or isinstance(node.value, dict):
+        return None
+    if isinstance(node.value, list):
+        return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
+    return _word(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+
+
+def _by_rule(plan: Plan, one: Data) -> str:
+    """The value that a key has where the text does not state it, in words."""
+    value = plan.get(one.key)
+    if value is None or isinstance(value, Mapping):
+        name = value.get("name") if isinstance(value, Mapping) else None
+        return clean(name or "", 60)
+    if isinstance(value, (list, tuple)):
+        return clean(", ".join(map(str, value)), 60)
+    if isinstance(value, (bool, str)):
+        return clean(_word(value), 60)
+    return shown(value, one.unit or "1").removesuffix(f" {one.unit}")
+
+
+def _few(plan: Plan, one: Data, value: Any) -> list[Any]:
+    """The sizes of a degree around the one that it has, few enough to stand beside each other."""
+    row = next((row for row in _layout(plan) if row.key == one.key), None)
+    steps = [*(row.steps if row is not None else _powers(64))]
+    steps = sorted({*steps, value} - {None})
+    place = steps.index(value) if value in steps else 0
+    first = max(0, min(place - 2, len(steps) - SIZES))
+    return steps[first : first + SIZES]
