@@ -253,8 +253,8 @@ def _described(programs: Programs) -> bytes:
 
 
 async def _index(request: Request) -> Response:
-    text = resources.read_text(resources.folder("templates") / "serve" / "index.html")
-    return HTMLResponse(text)
+    plan: Path | None = request.app.state.plan
+    return HTMLResponse(page.shell(None if plan is None else files.read_text(plan, MAX_BODY)))
 
 
 def application(

@@ -6,18 +6,33 @@ shown is made of it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
+from planner.base import resources
+from planner.base.display import plain, significant
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import yaml_nodes
+from planner.documents import source, yaml_nodes
 from planner.documents.editing import edited
 from planner.plans.document import Plan
+from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
+from planner.report.answer import CAPACITY, PROCESS, Answer, changed, gib
+from planner.report.numbers import Data, clean, signed
+from planner.report.what_if import controls
+from planner.results.result import Result
+from planner.results.result import evaluate as evaluated
 
-#: How the document is called in faults.
-NAME = "plan.yaml"
+Body = Mapping[str, Any]
+
+#: How the document is called in faults, and the plan that the page begins with.
+NAME, FIRST = "plan.yaml", "llama70b_h100x1024"
+#: Of the usual settings those whose choices stand beside each other: which would not fit is shown.
+BESIDE = ("segments", "sizes")
 
 
 def plan_of(text: str, name: str = NAME) -> Plan:
@@ -32,24 +47,269 @@ def plan_of(text: str, name: str = NAME) -> Plan:
     return checked(loading.load(root, team=False))
 
 
-def change(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The text with other values of some keys, and its answer."""
-    text = edited(body["text"], NAME, body.get("set", {}))
-    return {"text": text, **answer({"text": text})}
+def html(template: str, **given: Any) -> str:
+    """A part of the page; what leads to a derivation in a report asks for it here."""
+    from planner.report.report import page
+
+    return page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
 
 
-def answer(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The first screen of a plan."""
-    from planner.report.answer import Answer
+@cache
+def shell(text: str | None = None) -> str:
+    """The page, with the plan that it begins with."""
+    from planner.report.report import page
 
-    first = Answer(evaluate(plan_of(body["text"])))
-    return {"verdict": first.word, "sentence": first.text}
+    settings = controls.settings()
+    usual = [(t, [settings[key] for key in keys]) for t, keys in controls.USUAL.items()]
+    named = [one for one in settings.values() if one.kind == "named"]
+    return page(
+        "serve/index.html.jinja",
+        text=preset(FIRST) if text is None else text,
+        usual=usual,
+        more=controls.sections(),
+        named=[(one.id, [name for name, _ in one.options]) for one in named],
+        plans=source.preset_names("plan"),
+    )
 
 
-def _of_find(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def preset(name: str) -> str:
+    """The text of a plan that ships."""
+    return resources.read_text(resources.folder("presets") / f"{name}.yaml")
+
+
+# -- the text ---------------------------------------------------------------------------------
+
+
+def change(body: Body) -> dict[str, Any]:
+    """The text with other values of some keys (``set``: what somebody typed, or null for what
+    follows by rule), and its answer."""
+    text = written(body["text"], body.get("set", {}))
+    return {"text": text, **call("answer", {**body, "text": text})}
+
+
+def written(text: str, changes: Mapping[str, Any]) -> str:
+    """The text with keys changed as ``--set`` takes them; a layout that was left open is spelled
+    out where one of its keys is changed."""
+    from planner.questions import write_back
+
+    given = {key: value for key, value in changes.items() if value is not None}
+    values = {key: _typed(key, value) for key, value in given.items()}
+    root = yaml_nodes.compose(text, NAME, None)
+    layout = root.value.get("parallelism") if root and isinstance(root.value, dict) else None
+    if layout is not None and layout.value == "auto" and any(
+        key.startswith("parallelism.") for key in changes
+    ):  # fmt: skip
+        found = write_back.of_layout({key: plan_of(text).get(key) for key in write_back.KEYS})
+        stated = {key: value for key, value in found.items() if value is not None}
+        text = edited(text, NAME, {"parallelism": {}})
+        text = edited(text, NAME, {k: plain(v) for k, v in stated.items()})
+    return edited(text, NAME, values, [key for key in changes if key not in given])
+
+
+def _typed(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return plain(value)
+    node = yaml_nodes.compose(value, key, None)
+    if node is None:
+        raise PlanError(Fault(f"{key} is empty", None, "a value, or none to follow the rule"))
+    return plain(node.plain())
+
+
+def opened(body: Body) -> dict[str, Any]:
+    """The text that a plan of ours (``name``), or a file that was dropped (``file``) makes: a plan
+    is taken as it is, a config.json becomes the model of the plan that is shown."""
+    name, file = body.get("name"), body.get("file")
+    if isinstance(name, str):
+        if name not in source.preset_names("plan"):
+            raise PlanError(Fault.among(f"no plan '{name}'", name, source.preset_names("plan")))
+        return {"text": preset(name)}
+    if not isinstance(file, str):
+        raise PlanError(Fault("nothing to open", None, "a plan, or a config.json"))
+    if not file.lstrip().startswith("{") or ('"architectures"' not in file and (
+        '"model_type"' not in file
+    )):  # fmt: skip
+        return {"text": file}
+    from planner.connect.imports import import_config
+
+    try:
+        config = json.loads(file)
+    except (ValueError, RecursionError):
+        raise PlanError(Fault("the file is no JSON", Place("config.json"))) from None
+    said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
+    document = {"name": clean(said, 200), **plain(import_config(config))}
+    return {"text": edited(body["text"], NAME, {"model": document})}
+
+
+# -- the answer -------------------------------------------------------------------------------
+
+
+def answer(body: Body) -> dict[str, Any]:
+    """The answer of a plan, beside another one (``textA``) where there is one, and what the
+    controls show."""
+    text, other = body["text"], body.get("textA")
+    plan = plan_of(text)
+    first = Answer(evaluate(plan))
+    before = None
+    if isinstance(other, str):
+        try:
+            before = Answer(evaluate(plan_of(other)))
+        except PlanError:
+            before = None
+    compared = _compared(before, first) if before is not None else None
+    shown = html("answer.html", answer=first, compared=compared, stages=_stages(first.result))
+    return {
+        "title": clean(plan.name or "A plan", 80),
+        "status": first.status,
+        "verdict": first.word,
+        "sentence": first.text,
+        "html": shown,
+        "strip": html("strip.html", answer=first),
+        "model": first.plan_line[0][2].removeprefix(", "),
+        "controls": _controls(text, plan, body.get("keys")),
+        "differ": [] if before is None else [*_differing(before.result.plan, plan)],
+    }
+
+
+def _controls(text: str, plan: Plan, keys: Any) -> dict[str, Any]:
+    """What controls show: the usual ones, and those that somebody opened."""
+    known = controls.settings()
+    asked = [key for key in keys if key in known] if isinstance(keys, list) else []
+    usual = [key for each in controls.USUAL.values() for key in each]
+    found = controls.shown_in(yaml_nodes.compose(text, NAME), plan, [*usual, *asked])
+    return {key: vars(one) for key, one in found.items()}
+
+
+def _differing(one: Plan, other: Plan) -> Iterator[str]:
+    for key in controls.settings():
+        if key not in ("name", "notes") and one.get(key) != other.get(key):
+            yield key
+
+
+def _stages(result: Result) -> list[Data]:
+    """Live tensors at the peak of each distinct stage, as shares of what a device has."""
+    from planner.report import pictures
+
+    if len(result.entries("stage")) < 2:
+        return []
+    figure = pictures.memory(result)
+    if figure is None:
+        return []
+    heads = figure.table.head[1:-1]
+    rows = []
+    capacity = Fraction(figure.capacity.replace(",", ""))
+    for name, *cells in figure.table.rows:
+        *parts, whole = (Fraction(cell.replace(",", "").replace("<", "")) for cell in cells)
+        most, left, segments = max(capacity, whole), Fraction(0), []
+        for look, part in zip(heads, parts, strict=True):
+            if part > 0:
+                width = 100 * part / most
+                segments.append(
+                    Data(
+                        look=look,
+                        x=f"{float(left):.2f}",
+                        width=f"{float(width):.2f}",
+                        label=f"{look} {significant(part, 3)} {figure.unit}",
+                    )
+                )
+                left += width
+        rows.append(Data(name=name, segments=segments, total=cells[-1], unit=figure.unit,
+                         at=f"{float(100 * capacity / most):.2f}"))  # fmt: skip
+    return rows
+
+
+#: The rows of a comparison.
+ROWS = ("time.training_days", "cost.total", PROCESS, "time.mfu", "time.step_seconds")
+
+
+def _compared(before: Answer, after: Answer) -> Data:
+    """Two answers beside each other: numbers, their change, whiskers on one scale."""
+    rows = []
+    numbers = [{one.id: one for one in side.numbers} for side in (before, after)]
+    ids = [one for one in numbers[1] if one in numbers[0] and one in ROWS] or [
+        one for one in numbers[1] if one in numbers[0]
+    ][:4]
+    for one in ids:
+        sides = [side.result[one] for side in (before, after)]
+        old, new = (Fraction(side.number) for side in sides)
+        shown = [numbers[i][one] for i in (0, 1)]
+        relative = (new - old) / old if old else Fraction(0)
+        word = ""
+        if relative and after.result[one].unit != "1":
+            word = "better" if relative < 0 else "worse"
+        elif relative:
+            word = "better" if relative > 0 else "worse"
+        ends = [side.interval or (side.number, side.number) for side in sides]
+        low = min(Fraction(end[0]) for end in ends) * Fraction(4, 5)
+        high = max(Fraction(end[1]) for end in ends) * Fraction(6, 5)
+        span = (high - low) or Fraction(1)
+
+        def at(value: Any, low: Fraction = low, span: Fraction = span) -> str:
+            return f"{float(100 * (Fraction(value) - low) / span):.2f}"
+
+        whiskers = [
+            Data(low=at(end[0]), width=f"{float(at(end[1])) - float(at(end[0])):.2f}",
+                 at=at(side.number), said=f"{number.low} to {number.high}")
+            for side, end, number in zip(sides, ends, shown, strict=True)
+        ]  # fmt: skip
+        units = [number.unit for number in shown]
+        rows.append(
+            Data(
+                id=one,
+                label=shown[1].label,
+                unit=units[1],
+                values=[
+                    number.number + ("" if units[0] == units[1] else f" {number.unit}")
+                    for number in shown
+                ],
+                between=[f"{n.low}–{n.high}" if n.low else "" for n in shown],
+                change=signed(relative) if relative else "same",
+                word=word,
+                whiskers=whiskers,
+            )
+        )
+    plans = [side.result.plan for side in (before, after)]
+    keys = [key for key in _differing(*plans) if plans[0].get(key) is not None]
+    return Data(
+        rows=rows,
+        changes=[
+            clean(one, 90)
+            for one in changed({key: plans[1].get(key) for key in keys}, plans[0].get).split(", ")
+            if one and "{" not in one
+        ][:8],
+        before=before,
+    )
+
+
+def more(body: Body) -> dict[str, Any]:
+    """What takes longer: what would be better, what moves the answer, and which choices of the
+    usual settings would not fit, or are refused."""
+    plan = plan_of(body["text"])
+    first = Answer(evaluate(plan))
+    return {"html": html("more.html", answer=first), "refused": dict(_refused(plan))}
+
+
+def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
+    known = controls.settings()
+    keys = [key for each in controls.USUAL.values() for key in each if known[key].kind in BESIDE]
+    for key, one in controls.shown_in(None, plan, keys).items():
+        options = one.sizes if one.sizes is not None else [value for value, _ in known[key].options]
+        said = {}
+        for option in options if not one.idle else ():
+            if option == plan.get(key):
+                continue
+            try:
+                other = evaluated(variant(plan, {key: option}))
+                if other.verdict["state"] == "no" and CAPACITY in other:
+                    said[controls.word(option)] = f"does not fit: {gib(other[PROCESS].value)} GiB"
+            except PlanError as error:
+                said[controls.word(option)] = clean(error.faults[0].words, 200)
+        yield key, said
+
+
+def _of_find(name: str) -> Callable[[Body], dict[str, Any]]:
     """One of the quick functions of find.py, which imports this module."""
 
-    def call(body: Mapping[str, Any]) -> dict[str, Any]:
+    def call(body: Body) -> dict[str, Any]:
         from planner.serve import find
 
         return find.QUICK[name](body)
@@ -58,14 +318,16 @@ def _of_find(name: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 #: What the page may ask for, by the last part of its address.
-FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
     "answer": answer,
     "change": change,
+    "more": more,
+    "open": opened,
     **{name: _of_find(name) for name in ("why", "diff", "take", "panel")},
 }
 
 
-def call(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def call(name: str, body: Body) -> dict[str, Any]:
     """What the page asks for by name; faults of the document are part of what it shows."""
     try:
         return FUNCTIONS[name](body)

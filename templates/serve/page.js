@@ -1,1 +1,358 @@
-document.querySelector("#answer").textContent = "ready";
+// The page holds the texts of one plan or two; the server answers all that is shown of them.
+import { start } from "./find.js";
+
+const one = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const area = one("#text");
+const texts = { A: area.value, B: null };
+let side = "A", asked = 0, still = 0, opened = new Set(), last = {};
+const heard = { answer: [], more: [] };
+
+export const state = {
+  text: () => texts[side],
+  textA: () => (side === "B" ? texts.A : null),
+  change: (set) => ask("change", { set }),
+  replace: (text) => put(text, true),
+  on: (event, listener) => heard[event].push(listener),
+};
+
+async function post(name, body) {
+  const response = await fetch(`/page/${name}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ text: state.text(), textA: state.textA(), ...body }),
+  });
+  return response.json();
+}
+
+// The answer -----------------------------------------------------------------------------------
+
+/** Ask what a change, or the text as it is, comes to; only the last question is shown. */
+async function ask(name, body = {}) {
+  const number = ++asked;
+  clearTimeout(still);
+  one("#state").textContent = "…";
+  let said;
+  try {
+    said = await post(name, { keys: [...opened], ...body });
+  } catch {
+    said = { faults: [{ message: "The server does not answer." }] };
+  }
+  if (number !== asked) return;
+  if (said.text !== undefined && said.text !== texts[side]) {
+    texts[side] = area.value = said.text;
+    keep(true);
+  }
+  show(said);
+  document.body.dataset.answered = number;
+}
+
+function show(said) {
+  last = said;
+  const wrong = new Set();
+  one("#faults").replaceChildren(...(said.faults ?? []).map((fault) => {
+    const line = document.createElement("p");
+    if (fault.line) {
+      wrong.add(fault.line);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = `line ${fault.line}`;
+      button.onclick = () => toLine(fault.line);
+      line.append(button, ": ");
+    }
+    line.append(fault.message);
+    return line;
+  }));
+  number(wrong);
+  one("#answered-plan").classList.toggle("stale", Boolean(said.faults));
+  one("#further").classList.toggle("stale", true);
+  if (said.faults) {
+    one("#state").textContent = "not a plan yet";
+    return;
+  }
+  one("#answered-plan").innerHTML = said.html;
+  one("#strip").innerHTML = said.strip;
+  one("#title").textContent = said.title;
+  document.title = `${said.verdict} · ${said.title} · trainplan`;
+  one("#model-size").textContent = said.model;
+  one("#state").textContent = "";
+  for (const [key, shown] of Object.entries(said.controls)) place(key, shown);
+  const differ = new Set(said.differ);
+  for (const control of all(".control")) control.classList.toggle("differs", differ.has(control.dataset.key));
+  one("#changed").hidden = side !== "B";
+  one("#changed").open = false;
+  for (const listener of heard.answer) listener(said);
+  still = setTimeout(further, 350);
+}
+
+/** What takes longer, once the page is still. */
+async function further() {
+  const number = asked;
+  one("#state").textContent = "looking for better …";
+  let said;
+  try {
+    said = await post("more", {});
+  } catch {
+    said = { faults: [] };
+  }
+  if (number !== asked) return;
+  one("#state").textContent = "up to date";
+  if (said.faults) return;
+  one("#further").innerHTML = said.html;
+  one("#further").classList.remove("stale");
+  for (const [key, refused] of Object.entries(said.refused)) {
+    for (const label of all(`[data-key="${CSS.escape(key)}"] .segments label`)) {
+      const why = refused[one("input", label).value];
+      label.classList.toggle("refused", why !== undefined);
+      label.title = why ?? "";
+      one("input", label).setAttribute("aria-label", one("span", label).textContent + (why ? `, ${why}` : ""));
+    }
+  }
+  for (const listener of heard.more) listener(said);
+  document.body.dataset.settled = number;
+}
+
+// Controls -------------------------------------------------------------------------------------
+
+function place(key, { value, rule, sizes, idle }) {
+  const control = one(`.control[data-key="${CSS.escape(key)}"]`);
+  control.classList.toggle("idle", idle);
+  const segments = one(".segments", control), now = value ?? rule.split(" ")[0];
+  if (segments) {
+    if (sizes) {
+      const words = sizes.map(String);
+      const there = all("input", segments).map((input) => input.value);
+      if (words.join() !== there.join()) {
+        segments.replaceChildren(...words.map((word) => {
+          const label = document.createElement("label"), input = document.createElement("input");
+          const span = document.createElement("span");
+          Object.assign(input, { type: "radio", name: segments.id, value: word });
+          span.textContent = word;
+          label.append(input, span);
+          return label;
+        }));
+      }
+    }
+    const focused = segments.contains(document.activeElement);
+    for (const input of all("input", segments)) {
+      input.checked = input.value === now;
+      if (input.checked && focused) input.focus();
+    }
+    return;
+  }
+  const field = one("input, select", control);
+  if (field.tagName === "SELECT") {
+    field.options[0].textContent = rule && value === null ? rule : "by rule";
+    field.value = value ?? "";
+  } else {
+    if (document.activeElement !== field || field.dataset.typing !== "1") field.value = value ?? "";
+    field.placeholder = rule;
+  }
+}
+
+function controls() {
+  const form = one("#controls");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", (event) => (event.target.dataset.typing = "1"));
+  form.addEventListener("change", (event) => {
+    const control = event.target.closest(".control");
+    if (!control) return;
+    event.target.dataset.typing = "";
+    const typed = event.target.value.trim();
+    state.change({ [control.dataset.key]: typed === "" ? null : typed });
+  });
+  one("#more").addEventListener("toggle", (event) => {
+    const section = event.target;
+    if (!section.open || !section.classList.contains("section")) return;
+    for (const control of all(".control", section)) opened.add(control.dataset.key);
+    ask("answer");
+  }, true);
+  one("#filter").addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const section of all(".section")) {
+      let some = false;
+      for (const control of all(".control", section)) {
+        const said = `${control.dataset.key} ${control.textContent}`.toLowerCase();
+        control.hidden = !words.every((word) => said.includes(word));
+        control.style.display = control.hidden ? "none" : "";
+        some ||= !control.hidden;
+      }
+      section.hidden = !some;
+      if (words.length) section.open = some;
+    }
+  });
+}
+
+// The text -------------------------------------------------------------------------------------
+
+async function put(text, control = false) {
+  texts[side] = area.value = text;
+  keep(control);
+  await ask("answer");
+}
+
+function number(wrong = new Set()) {
+  const rows = area.value.split("\n"), own = new Set((side === "B" ? texts.A : area.value).split("\n"));
+  one("#lines").replaceChildren(...rows.map((row, i) => {
+    const line = document.createElement("span");
+    line.textContent = i + 1;
+    line.className = wrong.has(i + 1) ? "wrong" : own.has(row) ? "" : "changed-line";
+    return line;
+  }));
+  area.rows = Math.min(rows.length + 1, 28);
+  one("#lines").scrollTop = area.scrollTop;
+}
+
+function toLine(line) {
+  const rows = area.value.split("\n"), from = rows.slice(0, line - 1).join("\n").length + (line > 1);
+  area.focus();
+  area.setSelectionRange(from, from + (rows[line - 1] ?? "").length);
+  area.scrollTop = 18 * Math.max(0, line - 6);
+}
+
+function editor() {
+  let waiting = 0;
+  area.addEventListener("input", () => {
+    texts[side] = area.value;
+    number();
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      keep(false);
+      ask("answer");
+    }, 150);
+  });
+  area.addEventListener("scroll", () => (one("#lines").scrollTop = area.scrollTop));
+  one("#copy").onclick = () => navigator.clipboard.writeText(area.value);
+  one("#save").onclick = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([area.value], { type: "application/yaml" }));
+    link.download = "plan.yaml";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  };
+}
+
+// The address holds the texts --------------------------------------------------------------------
+
+async function packed(text, stream) {
+  const piped = new Blob([text]).stream().pipeThrough(stream);
+  return new Uint8Array(await new Response(piped).arrayBuffer());
+}
+
+async function link() {
+  const bytes = await packed(JSON.stringify(texts.B === null ? [texts.A] : [texts.A, texts.B, side]), new CompressionStream("deflate-raw"));
+  const plain = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  return `#p=${plain.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
+}
+
+async function unlink(hash) {
+  if (!hash.startsWith("#p=")) return false;
+  try {
+    const plain = atob(hash.slice(3).replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(plain, (letter) => letter.charCodeAt(0));
+    const raw = await packed(bytes, new DecompressionStream("deflate-raw"));
+    const [a, b, shown] = JSON.parse(new TextDecoder().decode(raw));
+    if (typeof a !== "string") return false;
+    texts.A = a;
+    texts.B = typeof b === "string" ? b : null;
+    side = texts.B !== null && shown === "B" ? "B" : "A";
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The address follows the texts: a change of a control is a step that "back" takes again. */
+async function keep(step) {
+  const hash = await link();
+  if (hash === location.hash) return;
+  if (step) history.pushState(null, "", hash);
+  else history.replaceState(null, "", hash);
+}
+
+// Two plans, files -------------------------------------------------------------------------------
+
+function sides() {
+  one("#tabs").hidden = texts.B === null;
+  one("#compare").textContent = texts.B === null ? "Compare with a copy" : "Drop B";
+  for (const tab of all("#tabs button")) tab.setAttribute("aria-pressed", String(tab.dataset.side === side));
+  one("#yaml-head").textContent = texts.B === null ? "YAML" : `YAML of ${side}`;
+  area.value = texts[side];
+}
+
+async function turn(to) {
+  side = to;
+  sides();
+  await keep(false);
+  await ask("answer");
+}
+
+async function take(file) {
+  const text = await file.text();
+  const said = await post("open", { file: text });
+  one("#opening").close();
+  if (said.faults) show(said);
+  else await put(said.text, true);
+}
+
+function files() {
+  one("#tabs").addEventListener("click", (event) => event.target.dataset.side && turn(event.target.dataset.side));
+  one("#compare").onclick = () => {
+    if (texts.B === null) {
+      texts.B = texts.A;
+      turn("B");
+    } else {
+      texts.B = null;
+      turn("A");
+    }
+  };
+  one("#open").onclick = () => one("#opening").showModal();
+  one("#plans").onchange = async (event) => {
+    const said = await post("open", { name: event.target.value });
+    one("#opening").close();
+    event.target.value = "";
+    if (said.text) await put(said.text, true);
+  };
+  one("#file").onchange = (event) => event.target.files[0] && take(event.target.files[0]);
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(name, (event) => {
+      event.preventDefault();
+      document.body.classList.toggle("dropping", name === "dragover");
+      if (name === "drop" && event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+    });
+  }
+  one("#link").onclick = async () => {
+    await keep(false);
+    try {
+      await navigator.clipboard.writeText(location.href);
+      one("#state").textContent = "link copied";
+    } catch {
+      one("#state").textContent = "the address is the link";
+    }
+  };
+  one("#report").onclick = () => one('[data-report="html"]')?.click();
+  one("#find-it").onclick = () => {
+    one("#find").scrollIntoView({ block: "start" });
+    one("#search")?.requestSubmit();
+  };
+  one("#changed").addEventListener("toggle", async () => {
+    if (!one("#changed").open) return;
+    const said = await post("diff", {});
+    one("#changed > div").innerHTML = said.html ?? "";
+  });
+  addEventListener("popstate", async () => {
+    if (await unlink(location.hash)) {
+      sides();
+      ask("answer");
+    }
+  });
+}
+
+controls();
+editor();
+files();
+await unlink(location.hash);
+sides();
+await ask("answer");
+await start(state);
+document.body.dataset.ready = "1";

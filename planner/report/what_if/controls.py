@@ -270,7 +270,7 @@ def _setting(key: str) -> Data:
     name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
     options = tuple(said.get("enum") or ((False, True) if said.get("type") == "boolean" else ()))
     options = tuple(option for option in options if option is not None)
-    words = [_word(option) for option in options]
+    words = [word(option) for option in options]
     few = 0 < len(words) <= BESIDE and sum(map(len, words)) <= LETTERS
     row = layout.ROW.get(key)
     sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
@@ -289,7 +289,8 @@ def _setting(key: str) -> Data:
     )  # fmt: skip
 
 
-def _word(option: Any) -> str:
+def word(option: Any) -> str:
+    """A choice as it is shown."""
     return "yes" if option is True else "no" if option is False else str(option)
 
 
@@ -340,7 +341,7 @@ def _stated(text: Node | None, key: str) -> str | None:
         return None
     if isinstance(node.value, list):
         return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
-    return _word(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+    return word(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
 
 
 def _by_rule(plan: Plan, one: Data) -> str:
@@ -352,7 +353,7 @@ def _by_rule(plan: Plan, one: Data) -> str:
     if isinstance(value, (list, tuple)):
         return clean(", ".join(map(str, value)), 60)
     if isinstance(value, (bool, str)):
-        return clean(_word(value), 60)
+        return clean(word(value), 60)
     return shown(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 
