@@ -72,6 +72,10 @@ class Browser:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Load a file and wait until it stands."""
+        self.visit(page.as_uri() + fragment)
+
+    def visit(self, address: str) -> None:
+        """Load what is at an address and wait until it stands."""
         self._session = None
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
@@ -80,9 +84,10 @@ class Browser:
         self.problems.clear()
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
-        self.send("Page.navigate", url=page.as_uri() + fragment)
+        self.send("Page.navigate", url=address)
+        wanted = f"{address.partition(':')[0]}:complete"
         deadline = time.monotonic() + 60
-        while self.run("location.protocol + document.readyState") != "file:complete":
+        while self.run("location.protocol + document.readyState") != wanted:
             assert time.monotonic() < deadline, "the page does not load"
             time.sleep(0.05)
 

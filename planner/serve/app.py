@@ -257,6 +257,10 @@ async def _index(request: Request) -> Response:
     return HTMLResponse(page.shell(None if plan is None else files.read_text(plan, MAX_BODY)))
 
 
+async def _style(request: Request) -> Response:
+    return Response(page.style(), media_type="text/css")
+
+
 def application(
     programs: Programs, plan: Path | None = None, hosts: frozenset[str] | None = LOOPBACK
 ) -> ASGIApp:
@@ -285,6 +289,7 @@ def application(
     static = StaticFiles(directory=resources.folder("templates") / "serve")
     routes = [
         Route("/", _index),
+        Route("/style.css", _style),
         Route("/openapi.json", _openapi),
         Route("/page/{name}", _page, methods=["POST"]),
         Route("/find/{name}", _find, methods=["POST"]),

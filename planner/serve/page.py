@@ -18,6 +18,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents import source, yaml_nodes
 from planner.documents.editing import edited
 from planner.plans.document import Plan
+from planner.plans.layout import KEYS
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
@@ -72,6 +73,14 @@ def shell(text: str | None = None) -> str:
     )
 
 
+@cache
+def style() -> str:
+    """The style of the page, whose parts come and go."""
+    from planner.report.report import page
+
+    return page("serve/style.css.jinja")
+
+
 def preset(name: str) -> str:
     """The text of a plan that ships."""
     return resources.read_text(resources.folder("presets") / f"{name}.yaml")
@@ -99,7 +108,7 @@ def written(text: str, changes: Mapping[str, Any]) -> str:
     if layout is not None and layout.value == "auto" and any(
         key.startswith("parallelism.") for key in changes
     ):  # fmt: skip
-        found = write_back.of_layout({key: plan_of(text).get(key) for key in write_back.KEYS})
+        found = write_back.of_layout({key: plan_of(text).get(key) for key in KEYS})
         stated = {key: value for key, value in found.items() if value is not None}
         text = edited(text, NAME, {"parallelism": {}})
         text = edited(text, NAME, {k: plain(v) for k, v in stated.items()})

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from planner.base import resources
-from planner.documents import schema, source
+from planner.documents import json_schema, schema, source
 from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
@@ -234,6 +234,7 @@ TITLES = {
     "cluster.accelerator": "Accelerator", "cluster.network": "Network",
     "cluster.storage": "Storage", "cluster.failures": "Failures", "model.attention": "Attention",
 }  # fmt: skip
+CHUNKS = "parallelism.virtual_pipeline"
 #: How many sizes stand beside each other, and how long choices are that do.
 SIZES, BESIDE, LETTERS = 5, 4, 20
 
@@ -243,7 +244,7 @@ def settings() -> Mapping[str, Data]:
     """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
     says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
     found = {key: _setting(key) for key in ("model", "cluster", ACCELERATOR)}
-    for key in _scalars("", schema.read("plan")):
+    for key in _scalars("", json_schema.read("plan")):
         if key not in found and not LEFT_OUT.match(key):
             found[key] = _setting(key)
     return found
@@ -361,6 +362,10 @@ def _few(plan: Plan, one: Data, value: Any) -> list[Any]:
     """The sizes of a degree around the one that it has, few enough to stand beside each other."""
     row = next((row for row in _layout(plan) if row.key == one.key), None)
     steps = [*(row.steps if row is not None else _powers(64))]
+    if one.key == CHUNKS:  # of which a stage has a whole number of layers
+        pipeline = plan.get("parallelism.pipeline") or 1
+        layers = len(plan.model.sequence) // pipeline if plan.model is not None else 1
+        steps = _divisors(layers, layers)
     steps = sorted({*steps, value} - {None})
     place = steps.index(value) if value in steps else 0
     first = max(0, min(place - 2, len(steps) - SIZES))
