@@ -213,9 +213,9 @@ def _piece(line: bytes) -> Message:
 
 
 async def _page(request: Request) -> Response:
-    name = _known(request, page.FUNCTIONS)
+    name = _known(request, find.AT_ONCE)
     raw = await _raw(request)
-    work = request.app.state.quick.run(bodies.answered, page.call, name, raw)
+    work = request.app.state.quick.run(bodies.answered, find.at_once, name, raw)
     status, body = await _while_there(request.receive, work)
     return Response(body, status, media_type="application/json")
 

@@ -23,6 +23,7 @@ from planner.plans.layout import COLUMNS, KEYS, ROW
 from planner.plans.plan import NAMED, about, checked
 from planner.report.layout import STATUS
 from planner.report.numbers import Data, clean, headline
+from planner.serve import page
 from planner.serve.page import NAME, fault_of, plan_of
 
 Body = Mapping[str, Any]
@@ -516,3 +517,15 @@ QUICK: Mapping[str, Function] = {"why": why, "diff": diff, "take": take, "panel"
 def call(name: str, body: Body) -> dict[str, Any]:
     """What the page looks for by name; faults are part of what it shows."""
     return FUNCTIONS[name](body)
+
+
+#: What the page asks for that is answered at once, by the last part of its address.
+AT_ONCE: Mapping[str, Function] = {**page.FUNCTIONS, **QUICK}
+
+
+def at_once(name: str, body: Body) -> dict[str, Any]:
+    """What the page asks for by name; faults of the document are part of what it shows."""
+    try:
+        return AT_ONCE[name](body)
+    except PlanError as error:
+        return {"faults": [fault_of(fault) for fault in error.faults]}

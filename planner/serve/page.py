@@ -6,13 +6,12 @@ shown is made of it here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from planner.base import resources
+from planner.base import files, resources
 from planner.base.display import plain, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import source, yaml_nodes
@@ -140,10 +139,7 @@ def opened(body: Body) -> dict[str, Any]:
         return {"text": file}
     from planner.connect.imports import import_config
 
-    try:
-        config = json.loads(file)
-    except (ValueError, RecursionError):
-        raise PlanError(Fault("the file is no JSON", Place("config.json"))) from None
+    config = files.parse_json(file, Place("config.json"))
     said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
     document = {"name": clean(said, 200), **plain(import_config(config))}
     return {"text": edited(body["text"], NAME, {"model": document})}
@@ -315,24 +311,12 @@ def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
         yield key, said
 
 
-def _of_find(name: str) -> Callable[[Body], dict[str, Any]]:
-    """One of the quick functions of find.py, which imports this module."""
-
-    def call(body: Body) -> dict[str, Any]:
-        from planner.serve import find
-
-        return find.QUICK[name](body)
-
-    return call
-
-
 #: What the page may ask for, by the last part of its address.
 FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
     "answer": answer,
     "change": change,
     "more": more,
     "open": opened,
-    **{name: _of_find(name) for name in ("why", "diff", "take", "panel")},
 }
 
 

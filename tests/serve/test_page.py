@@ -1,0 +1,297 @@
+"""The page shows what the command line answers, whatever order its controls are moved in."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pebble")
+from planner.base.errors import PlanError
+from planner.documents import yaml_nodes
+from planner.questions import loading
+from planner.questions.plan_questions import evaluate
+from planner.report.answer import Answer
+from planner.report.what_if import controls
+from planner.results.in_turn import in_turn
+from planner.serve import page
+from tests.browser import Browser, executable
+from tests.conftest import ROOT
+from tests.serve.conftest import Server
+
+CHROMIUM = executable()
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
+#: What somebody types into the fields of a plan, some of it wrong.
+TYPED = {
+    "training.tokens": ("1T", "300B", "many"),
+    "training.sequence_length": ("2048", "8192"),
+    "training.global_batch": ("512", "2048", "7"),
+    "training.precision": ("bf16", "fp32"),
+    "training.optimizer": ("adamw", "sgd", "adafactor"),
+    "training.schedule": ("1f1b", "gpipe", "interleaved"),
+    "cluster.devices": ("64", "512", "2048"),
+    "cluster.price": ("2.5", "12 USD"),
+    "model": ("llama3-8b", "mixtral-8x7b", "no-such-model"),
+    "model.tied_embeddings": ("yes", "no"),
+    "training.bytes.gradient": ("2", "4"),
+    "training.bytes.reduce": ("2", "4"),
+}
+
+
+def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]:
+    """One control, and what somebody chooses of it; sometimes its rule again."""
+    known = controls.settings()
+    usual = [key for keys in controls.USUAL.values() for key in keys if key != "cluster"]
+    key = chance.choice([*usual, *TYPED])
+    root = yaml_nodes.compose(text, "plan.yaml")
+    shown = controls.shown_in(root, plan, [key])[key]
+    words = list(shown.sizes or ()) or [word for _, word in known[key].options]
+    if key in TYPED:
+        words = [*TYPED[key]]
+    if shown.idle or not words:
+        key, words = "training.recompute", ["none", "selective", "full"]
+    if shown.value is not None and "." in key and chance.random() < 0.1:
+        return key, None
+    return key, str(chance.choice(words))
+
+
+def first_screen(plan: Any) -> list[str]:
+    answer = Answer(evaluate(plan))
+    numbers = [f"{one.number} {one.unit} {one.low} {one.high}" for one in answer.numbers[:4]]
+    return [answer.word, answer.text, *numbers]
+
+
+def seen(said: dict[str, Any]) -> list[str]:
+    """The same of a fragment of the page."""
+    text = said["html"]
+    numbers = []
+    for part in re.findall(r'<div class="number">(.*?)</dd>', text, re.S):
+        number, unit = re.findall(r'">([^<]*)</a><span class="unit">([^<]*)<', part)[0]
+        ends = re.findall(r'aria-label="(.*?) to (.*?), 5th', part)
+        numbers.append(html.unescape(" ".join((number, unit, *(ends[0] if ends else ("", ""))))))
+    return [said["verdict"], said["sentence"], *numbers]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
+    chance = random.Random(seed)
+    name = PLANS[seed % len(PLANS)]
+    text = page.preset(name)
+    path, given = ROOT / "presets" / f"{name}.yaml", dict[str, str]()
+    with in_turn():
+        for _ in range(4):
+            plan = page.plan_of(text)
+            key, word = moves(text, plan, chance)
+            said = page.call("change", {"text": text, "set": {key: word}})
+            assert json.dumps(said)
+            if word is None:  # `--set` knows no "unstated": what the text states now is held to
+                if "faults" not in said:
+                    text, path, given = said["text"], path, {}
+                    assert seen(said) == first_screen(page.plan_of(text))
+                break
+            try:
+                wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
+            except PlanError:
+                assert said["faults"] and all(fault["message"] for fault in said["faults"])
+                continue
+            assert "faults" not in said, (key, word, said["faults"])
+            given.pop(key, None)
+            text, given[key] = said["text"], word
+            assert seen(said) == first_screen(wanted)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
+    text = page.preset(name)
+    refused = page.call("more", {"text": text})["refused"]
+    assert refused
+    for key, options in refused.items():
+        for word, why in options.items():
+            said = page.call("change", {"text": text, "set": {key: word}})
+            if why.startswith("does not fit"):
+                assert said["verdict"] == "Does not fit", (key, word)
+            else:
+                assert "faults" in said, (key, word)
+
+
+def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
+    shell = page.shell()
+    keys = re.findall(r'data-key="?([\w.]+)', shell)
+    assert len(keys) == len(set(keys)) == len(controls.settings()) > 400
+    for key in ("model.moe.experts", "model.moe.top_k", "model.tied_embeddings",
+                "training.bytes.weight", "training.bytes.reduce", "parallelism.expert",
+                "parallelism.context", "parallelism.replicate", "training.optimizer"):  # fmt: skip
+        assert key in keys, key
+    ids = re.findall(r'\bid="?([\w.-]+)', shell)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_configuration_becomes_the_model_of_the_plan() -> None:
+    config = next((ROOT / "tests" / "data").rglob("config.json"), None)
+    given = config.read_text() if config else json.dumps({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048,
+        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
+        "hidden_act": "silu", "max_position_embeddings": 4096,
+    })  # fmt: skip
+    text = page.preset("gpt2small_hgx-h100")
+    said = page.call("open", {"text": text, "file": given})
+    assert "faults" not in said, said
+    assert page.plan_of(said["text"]).get("model.layers") is not None
+    wrong = page.call("open", {"text": text, "file": '{"model_type": "llama"'})
+    assert wrong["faults"]
+
+
+def test_faults_of_the_text_have_their_line() -> None:
+    said = page.call("answer", {"text": "model: llama3-8b\ntraining:\n  sequence_lenght: 4096\n"})
+    (fault,) = [one for one in said["faults"] if "sequence_lenght" in one["message"]]
+    assert (fault["line"], fault["column"]) == (3, 3) and "sequence_length" in fault["message"]
+
+
+def test_a_layout_that_is_left_open_is_spelled_out_where_it_is_changed() -> None:
+    text = re.sub(r"(?ms)^parallelism:.*?(?=^\S|\Z)", "parallelism: auto\n",
+                  page.preset("gpt2small_hgx-h100"))  # fmt: skip
+    assert "parallelism: auto" in text
+    said = page.call("change", {"text": text, "set": {"parallelism.zero": "1"}})
+    assert "faults" not in said, said
+    assert page.plan_of(said["text"]).get("parallelism.zero") == 1
+
+
+def test_names_of_documents_are_harmless() -> None:
+    name = "<img src=x onerror=alert(1)>"
+    said = page.call("answer", {"text": f"{page.preset('gpt2small_hgx-h100')}\nname: x"})
+    text = re.sub(r"(?m)^name:.*$", f"name: '{name}'", page.preset("gpt2small_hgx-h100"))
+    said = page.call("answer", {"text": text})
+    assert "<img" not in said["html"] + said["strip"] and "faults" not in said
+
+
+# In a browser ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    assert CHROMIUM is not None
+    made = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+def wait(browser: Browser, script: str) -> Any:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if value := browser.run(script):
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{script}: {browser.problems}")
+
+
+def begin(browser: Browser, server: Server, fragment: str = "") -> None:
+    browser.visit(f"http://127.0.0.1:{server.port}/{fragment}")
+    wait(browser, "document.body?.dataset.ready === '1'")
+
+
+def moved(browser: Browser, key: str, word: str) -> None:
+    """Choose a word of a control, and wait for its answer."""
+    before = browser.run("document.body.dataset.answered")
+    browser.run(f"""(() => {{
+      const control = document.querySelector('.control[data-key="{key}"]');
+      const radio = control.querySelector('input[type=radio][value={json.dumps(word)}]');
+      if (radio) return radio.click();
+      const field = control.querySelector('input, select');
+      field.value = {json.dumps(word)};
+      field.dispatchEvent(new Event('change', {{bubbles: true}}));
+    }})()""")
+    wait(browser, f"document.body.dataset.answered !== {json.dumps(before)}")
+
+
+@needs_browser
+def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    chance, text = random.Random(21), page.preset(page.FIRST)
+    given: dict[str, str] = {}
+    for _ in range(25):
+        key, word = moves(text, page.plan_of(text), chance)
+        if word is None:
+            continue
+        root = yaml_nodes.compose(text, "plan.yaml")
+        shown = controls.shown_in(root, page.plan_of(text), [key])[key]
+        if (shown.value or shown.rule.split(" ")[0]) == word:
+            continue  # a radio that is chosen already says nothing
+        moved(browser, key, word)
+        path = ROOT / "presets" / f"{page.FIRST}.yaml"
+        try:
+            wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
+        except PlanError:
+            assert browser.run("document.querySelector('#faults').textContent")
+            begin(browser, server)  # from the start
+            given, text = {}, page.preset(page.FIRST)
+            continue
+        given[key] = word
+        text = browser.run("document.querySelector('#text').value")
+        told = browser.run("document.querySelector('.verdict p').textContent").strip()
+        assert told == first_screen(wanted)[1]
+    assert not browser.problems
+
+
+@needs_browser
+def test_the_address_is_the_plan(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    moved(browser, "parallelism.zero", "2")
+    text = browser.run("document.querySelector('#text').value")
+    assert "zero: 2" in text
+    fragment = wait(browser, "location.hash.startsWith('#p=') && location.hash")
+    begin(browser, server, fragment)
+    assert browser.run("document.querySelector('#text').value") == text
+    checked = "document.querySelector('[data-key=\"parallelism.zero\"] :checked').value"
+    assert browser.run(checked) == "2"
+
+
+@needs_browser
+def test_two_plans_stand_beside_each_other(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    browser.run("document.querySelector('#compare').click()")
+    wait(browser, "document.querySelector('.compared') !== null")
+    moved(browser, "training.micro_batch", "2")
+    assert "1→2" in browser.run("document.querySelector('.what').textContent")
+    differs = "[...document.querySelectorAll('.control.differs')].map(c => c.dataset.key).join()"
+    assert "training.micro_batch" in browser.run(differs)
+    assert browser.run("document.querySelectorAll('#lines .changed-line').length") == 1
+
+
+@needs_browser
+def test_the_keyboard_and_a_screen_reader_reach_everything(
+    browser: Browser, server: Server
+) -> None:
+    begin(browser, server)
+    unnamed = browser.run("""[...document.querySelectorAll('input, select, textarea, button')]
+      .filter(e => !(e.labels?.length || e.getAttribute('aria-label') ||
+        e.getAttribute('aria-labelledby') || e.textContent.trim()))
+      .map(e => e.id || e.outerHTML.slice(0, 80)).join()""")
+    assert unnamed == ""
+    before = browser.run("document.body.dataset.answered")
+    browser.run("document.querySelector('[data-key=\"training.micro_batch\"] :checked').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.send("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight",
+                     windowsVirtualKeyCode=39)  # fmt: skip
+    wait(browser, f"document.body.dataset.answered !== {json.dumps(before)}")
+    assert "micro_batch: 2" in browser.run("document.querySelector('#text').value")
+    assert browser.run("document.activeElement.value") == "2"
+
+
+@needs_browser
+def test_a_fault_in_the_text_is_marked_at_its_line(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    browser.run("""(() => { const area = document.querySelector('#text');
+      area.value = area.value.replace('sequence_length', 'sequence_lenght');
+      area.dispatchEvent(new Event('input', {bubbles: true})); })()""")
+    wait(browser, "document.querySelector('#lines .wrong') !== null")
+    line = browser.run("document.querySelector('#lines .wrong').textContent")
+    assert f"line {line}" in browser.run("document.querySelector('#faults').textContent")
+    assert browser.run("document.querySelector('#answered-plan.stale') !== null")
