@@ -524,8 +524,5 @@ AT_ONCE: Mapping[str, Function] = {**page.FUNCTIONS, **QUICK}
 
 
 def at_once(name: str, body: Body) -> dict[str, Any]:
-    """What the page asks for by name; faults of the document are part of what it shows."""
-    try:
-        return AT_ONCE[name](body)
-    except PlanError as error:
-        return {"faults": [fault_of(fault) for fault in error.faults]}
+    """What the page asks for by name."""
+    return page.call(name, body, AT_ONCE)

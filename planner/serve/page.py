@@ -21,7 +21,8 @@ from planner.plans.layout import KEYS
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
-from planner.report.answer import CAPACITY, PROCESS, Answer, changed, gib
+from planner.report.answer import CAPACITY, COST, PROCESS, Answer, changed, gib
+from planner.report.layout import DAYS, STEP
 from planner.report.numbers import Data, clean, signed
 from planner.report.what_if import controls
 from planner.results.result import Result
@@ -98,8 +99,6 @@ def change(body: Body) -> dict[str, Any]:
 def written(text: str, changes: Mapping[str, Any]) -> str:
     """The text with keys changed as ``--set`` takes them; a layout that was left open is spelled
     out where one of its keys is changed."""
-    from planner.questions import write_back
-
     given = {key: value for key, value in changes.items() if value is not None}
     values = {key: _typed(key, value) for key, value in given.items()}
     root = yaml_nodes.compose(text, NAME, None)
@@ -107,6 +106,8 @@ def written(text: str, changes: Mapping[str, Any]) -> str:
     if layout is not None and layout.value == "auto" and any(
         key.startswith("parallelism.") for key in changes
     ):  # fmt: skip
+        from planner.questions import write_back
+
         found = write_back.of_layout({key: plan_of(text).get(key) for key in KEYS})
         stated = {key: value for key, value in found.items() if value is not None}
         text = edited(text, NAME, {"parallelism": {}})
@@ -223,7 +224,7 @@ def _stages(result: Result) -> list[Data]:
 
 
 #: The rows of a comparison.
-ROWS = ("time.training_days", "cost.total", PROCESS, "time.mfu", "time.step_seconds")
+ROWS = (DAYS, COST, PROCESS, "time.mfu", STEP)
 
 
 def _compared(before: Answer, after: Answer) -> Data:
@@ -320,10 +321,12 @@ FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
 }
 
 
-def call(name: str, body: Body) -> dict[str, Any]:
+def call(
+    name: str, body: Body, functions: Mapping[str, Callable[[Body], dict[str, Any]]] = FUNCTIONS
+) -> dict[str, Any]:
     """What the page asks for by name; faults of the document are part of what it shows."""
     try:
-        return FUNCTIONS[name](body)
+        return functions[name](body)
     except PlanError as error:
         return {"faults": [fault_of(fault) for fault in error.faults]}
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 import contextlib
 import gc
 
-from planner.base import resources
 from planner.documents.source import preset_names
 from planner.serve import find, page  # noqa: F401  # what they import is what is asked for
 
 
 def _warm() -> None:
     gc.set_threshold(600_000)  # as the command line does
-    for name in preset_names("plan")[-2:]:
+    for name in preset_names("plan")[-2:]:  # a dense one and one of experts
         with contextlib.suppress(Exception):  # it is told to who asks
-            page.answer({"text": resources.read_text(resources.folder("presets") / f"{name}.yaml")})
+            body = {"text": page.preset(name), "set": {"training.micro_batch": 1}}
+            page.change(body)
+            page.more(body)
     gc.freeze()
 
 
