@@ -919,6 +919,17 @@ def _serve(options: argparse.Namespace) -> int:
     return OK
 
 
+@command("mcp", "answer an assistant over the Model Context Protocol, on standard input and output")
+def _mcp(options: argparse.Namespace) -> int:
+    try:
+        from planner.serve import assistant, programs
+    except ImportError as error:
+        needs = "pip install 'trainplan[serve,mcp]'"
+        raise PlanError(Fault(f"mcp needs {error.name}", None, needs)) from None
+    assistant.run(programs.programs(COMMANDS, options.status))
+    return OK
+
+
 @command(
     "completion",
     "print the completion script of a shell",

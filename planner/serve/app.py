@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import lru_cache
@@ -31,6 +32,8 @@ from planner.serve.programs import LONG as LOOKED_FOR
 from planner.serve.programs import TOOLS, Programs
 from planner.serve.workers import Busy, Workers
 
+#: Answers that are kept.
+LAST = 400
 #: Bytes of a request at most.
 MAX_BODY = 1_000_000
 #: Seconds that a client has to send one.
@@ -214,19 +217,32 @@ def _piece(line: bytes) -> Message:
 
 async def _page(request: Request) -> Response:
     name = _known(request, find.AT_ONCE)
-    raw = await _raw(request)
-    work = request.app.state.quick.run(bodies.answered, find.at_once, name, raw)
-    status, body = await _while_there(request.receive, work)
-    return Response(body, status, media_type="application/json")
+    return await _answer(request, request.app.state.quick, find.at_once, name)
 
 
 async def _v1(request: Request) -> Response:
     programs: Programs = request.app.state.programs
     name = _known(request, TOOLS)
-    raw = await _raw(request)
     pool = request.app.state.long if name in LOOKED_FOR else request.app.state.quick
-    work = pool.run(bodies.answered, programs.call, name, raw)
-    status, body = await _while_there(request.receive, work)
+    return await _answer(request, pool, programs.call, name)
+
+
+async def _answer(
+    request: Request, pool: Workers, function: bodies.Function, name: str
+) -> Response:
+    """What a function answers a request. It hangs on what is asked alone, so that who asks the same
+    again, as people do who move a control to and fro, is answered from the last answers."""
+    raw = await _raw(request)
+    last: OrderedDict[Any, tuple[int, bytes]] = request.app.state.last
+    asked = request.url.path, raw
+    if asked in last:
+        last.move_to_end(asked)
+    else:
+        work = pool.run(bodies.answered, function, name, raw)
+        last[asked] = await _while_there(request.receive, work)
+        while len(last) > LAST:
+            last.popitem(last=False)
+    status, body = last[asked]
     return Response(body, status, media_type="application/json")
 
 
@@ -299,6 +315,7 @@ def application(
     handlers: Any = dict.fromkeys((Refused, HTTPException, Exception), told)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.programs, app.state.plan = programs, plan
+    app.state.last = OrderedDict()
     return Guard(app, hosts)
 
 

@@ -6,6 +6,7 @@ shown is made of it here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -43,8 +44,9 @@ def plan_of(text: str, name: str = NAME) -> Plan:
         PlanError: every fault that was found, with its place.
     """
     root = yaml_nodes.compose(text, name, None)
-    if root is None:
-        raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
+    if root is None or not isinstance(root.value, dict):
+        wrong = "is empty" if root is None else "is no mapping"
+        raise PlanError(Fault(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys"))
     return checked(loading.load(root, team=False))
 
 
@@ -291,7 +293,11 @@ def more(body: Body) -> dict[str, Any]:
     usual settings would not fit, or are refused."""
     plan = plan_of(body["text"])
     first = Answer(evaluate(plan))
-    return {"html": html("more.html", answer=first), "refused": dict(_refused(plan))}
+    return {
+        "advice": html("advice.html", answer=first),
+        "html": html("more.html", answer=first),
+        "refused": dict(_refused(plan)),
+    }
 
 
 def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
@@ -334,5 +340,7 @@ def call(
 def fault_of(fault: Any) -> dict[str, Any]:
     """A fault as data."""
     place = fault.place
+    # Documents that ship are told as they lie in the project, not where this machine has them.
+    said = str(place or "").removeprefix(f"{resources.folder('presets').parent}{os.sep}")
     where = {} if place is None else {"line": place.line, "column": place.column}
-    return {"place": str(place or ""), "message": fault.words, **where}
+    return {"place": said, "message": fault.words, **where}

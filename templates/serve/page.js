@@ -98,6 +98,7 @@ async function further() {
   if (number !== asked) return;
   one("#state").textContent = "up to date";
   if (said.faults) return;
+  one("#advice").innerHTML = said.advice;
   one("#further").innerHTML = said.html;
   one("#further").classList.remove("stale");
   for (const [key, refused] of Object.entries(said.refused)) {

@@ -1,0 +1,76 @@
+"""The planner for assistants: the tools of the interface for programs over the Model Context
+Protocol, on standard input and output (https://modelcontextprotocol.io)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from typing import Any
+
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from planner.base.errors import PlanError
+from planner.base.version import __version__
+from planner.serve import bodies
+from planner.serve.programs import Programs
+from planner.serve.workers import Busy, Workers
+
+ABOUT = (
+    "Plans the training of large language models: parameters, memory of a device, step time, cost, "
+    "and inverse questions. A plan is YAML (model, cluster, training, parallelism) or the name of "
+    "one that ships; `list` names presets. Numbers in answers have ids that `explain` derives."
+)
+#: Seconds that a tool may take, and how many may wait for the one process.
+SECONDS, WAITING = 120, 16
+
+
+def run(programs: Programs) -> None:
+    """Answer an assistant until it hangs up."""
+    asyncio.run(_serve(programs))
+
+
+async def _serve(programs: Programs) -> None:
+    with closing(Workers(1, SECONDS, WAITING)) as workers:
+
+        async def listed(*_: Any) -> types.ListToolsResult:
+            tools = [
+                {"name": name, "description": tool.help, "inputSchema": tool.schema()}
+                for name, tool in programs.tools.items()
+            ]
+            return types.ListToolsResult.model_validate({"tools": tools})
+
+        async def called(_: Any, asked: Any) -> types.CallToolResult:
+            good, text = await _answered(programs, workers, asked.name, asked.arguments or {})
+            content = [{"type": "text", "text": text}]
+            return types.CallToolResult.model_validate({"content": content, "isError": not good})
+
+        server: Server[Any] = Server(
+            "trainplan",
+            version=__version__,
+            instructions=ABOUT,
+            on_list_tools=listed,
+            on_call_tool=called,
+        )
+        async with stdio_server() as (asked, answers):
+            await server.run(asked, answers, server.create_initialization_options())
+
+
+async def _answered(
+    programs: Programs, workers: Workers, name: str, given: dict[str, Any]
+) -> tuple[bool, str]:
+    """Whether a tool answered, and what it said."""
+    if name not in programs.tools:
+        return False, f"no tool '{name}'; there are {', '.join(programs.tools)}"
+    try:
+        raw = json.dumps(given).encode()
+        status, body = await workers.run(bodies.answered, programs.call, name, raw)
+    except Busy:
+        return False, "busy; ask again in a moment"
+    except TimeoutError:
+        return False, f"this takes longer than {SECONDS} s; a smaller question may do"
+    except PlanError as error:
+        return False, "\n".join(map(str, error.faults))
+    return status == 200, body.decode()
