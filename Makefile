@@ -18,6 +18,7 @@ fuzz:
 	python -m fuzz.campaign --kind line --documents 1000
 	python -m fuzz.readers yaml
 	python -m fuzz.readers units
+	python -m fuzz.served --settings 1000
 	python -m fuzz.tricks --tricks 2000
 	python -m fuzz.kills
 	python -m fuzz.kills --trees 100

@@ -27,10 +27,9 @@ CHANGES = {
 }
 
 
-async def client(
-    number: int, port: int, path: str, pace: float, until: float, new: float
-) -> list[float]:
-    """Times of answers, -1 for an error."""
+async def client(number: int, port: int, how: argparse.Namespace, until: float) -> list[float]:
+    """Times of answers, -1 for an error; that a layout cannot be is an answer."""
+    path, pace = how.path, how.clients / how.rate
     chance, times = random.Random(number), list[float]()
     names = preset_names("plan")
     texts = [resources.read_text(resources.folder("presets") / f"{name}.yaml") for name in names]
@@ -61,9 +60,7 @@ async def client(
     return times
 
 
-async def load(
-    port: int, path: str, clients: int, rate: float, seconds: float, new: float
-) -> list[float]:
+async def load(port: int, how: argparse.Namespace) -> list[float]:
     """Times of all clients."""
     until = time.perf_counter() + how.seconds
     each = (client(n, port, how, until) for n in range(how.clients))
@@ -82,16 +79,7 @@ def main() -> None:
         first = {"clients": 4, "rate": 20, "seconds": 5, "new": 0}
         asyncio.run(load(server.port, argparse.Namespace(**{**vars(options), **first})))
         begun = time.perf_counter()
-        times = asyncio.run(
-            load(
-                server.port,
-                options.path,
-                options.clients,
-                options.rate,
-                options.seconds,
-                options.new,
-            )
-        )
+        times = asyncio.run(load(server.port, options))
         took = time.perf_counter() - begun
     good = sorted(one for one in times if one >= 0)
     at = {share: 1000 * good[int(share * (len(good) - 1) / 100)] for share in (50, 95, 99)}
