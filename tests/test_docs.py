@@ -41,6 +41,9 @@ NEEDED = (
 )
 # Commands that prepare a machine, or run these very tests.
 PREPARING = (
+    "trainplan serve",  # what waits for somebody (tests/serve)
+    "curl -s localhost",
+    "docker",
     "python3 -m venv",
     "pip install",
     ".venv/bin/pip install",

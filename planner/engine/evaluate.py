@@ -9,7 +9,7 @@ there are) the same graph serves the changed plan.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -169,11 +169,17 @@ class Evaluation(Lowering):
             elif operation not in LEAVES:
                 if operation in ("div", "pick"):
                     arguments = tuple(operands(operation, arguments, self.values))
-                for argument in arguments:
-                    worst = max(worst, self.kind(argument))
-                    if type(self.values[argument]) is Absent:
-                        break
+                worst = self._worst(arguments)
             self._kinds[place] = worst
+        return worst
+
+    def _worst(self, arguments: Sequence[int]) -> int:
+        """The same of all that a node is made of, up to the first that is absent."""
+        worst = 0
+        for argument in arguments:
+            worst = max(worst, self.kind(argument))
+            if type(self.values[argument]) is Absent:
+                return worst
         return worst
 
     def _given(self, place: int) -> Any:

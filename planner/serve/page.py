@@ -7,6 +7,7 @@ shown is made of it here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -22,8 +23,8 @@ from planner.plans.layout import KEYS
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
-from planner.report.answer import CAPACITY, COST, PROCESS, Answer, changed, gib
-from planner.report.layout import DAYS, STEP
+from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib
+from planner.report.layout import DAYS, STEP, short_key
 from planner.report.numbers import Data, clean, signed
 from planner.report.what_if import controls
 from planner.results.result import Result
@@ -95,7 +96,7 @@ def change(body: Body) -> dict[str, Any]:
     """The text with other values of some keys (``set``: what somebody typed, or null for what
     follows by rule), and its answer."""
     text = written(body["text"], body.get("set", {}))
-    return {"text": text, **call("answer", {**body, "text": text})}
+    return {"text": text, **answer({**body, "text": text})}
 
 
 def written(text: str, changes: Mapping[str, Any]) -> str:
@@ -155,7 +156,11 @@ def answer(body: Body) -> dict[str, Any]:
     """The answer of a plan, beside another one (``textA``) where there is one, and what the
     controls show."""
     text, other = body["text"], body.get("textA")
-    plan = plan_of(text)
+    try:
+        plan = plan_of(text)
+    except PlanError as error:
+        faults = [fault_of(fault) for fault in error.faults]
+        return {"faults": faults, "controls": _controls(text, None, body.get("keys"))}
     first = Answer(evaluate(plan))
     before = None
     if isinstance(other, str):
@@ -163,7 +168,8 @@ def answer(body: Body) -> dict[str, Any]:
             before = Answer(evaluate(plan_of(other)))
         except PlanError:
             before = None
-    compared = _compared(before, first) if before is not None else None
+    differ = {} if before is None else _differing(str(other), before.result.plan, text, plan)
+    compared = None if before is None else _compared(before, first, differ)
     shown = html("answer.html", answer=first, compared=compared, stages=_stages(first.result))
     return {
         "title": clean(plan.name or "A plan", 80),
@@ -174,23 +180,38 @@ def answer(body: Body) -> dict[str, Any]:
         "strip": html("strip.html", answer=first),
         "model": first.plan_line[0][2].removeprefix(", "),
         "controls": _controls(text, plan, body.get("keys")),
-        "differ": [] if before is None else [*_differing(before.result.plan, plan)],
+        "differ": [*differ],
     }
 
 
-def _controls(text: str, plan: Plan, keys: Any) -> dict[str, Any]:
+def _controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
     """What controls show: the usual ones, and those that somebody opened."""
     known = controls.settings()
     asked = [key for key in keys if key in known] if isinstance(keys, list) else []
     usual = [key for each in controls.USUAL.values() for key in each]
-    found = controls.shown_in(yaml_nodes.compose(text, NAME), plan, [*usual, *asked])
+    try:
+        root = yaml_nodes.compose(text, NAME, None)
+    except PlanError:
+        return {}
+    found = controls.shown_in(root, plan, [*usual, *asked])
     return {key: vars(one) for key, one in found.items()}
 
 
-def _differing(one: Plan, other: Plan) -> Iterator[str]:
-    for key in controls.settings():
-        if key not in ("name", "notes") and one.get(key) != other.get(key):
-            yield key
+def _differing(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
+    """What two plans state otherwise, by key, as it is written or follows by rule."""
+    keys, sides = [*controls.settings()], []
+    for text, plan in ((one, first), (other, second)):
+        shown = controls.shown_in(yaml_nodes.compose(text, NAME), plan, keys)
+        sides.append({key: (each.value, each.value or each.rule) for key, each in shown.items()})
+    before, after = sides
+    return {
+        key: (before[key][1] or "none", after[key][1] or "none")
+        for key in keys
+        if key not in ("name", "notes")
+        and (before[key][0], after[key][0]) != (None, None)
+        and before[key][1] != after[key][1]
+        and first.get(key) != second.get(key)
+    }
 
 
 def _stages(result: Result) -> list[Data]:
@@ -229,7 +250,7 @@ def _stages(result: Result) -> list[Data]:
 ROWS = (DAYS, COST, PROCESS, "time.mfu", STEP)
 
 
-def _compared(before: Answer, after: Answer) -> Data:
+def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str]]) -> Data:
     """Two answers beside each other: numbers, their change, whiskers on one scale."""
     rows = []
     numbers = [{one.id: one for one in side.numbers} for side in (before, after)]
@@ -263,7 +284,7 @@ def _compared(before: Answer, after: Answer) -> Data:
         rows.append(
             Data(
                 id=one,
-                label=shown[1].label,
+                label=re.split(r",| at ", shown[1].label)[0],
                 unit=units[1],
                 values=[
                     number.number + ("" if units[0] == units[1] else f" {number.unit}")
@@ -275,17 +296,8 @@ def _compared(before: Answer, after: Answer) -> Data:
                 whiskers=whiskers,
             )
         )
-    plans = [side.result.plan for side in (before, after)]
-    keys = [key for key in _differing(*plans) if plans[0].get(key) is not None]
-    return Data(
-        rows=rows,
-        changes=[
-            clean(one, 90)
-            for one in changed({key: plans[1].get(key) for key in keys}, plans[0].get).split(", ")
-            if one and "{" not in one
-        ][:8],
-        before=before,
-    )
+    changes = [f"{short_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
+    return Data(rows=rows, changes=[clean(one, 90) for one in changes][:8], before=before)
 
 
 def more(body: Body) -> dict[str, Any]:

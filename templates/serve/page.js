@@ -68,6 +68,8 @@ function show(said) {
   one("#further").classList.toggle("stale", true);
   if (said.faults) {
     one("#state").textContent = "not a plan yet";
+    // What the text states is shown; what follows from it is known once it is a plan.
+    for (const [key, shown] of Object.entries(said.controls ?? {})) if (shown.value !== null) place(key, { ...shown, rule: null });
     return;
   }
   one("#answered-plan").innerHTML = said.html;
@@ -118,7 +120,7 @@ async function further() {
 function place(key, { value, rule, sizes, idle }) {
   const control = one(`.control[data-key="${CSS.escape(key)}"]`);
   control.classList.toggle("idle", idle);
-  const segments = one(".segments", control), now = value ?? rule.split(" ")[0];
+  const segments = one(".segments", control), now = value ?? (rule ?? "").split(" ")[0];
   if (segments) {
     if (sizes) {
       const words = sizes.map(String);
@@ -147,7 +149,7 @@ function place(key, { value, rule, sizes, idle }) {
     field.value = value ?? "";
   } else {
     if (document.activeElement !== field || field.dataset.typing !== "1") field.value = value ?? "";
-    field.placeholder = rule;
+    if (rule !== null) field.placeholder = rule;
   }
 }
 
