@@ -5,13 +5,15 @@ const one = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const area = one("#text");
 const texts = { A: area.value, B: null };
-let side = "A", asked = 0, still = 0, opened = new Set(), last = {};
+let side = "A", asked = 0, still = 0, waiting = 0;
+let moved = {}; // what controls changed since the last answer that was shown
+const opened = new Set(); // keys of the sections that somebody looked into
 const heard = { answer: [], more: [] };
 
 export const state = {
   text: () => texts[side],
   textA: () => (side === "B" ? texts.A : null),
-  change: (set) => ask("change", { set }),
+  change: (set) => ask(set),
   replace: (text) => put(text, true),
   on: (event, listener) => heard[event].push(listener),
 };
@@ -27,18 +29,23 @@ async function post(name, body) {
 
 // The answer -----------------------------------------------------------------------------------
 
-/** Ask what a change, or the text as it is, comes to; only the last question is shown. */
-async function ask(name, body = {}) {
+/** Ask what the text, with what controls changed, comes to. Only the last question is shown; what
+ *  one before it was to change is part of it. */
+async function ask(set = {}) {
   const number = ++asked;
   clearTimeout(still);
+  clearTimeout(waiting);
+  moved = { ...moved, ...set };
+  const changes = Object.keys(moved).length > 0;
   one("#state").textContent = "…";
   let said;
   try {
-    said = await post(name, { keys: [...opened], ...body });
+    said = await post(changes ? "change" : "answer", { keys: [...opened], set: moved });
   } catch {
     said = { faults: [{ message: "The server does not answer." }] };
   }
   if (number !== asked) return;
+  moved = {};
   if (said.text !== undefined && said.text !== texts[side]) {
     texts[side] = area.value = said.text;
     keep(true);
@@ -48,7 +55,6 @@ async function ask(name, body = {}) {
 }
 
 function show(said) {
-  last = said;
   const wrong = new Set();
   one("#faults").replaceChildren(...(said.faults ?? []).map((fault) => {
     const line = document.createElement("p");
@@ -168,7 +174,7 @@ function controls() {
     const section = event.target;
     if (!section.open || !section.classList.contains("section")) return;
     for (const control of all(".control", section)) opened.add(control.dataset.key);
-    ask("answer");
+    ask();
   }, true);
   one("#filter").addEventListener("input", (event) => {
     const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -191,7 +197,7 @@ function controls() {
 async function put(text, control = false) {
   texts[side] = area.value = text;
   keep(control);
-  await ask("answer");
+  await ask();
 }
 
 function number(wrong = new Set()) {
@@ -214,14 +220,14 @@ function toLine(line) {
 }
 
 function editor() {
-  let waiting = 0;
   area.addEventListener("input", () => {
+    asked += 1; // an answer to what stood here before would undo what is typed
     texts[side] = area.value;
     number();
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       keep(false);
-      ask("answer");
+      ask();
     }, 150);
   });
   area.addEventListener("scroll", () => (one("#lines").scrollTop = area.scrollTop));
@@ -287,7 +293,7 @@ async function turn(to) {
   side = to;
   sides();
   await keep(false);
-  await ask("answer");
+  await ask();
 }
 
 async function take(file) {
@@ -346,7 +352,7 @@ function files() {
   addEventListener("popstate", async () => {
     if (await unlink(location.hash)) {
       sides();
-      ask("answer");
+      ask();
     }
   });
 }
@@ -356,6 +362,6 @@ editor();
 files();
 await unlink(location.hash);
 sides();
-await ask("answer");
+await ask();
 await start(state);
 document.body.dataset.ready = "1";
