@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,6 +83,20 @@ class PlanError(Exception):
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Fault, ...]]]:
         return PlanError, (self.faults,)  # so that it travels from one process to another
+
+
+@contextmanager
+def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
+    """Until the end, packages are imported that only an extra installs.
+
+    Raises:
+        PlanError: ``what`` needs one that is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        fix = f"pip install 'trainplan[{extra}]'{instead}"
+        raise PlanError(Fault(f"{what} needs {error.name}", None, fix)) from None
 
 
 def divisors(number: int, most: int = 1024) -> str:

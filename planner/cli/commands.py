@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files
 from planner.base.display import as_json, one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Fault, Place, PlanError, needed
 from planner.cli.completion import SHELLS
 from planner.connect.exports import FORMATS
 
@@ -909,11 +909,8 @@ def _schema(options: argparse.Namespace) -> int:
     argument("--port N", "the port to listen at (8765)", type=int, default=8765),
 )
 def _serve(options: argparse.Namespace) -> int:
-    try:
+    with needed("serve", "serve"):
         from planner.serve import app, programs
-    except ImportError as error:
-        needs = "pip install 'trainplan[serve]'"
-        raise PlanError(Fault(f"serve needs {error.name}", None, needs)) from None
     asked = programs.programs(COMMANDS, options.status)
     app.run(asked, options.plan, options.host, options.port)
     return OK
@@ -921,11 +918,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 @command("mcp", "answer an assistant over the Model Context Protocol, on standard input and output")
 def _mcp(options: argparse.Namespace) -> int:
-    try:
+    with needed("mcp", "serve,mcp"):
         from planner.serve import assistant, programs
-    except ImportError as error:
-        needs = "pip install 'trainplan[serve,mcp]'"
-        raise PlanError(Fault(f"mcp needs {error.name}", None, needs)) from None
     assistant.run(programs.programs(COMMANDS, options.status))
     return OK
 

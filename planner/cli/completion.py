@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import needed
 
 SHELLS = ("bash", "zsh", "fish")
 PROGRAMS = ["trainplan", "plan.py"]
@@ -23,11 +23,8 @@ def script(shell: str) -> str:
     Raises:
         PlanError: argcomplete is not installed.
     """
-    try:
+    with needed("completion", "completion"):
         import argcomplete
-    except ImportError:
-        fix = "pip install 'trainplan[completion]'"
-        raise PlanError(Fault("completion needs argcomplete", None, fix)) from None
     code: str = argcomplete.shellcode(PROGRAMS, shell=shell)
     return code
 

@@ -307,12 +307,12 @@ class Answer:
             total=gib(process.value),
             between=f"{ends[0]}–{ends[1]}" if ends[0] else "",
             capacity=gib(capacity.value),
-            at=_share(capacity.number, whole),
+            at=share_text(capacity.number, whole),
             label=_beside(process.number / whole),
             room=abs(capacity.number - process.number) > whole / 5,
-            low=_share(low, whole),
-            high=_share(high, whole),
-            over=_share(max(-free, Fraction(0)), whole),
+            low=share_text(low, whole),
+            high=share_text(high, whole),
+            over=share_text(max(-free, Fraction(0)), whole),
             free=gib(abs(free)),
             free_word="Free" if free >= 0 else "Too much",
             note=" · ".join(notes),
@@ -369,7 +369,7 @@ class Answer:
             size = sum((named[key] for key in order if key[0] == group), Fraction(0))
             if size:
                 share = f"{round(100 * size / whole)}"
-                at = {"x": _share(left, whole), "width": _share(size, whole)}
+                at = {"x": share_text(left, whole), "width": share_text(size, whole)}
                 text = seconds_text(size, whole)
                 groups.append(Data(label=group, share=share, text=text, **at))
                 left += size
@@ -464,9 +464,9 @@ class Answer:
                     key=key,
                     text=signed(change),
                     days=thin(shown(Fraction(days.number) * (1 + change), "days")),
-                    x=_share(start - low, span),
-                    width=_share(stop - start, span),
-                    zero=_share(-low, span),
+                    x=share_text(start - low, span),
+                    width=share_text(stop - start, span),
+                    zero=share_text(-low, span),
                     sooner=change < 0,
                 )
             )
@@ -483,8 +483,8 @@ def segmented(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
     """Parts of a bar: label, id, look, and where each begins and how wide it is, in per cent."""
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:
-        parts.append(Data(label=label, id=identifier, look=label, x=_share(left, whole),
-                          width=_share(size, whole)))  # fmt: skip
+        parts.append(Data(label=label, id=identifier, look=label, x=share_text(left, whole),
+                          width=share_text(size, whole)))  # fmt: skip
         left += Fraction(size)
     return parts
 
@@ -574,7 +574,7 @@ def _wide(quantity: Quantity) -> bool:
     return quantity.declared.own and abs(quantity.number / size) >= 10**7
 
 
-def _share(part: Any, whole: Any) -> str:
+def share_text(part: Any, whole: Any) -> str:
     """A share in per cent, two decimals, as style sheets take it."""
     return f"{float(Fraction(part) * 100 / Fraction(whole)):.2f}"
 
@@ -591,7 +591,7 @@ def _at(value: Any, around: Any, clip: bool = False) -> str | None:
     place = (Fraction(value) / Fraction(around) - low) / (high - low)
     if clip:
         place = min(max(place, Fraction(0)), Fraction(1))
-    return _share(place, 1) if 0 <= place <= 1 else None
+    return share_text(place, 1) if 0 <= place <= 1 else None
 
 
 def _apart(low: str | None, high: str | None) -> tuple[str, str]:

@@ -41,21 +41,23 @@ class Held(NamedTuple):
         """The sum of each moment."""
         return [sum(parts.values(), Fraction(0)) for parts in self.parts]
 
+    @property
+    def peak(self) -> tuple[Fraction, dict[str, Fraction]]:
+        """The sum of the fullest moment, and its parts."""
+        return max(zip(self.sizes, self.parts, strict=True), key=lambda pair: pair[0])
+
 
 def memory(result: Result) -> Data | None:
     """What devices hold at each moment of a step: a panel for each distinct pipeline stage, at most
     eight, all on one scale; None where the model has no shape. ``table`` has the peaks by part."""
-    phases, count = result.entries("phase"), 0
-    found: list[Held] = []
-    for entry in result.entries("stage"):
-        first, _, last = entry.name.partition("-")
-        held = tuple(_held(result, entry, phase) for phase in phases)
-        found.append(Held(tuple(range(int(first) + 1, int(last or first) + 2)), held))
-        count = int(last or first) + 1
-    capacity = result.get("memory.capacity")
-    if not found or not all(size > 0 for one in found for size in one.sizes) or capacity is None:
+    phases, groups, capacity = (
+        result.entries("phase"),
+        stages(result),
+        result.get("memory.capacity"),
+    )
+    if not groups or capacity is None:
         return None
-    groups = _distinct(found)
+    count = max(number for one in groups for number in one.stages)
     fullest = max(groups, key=lambda one: max(one.sizes))
     there = {name for one in groups for held in one.parts for name, size in held.items() if size}
     names = [name for name in LIVE if name in there]
@@ -70,16 +72,14 @@ def memory(result: Result) -> Data | None:
     )
     for one, panel in zip(groups, figure.panels, strict=True):
         several = len(one.stages) > 1
-        panel.title = _stages_said(one.stages) if count > 1 else "Each device"
+        panel.title = title_of(one.stages) if count > 1 else "Each device"
         panel.note = "at most" if several else ""
         if one is fullest and len(groups) > 1:
             panel.note = "fullest"
         moments = zip(map(place, phases), panel.sizes, strict=True)
         heard = ", ".join(f"{name} {text}" for name, text in moments)
         panel.text = f"{panel.title}: {heard} {unit}"
-    peaks = [
-        max(zip(one.sizes, one.parts, strict=True), key=lambda pair: pair[0]) for one in groups
-    ]
+    peaks = [one.peak for one in groups]
     rows = [[parts.get(name, Fraction(0)) for name in names] + [size] for size, parts in peaks]
     size_unit, cells = column([value for row in rows for value in row], "bytes")
     wide = len(names) + 1
@@ -107,6 +107,17 @@ def memory(result: Result) -> Data | None:
     if any(len(one.stages) > 1 for one in groups):
         figure.said += " Of stages that share a panel the one that holds most is drawn."
     return figure
+
+
+def stages(result: Result) -> list[Held]:
+    """What the devices of each distinct pipeline stage hold, at most eight groups; none where the
+    model has no shape."""
+    phases, found = result.entries("phase"), list[Held]()
+    for entry in result.entries("stage"):
+        first, _, last = entry.name.partition("-")
+        held = tuple(_held(result, entry, phase) for phase in phases)
+        found.append(Held(tuple(range(int(first) + 1, int(last or first) + 2)), held))
+    return _distinct(found) if all(size > 0 for one in found for size in one.sizes) else []
 
 
 def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
@@ -145,7 +156,7 @@ def _joined(one: Held, other: Held) -> Held:
     return Held((*one.stages, *other.stages), fuller.parts)
 
 
-def _stages_said(stages: Sequence[int]) -> str:
+def title_of(stages: Sequence[int]) -> str:
     """Numbers of stages in words, neighbours as a range."""
     runs = [
         [number for _, number in run]

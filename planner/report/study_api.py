@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.display import plain
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import needed
 from planner.base.notebook import Shown
 from planner.questions.studies import run
 from planner.questions.studies.engines import chosen
@@ -58,11 +58,8 @@ class Study:
         Raises:
             PlanError: pandas is not installed.
         """
-        try:
+        with needed("a data frame", "notebook"):
             import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        except ImportError:
-            fix = "pip install 'trainplan[notebook]'"
-            raise PlanError(Fault("data frames need pandas", None, fix)) from None
         return pandas.DataFrame(self.rows(workers, on))
 
     def sweep(

@@ -30,10 +30,10 @@ from planner.serve import bodies, find, page
 from planner.serve.openapi import description
 from planner.serve.programs import LONG as LOOKED_FOR
 from planner.serve.programs import TOOLS, Programs
-from planner.serve.workers import Busy, Workers
+from planner.serve.workers import REASONS, Busy, Workers
 
-#: Answers that are kept.
-LAST = 400
+#: Answers that are kept, and bytes of one with its question at most.
+LAST, KEPT = 400, 200_000
 #: Bytes of a request at most.
 MAX_BODY = 1_000_000
 #: Seconds that a client has to send one.
@@ -134,10 +134,9 @@ def refusal(error: Exception) -> Response:
         response = _fault(error.status_code, words.get(error.status_code, error.detail))
         response.headers.update(error.headers or {})
         return response
-    if isinstance(error, Busy):
-        return _fault(503, "the server is busy; ask again in a moment")
-    if isinstance(error, TimeoutError):
-        return _fault(504, "this takes longer than a request may; a smaller question may do")
+    for kind, status in ((Busy, 503), (TimeoutError, 504)):
+        if isinstance(error, kind):
+            return _fault(status, REASONS[kind])
     return _fault(500, f"a fault of the program: {type(error).__name__}")
 
 
@@ -237,12 +236,14 @@ async def _answer(
     asked = request.url.path, raw
     if asked in last:
         last.move_to_end(asked)
+        status, body = last[asked]
     else:
         work = pool.run(bodies.answered, function, name, raw)
-        last[asked] = await _while_there(request.receive, work)
-        while len(last) > LAST:
+        status, body = await _while_there(request.receive, work)
+        if len(raw) + len(body) <= KEPT:
+            last[asked] = status, body
+        if len(last) > LAST:
             last.popitem(last=False)
-    status, body = last[asked]
     return Response(body, status, media_type="application/json")
 
 

@@ -12,11 +12,10 @@ from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base.errors import PlanError
 from planner.base.version import __version__
 from planner.serve import bodies
 from planner.serve.programs import Programs
-from planner.serve.workers import Busy, Workers
+from planner.serve.workers import REASONS, Busy, Workers
 
 ABOUT = (
     "Plans the training of large language models: parameters, memory of a device, step time, cost, "
@@ -64,13 +63,9 @@ async def _answered(
     """Whether a tool answered, and what it said."""
     if name not in programs.tools:
         return False, f"no tool '{name}'; there are {', '.join(programs.tools)}"
+    raw = json.dumps(given).encode()
     try:
-        raw = json.dumps(given).encode()
         status, body = await workers.run(bodies.answered, programs.call, name, raw)
-    except Busy:
-        return False, "busy; ask again in a moment"
-    except TimeoutError:
-        return False, f"this takes longer than {SECONDS} s; a smaller question may do"
-    except PlanError as error:
-        return False, "\n".join(map(str, error.faults))
+    except (Busy, TimeoutError) as error:
+        return False, REASONS[type(error)]
     return status == 200, body.decode()

@@ -19,10 +19,11 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents import schema, yaml_nodes
 from planner.documents.references import preset_names
 from planner.plans.document import Plan
-from planner.plans.layout import COLUMNS, KEYS, ROW
+from planner.plans.layout import COLUMNS, KEYS
 from planner.plans.plan import NAMED, about, checked
 from planner.report.layout import STATUS
 from planner.report.numbers import Data, clean, headline
+from planner.report.what_if.controls import settings
 from planner.serve import page
 from planner.serve.page import NAME, fault_of, plan_of
 
@@ -124,9 +125,9 @@ def _plan(body: Body, name: str = "text") -> Plan:
 
 
 def _html(template: str, view: Any) -> str:
-    from planner.report.report import page
+    from planner.report import report
 
-    return page(f"serve/{template}.jinja", view=view)
+    return report.page(f"serve/{template}.jinja", view=view)
 
 
 # search --------------------------------------------------------------------------------------
@@ -488,22 +489,16 @@ def panel(body: Body) -> dict[str, Any]:
         asked=ASKED,
         reports=[(kind, label) for kind, (label, _, _) in REPORTS.items()],
         quantities=[(q.id, headline(q.title)) for q in quantities if q.unit],
-        controls=[(key, _meaning(key)) for key in schema.paths("plan") if _varies(key)],
+        controls=[(one.key, one.label) for one in settings().values() if _varies(one)],
     )
     return {"find": _html("find", view), "chart": _html("charts", view)}
 
 
-def _varies(key: str) -> bool:
-    """Whether a chart can be drawn over a key."""
-    said = about(key)
-    kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
-    return key in NAMED or bool(said.get("enum") or kinds & {"integer", "number", "boolean"})
-
-
-def _meaning(key: str) -> str:
-    """What a key is, in a few words."""
-    title = ROW[key].title if key in ROW else ""
-    return title or str(about(key).get("description", "")).partition(". ")[0].rstrip(".")
+def _varies(setting: Data) -> bool:
+    """Whether a chart can be drawn over a control."""
+    kinds = about(setting.key).get("type", ())
+    numeric = {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}
+    return setting.kind != "field" or bool(numeric)
 
 
 #: What takes a while: told step by step, and ended when the page goes away.

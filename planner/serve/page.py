@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from planner.base import files, resources
-from planner.base.display import plain, significant
+from planner.base.display import plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import source, yaml_nodes
 from planner.documents.editing import edited
@@ -23,7 +23,7 @@ from planner.plans.layout import KEYS
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
-from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib
+from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib, segmented, share_text
 from planner.report.layout import DAYS, STEP, short_key
 from planner.report.numbers import Data, clean, signed
 from planner.report.what_if import controls
@@ -109,12 +109,9 @@ def written(text: str, changes: Mapping[str, Any]) -> str:
     if layout is not None and layout.value == "auto" and any(
         key.startswith("parallelism.") for key in changes
     ):  # fmt: skip
-        from planner.questions import write_back
-
-        found = write_back.of_layout({key: plan_of(text).get(key) for key in KEYS})
-        stated = {key: value for key, value in found.items() if value is not None}
-        text = edited(text, NAME, {"parallelism": {}})
-        text = edited(text, NAME, {k: plain(v) for k, v in stated.items()})
+        found = plan_of(text)
+        stated = {key: plain(found.get(key)) for key in KEYS if found.get(key) is not None}
+        text = edited(edited(text, NAME, {"parallelism": {}}), NAME, stated)
     return edited(text, NAME, values, [key for key in changes if key not in given])
 
 
@@ -218,36 +215,24 @@ def _stages(result: Result) -> list[Data]:
     """Live tensors at the peak of each distinct stage, as shares of what a device has."""
     from planner.report import pictures
 
-    if len(result.entries("stage")) < 2:
+    capacity, groups = result.get(CAPACITY), pictures.stages(result)
+    if len(result.entries("stage")) < 2 or capacity is None:
         return []
-    figure = pictures.memory(result)
-    if figure is None:
-        return []
-    heads = figure.table.head[1:-1]
     rows = []
-    capacity = Fraction(figure.capacity.replace(",", ""))
-    for name, *cells in figure.table.rows:
-        *parts, whole = (Fraction(cell.replace(",", "").replace("<", "")) for cell in cells)
-        most, left, segments = max(capacity, whole), Fraction(0), []
-        for look, part in zip(heads, parts, strict=True):
-            if part > 0:
-                width = 100 * part / most
-                segments.append(
-                    Data(
-                        look=look,
-                        x=f"{float(left):.2f}",
-                        width=f"{float(width):.2f}",
-                        label=f"{look} {significant(part, 3)} {figure.unit}",
-                    )
-                )
-                left += width
-        rows.append(Data(name=name, segments=segments, total=cells[-1], unit=figure.unit,
-                         at=f"{float(100 * capacity / most):.2f}"))  # fmt: skip
+    for one in groups:
+        size, parts = one.peak
+        whole = max(capacity.number, size)
+        segments = segmented([(name, part, "") for name, part in parts.items() if part], whole)
+        for segment in segments:
+            segment.label += f" {gib(parts[segment.look])} GiB"
+        title, at = pictures.title_of(one.stages), share_text(capacity.number, whole)
+        rows.append(Data(name=title, segments=segments, total=gib(size), at=at))
     return rows
 
 
-#: The rows of a comparison.
+#: The rows of a comparison, and those of which more is better.
 ROWS = (DAYS, COST, PROCESS, "time.mfu", STEP)
+MORE = frozenset(("time.mfu", "time.hfu", "time.decode_tokens_per_second"))
 
 
 def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str]]) -> Data:
@@ -262,18 +247,14 @@ def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str
         old, new = (Fraction(side.number) for side in sides)
         shown = [numbers[i][one] for i in (0, 1)]
         relative = (new - old) / old if old else Fraction(0)
-        word = ""
-        if relative and after.result[one].unit != "1":
-            word = "better" if relative < 0 else "worse"
-        elif relative:
-            word = "better" if relative > 0 else "worse"
+        word = ("better" if (relative > 0) == (one in MORE) else "worse") if relative else ""
         ends = [side.interval or (side.number, side.number) for side in sides]
         low = min(Fraction(end[0]) for end in ends) * Fraction(4, 5)
         high = max(Fraction(end[1]) for end in ends) * Fraction(6, 5)
         span = (high - low) or Fraction(1)
 
         def at(value: Any, low: Fraction = low, span: Fraction = span) -> str:
-            return f"{float(100 * (Fraction(value) - low) / span):.2f}"
+            return share_text(Fraction(value) - low, span)
 
         whiskers = [
             Data(low=at(end[0]), width=f"{float(at(end[1])) - float(at(end[0])):.2f}",

@@ -37,6 +37,13 @@ class Busy(Exception):
     """More is asked for than may wait, or what waited was not begun in time."""
 
 
+#: What is said of a request that had no answer.
+REASONS: dict[type[Exception], str] = {
+    Busy: "the server is busy; ask again in a moment",
+    TimeoutError: "this takes longer than a request may; a smaller question may do",
+}
+
+
 def _begin(lines: Any, folder: str) -> None:
     """What a process does first: it keeps where it tells what runs, and where its files lie, which
     go with the server where the process is ended. Most plans that it is asked for differ from the

@@ -16,7 +16,7 @@ function post(path, body, signal) {
 }
 
 /** What is answered at once. */
-async function quick(name, body) {
+export async function quick(name, body) {
   try {
     return await (await post(`/page/${name}`, body)).json();
   } catch {
@@ -134,7 +134,7 @@ function takes(place, all) {
   };
 }
 
-function save(name, type, text) {
+export function save(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = address;
@@ -241,7 +241,7 @@ async function explain(id) {
         explain(decodeURIComponent(link.hash.slice(1)));
       } else if (line) {
         box.close();
-        toLine(Number(line));
+        state.toLine(Number(line));
       }
     });
     box.addEventListener("close", () => (trail.length = 0));
@@ -260,18 +260,6 @@ async function explain(id) {
   box.scrollTop = 0;
 }
 
-/** The text at a line. */
-function toLine(number) {
-  const area = one("#yaml textarea, textarea#yaml");
-  if (!area) return;
-  area.closest("details")?.setAttribute("open", "");
-  const rows = area.value.split("\n"), start = rows.slice(0, number - 1).join("\n").length + (number > 1);
-  area.focus();
-  area.setSelectionRange(start, start + rows[number - 1].length);
-  area.scrollTop = (area.scrollHeight / rows.length) * Math.max(0, number - 4);
-  area.scrollIntoView({ block: "nearest" });
-}
-
 function explaining() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button.why[data-id]");
@@ -282,9 +270,13 @@ function explaining() {
   });
 }
 
-/** Begin. `given` is the state that page.js exports. */
-export async function start(given) {
+/** What the page gives: the text that is shown and the one beside it, a way to replace it, and one
+ *  to a line of it. */
+export function bind(given) {
   state = given;
+}
+
+export async function start() {
   explaining();
   const panel = await quick("panel", {});
   if (panel.faults) return;

@@ -1,5 +1,5 @@
 // The page holds the texts of one plan or two; the server answers all that is shown of them.
-import { start } from "./find.js";
+import { bind, quick, save, start } from "./find.js";
 
 const one = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -8,24 +8,13 @@ const texts = { A: area.value, B: null };
 let side = "A", asked = 0, still = 0, waiting = 0;
 let moved = {}; // what controls changed since the last answer that was shown
 const opened = new Set(); // keys of the sections that somebody looked into
-const heard = { answer: [], more: [] };
 
-export const state = {
+bind({
   text: () => texts[side],
   textA: () => (side === "B" ? texts.A : null),
-  change: (set) => ask(set),
   replace: (text) => put(text, true),
-  on: (event, listener) => heard[event].push(listener),
-};
-
-async function post(name, body) {
-  const response = await fetch(`/page/${name}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ text: state.text(), textA: state.textA(), ...body }),
-  });
-  return response.json();
-}
+  toLine,
+});
 
 // The answer -----------------------------------------------------------------------------------
 
@@ -38,12 +27,7 @@ async function ask(set = {}) {
   moved = { ...moved, ...set };
   const changes = Object.keys(moved).length > 0;
   one("#state").textContent = "…";
-  let said;
-  try {
-    said = await post(changes ? "change" : "answer", { keys: [...opened], set: moved });
-  } catch {
-    said = { faults: [{ message: "The server does not answer." }] };
-  }
+  const said = await quick(changes ? "change" : "answer", { keys: [...opened], set: moved });
   if (number !== asked) return;
   moved = {};
   if (said.text !== undefined && said.text !== texts[side]) {
@@ -89,7 +73,6 @@ function show(said) {
   for (const control of all(".control")) control.classList.toggle("differs", differ.has(control.dataset.key));
   one("#changed").hidden = side !== "B";
   one("#changed").open = false;
-  for (const listener of heard.answer) listener(said);
   still = setTimeout(further, 350);
 }
 
@@ -97,12 +80,7 @@ function show(said) {
 async function further() {
   const number = asked;
   one("#state").textContent = "looking for better …";
-  let said;
-  try {
-    said = await post("more", {});
-  } catch {
-    said = { faults: [] };
-  }
+  const said = await quick("more", {});
   if (number !== asked) return;
   one("#state").textContent = "up to date";
   if (said.faults) return;
@@ -117,7 +95,6 @@ async function further() {
       one("input", label).setAttribute("aria-label", one("span", label).textContent + (why ? `, ${why}` : ""));
     }
   }
-  for (const listener of heard.more) listener(said);
   document.body.dataset.settled = number;
 }
 
@@ -168,7 +145,7 @@ function controls() {
     if (!control) return;
     event.target.dataset.typing = "";
     const typed = event.target.value.trim();
-    state.change({ [control.dataset.key]: typed === "" ? null : typed });
+    ask({ [control.dataset.key]: typed === "" ? null : typed });
   });
   one("#more").addEventListener("toggle", (event) => {
     const section = event.target;
@@ -216,7 +193,8 @@ function toLine(line) {
   const rows = area.value.split("\n"), from = rows.slice(0, line - 1).join("\n").length + (line > 1);
   area.focus();
   area.setSelectionRange(from, from + (rows[line - 1] ?? "").length);
-  area.scrollTop = 18 * Math.max(0, line - 6);
+  area.scrollTop = (area.scrollHeight / rows.length) * Math.max(0, line - 6);
+  area.scrollIntoView({ block: "nearest" });
 }
 
 function editor() {
@@ -232,13 +210,7 @@ function editor() {
   });
   area.addEventListener("scroll", () => (one("#lines").scrollTop = area.scrollTop));
   one("#copy").onclick = () => navigator.clipboard.writeText(area.value);
-  one("#save").onclick = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([area.value], { type: "application/yaml" }));
-    link.download = "plan.yaml";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  };
+  one("#save").onclick = () => save("plan.yaml", "application/yaml", area.value);
 }
 
 // The address holds the texts --------------------------------------------------------------------
@@ -298,7 +270,7 @@ async function turn(to) {
 
 async function take(file) {
   const text = await file.text();
-  const said = await post("open", { file: text });
+  const said = await quick("open", { file: text });
   one("#opening").close();
   if (said.faults) show(said);
   else await put(said.text, true);
@@ -317,7 +289,7 @@ function files() {
   };
   one("#open").onclick = () => one("#opening").showModal();
   one("#plans").onchange = async (event) => {
-    const said = await post("open", { name: event.target.value });
+    const said = await quick("open", { name: event.target.value });
     one("#opening").close();
     event.target.value = "";
     if (said.text) await put(said.text, true);
@@ -346,7 +318,7 @@ function files() {
   };
   one("#changed").addEventListener("toggle", async () => {
     if (!one("#changed").open) return;
-    const said = await post("diff", {});
+    const said = await quick("diff", {});
     one("#changed > div").innerHTML = said.html ?? "";
   });
   addEventListener("popstate", async () => {
@@ -363,5 +335,5 @@ files();
 await unlink(location.hash);
 sides();
 await ask();
-await start(state);
+await start();
 document.body.dataset.ready = "1";

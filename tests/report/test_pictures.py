@@ -126,9 +126,9 @@ def test_few_panels_for_many_stages() -> None:
     assert many[0].stages == (1,) and many[-1].stages == (11,)
     merged = next(one for one in many if 3 in one.stages)
     assert 4 in merged.stages and max(merged.sizes) >= 21  # the fuller one stands for both
-    assert pictures._stages_said([1]) == "Stage 1"
-    assert pictures._stages_said([2, 3]) == "Stages 2 and 3"
-    assert pictures._stages_said([2, 4, 6, 7, 8]) == "Stages 2, 4 and 6 to 8"
+    assert pictures.title_of([1]) == "Stage 1"
+    assert pictures.title_of([2, 3]) == "Stages 2 and 3"
+    assert pictures.title_of([2, 4, 6, 7, 8]) == "Stages 2, 4 and 6 to 8"
 
 
 def test_memory_is_read_aloud_and_light(result: Result) -> None:

@@ -135,8 +135,7 @@ def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
 
 
 def test_a_configuration_becomes_the_model_of_the_plan() -> None:
-    config = next((ROOT / "tests" / "data").rglob("config.json"), None)
-    given = config.read_text() if config else json.dumps({
+    given = json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048,
         "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
         "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
@@ -167,7 +166,6 @@ def test_a_layout_that_is_left_open_is_spelled_out_where_it_is_changed() -> None
 
 def test_names_of_documents_are_harmless() -> None:
     name = "<img src=x onerror=alert(1)>"
-    said = page.call("answer", {"text": f"{page.preset('gpt2small_hgx-h100')}\nname: x"})
     text = re.sub(r"(?m)^name:.*$", f"name: '{name}'", page.preset("gpt2small_hgx-h100"))
     said = page.call("answer", {"text": text})
     assert "<img" not in said["html"] + said["strip"] and "faults" not in said

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Fault, Place, PlanError, needed
 
 if TYPE_CHECKING:
     from planner.questions.studies.work import Job, Piece
@@ -85,11 +85,9 @@ def _on_executor(
     place = Place(f"--on {address}" if cluster else address)
     with contextlib.ExitStack() as stack:
         try:
-            executor, workers = stack.enter_context(opened(address))
-        except ModuleNotFoundError:
-            fix = f"pip install 'trainplan[{engine}]'"
-            raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
-        except MemoryError:
+            with needed(f"--on {engine}://", engine):
+                executor, workers = stack.enter_context(opened(address))
+        except (MemoryError, PlanError):
             raise
         except Exception as error:
             what = f"the cluster does not answer: {_said(error) or type(error).__name__}"

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import needed
 from planner.questions.studies.points import Points
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, columns
@@ -26,12 +26,9 @@ def loaded() -> Any:
     Raises:
         PlanError: it is not installed.
     """
-    try:
+    with needed("Parquet", "parquet", ", or write .csv"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        fix = "pip install 'trainplan[parquet]', or write .csv"
-        raise PlanError(Fault("Parquet needs pyarrow", None, fix)) from None
     return pyarrow
 
 
