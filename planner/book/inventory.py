@@ -309,7 +309,7 @@ def per_layer_embedding(values: Values) -> Components:
 
 def head(values: Values) -> Components:
     width = h_e if values.get("embedding_dim") else h
-    if values.get("embedding_dim"):
+    if values.get("embedding_dim") and not values["transform"]:
         yield Component("projection", h, width, "embedding projection")
     if values["transform"]:
         yield Component("transform", h, width, "head transform", "none", values["transform_bias"])
@@ -327,11 +327,22 @@ def pooler(values: Values) -> Components:
     yield Component("pooler", h, h, "pooler", "none", True, side="first")
 
 
+def classifier(values: Values) -> Components:
+    """A head over labels, on all tokens or one of each sequence (Devlin et al. 2018; a reward model
+    has one label: Ouyang et al. 2022, arXiv 2203.02155)."""
+    more: Any = {"group": "classifier", "side": "first" if values["tokens"] == "first" else ""}
+    if values["dense"]:
+        yield Component("dense", h, h, bias=values["dense_bias"], **more)
+    if values["norm"]:
+        yield _norm("norm", h, values["norm_bias"])
+    yield Component("output", h, n_lab, bias=values["output_bias"], **more)
+
+
 BLOCKS: dict[str, Callable[[Values], Components]] = {
     block.__name__: block
     for block in (
         *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, lightning, norm),
-        *(embedding, positions, per_layer_embedding, head, pooler, projection),
+        *(embedding, positions, per_layer_embedding, head, pooler, classifier, projection),
     )
 }
 

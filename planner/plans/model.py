@@ -356,6 +356,9 @@ def _head(draft: Draft, data: Kind, modules: int) -> Part:
     blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
     if data["pooler"]:
         blocks.append(Block("pooler", "pooler", {}))
+    if data.get("classifier"):
+        also = {"norm_bias": _norm_bias(data)}
+        blocks.append(Block("classifier", "classifier", {**data["classifier"], **also}))
     values = {
         "tied": data["tied_embeddings"],
         "bias": data["head_bias"],

@@ -307,7 +307,7 @@ def _(v: View) -> float:
     stream = n * v.h / (v.t if v.on("parallelism.sequence") else 1)
     if block == "norm":
         return stream * (v.k_a + v.k_a)
-    if block in ("positions", "pooler"):
+    if block in ("positions", "pooler", "classifier"):
         return 0
     if block == "projection":
         return stream * 4 * v.k_a

@@ -48,6 +48,43 @@ def test_every_count_of_the_real_implementation_is_met(compare: Any, case: Any) 
     assert not wrong
 
 
+SAVED = json.loads((DATA / "counts" / "saved.json").read_text("utf-8"))["models"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in SAVED])
+def test_a_file_that_the_library_saves_is_counted(row: dict[str, Any]) -> None:
+    """Derived keys and all; with the head that its class has."""
+    assert total(imports.import_config(row["config"])) == row["params_total"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"architectures": ["LlamaForRewardModel"]}, "the class LlamaForRewardModel is not"),
+        ({"architectures": ["MistralModel"]}, "the class MistralModel is not"),
+        ({"architectures": ["LlamaForImageClassification"]}, "…ForSequenceClassification"),
+        ({"architectures": ["LlamaForSequenceClassification"], "num_labels": 0}, "at least 1"),
+        ({"model_type": "t5", "dense_act_fn": "silu"}, "dense_act_fn 'silu'"),
+        ({"model_type": "mamba", "intermediate_size": 5}, "intermediate_size 5 is not modelled"),
+    ],
+)
+def test_a_class_or_a_derived_key_that_is_not_known_is_refused(
+    change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PlanError, match=said):
+        imports.import_config({**LLAMA, **change})
+
+
+def test_a_model_without_a_head_says_so() -> None:
+    imported = hf.convert({**LLAMA, "architectures": ["LlamaModel"]})
+    assert imported.document["head"] is False
+    assert imported.notes == ["LlamaModel has no output head"]
+    reward = {**LLAMA, "architectures": ["LlamaForSequenceClassification"]}
+    whole = total(imports.import_config(LLAMA)) - 32000 * 4096
+    assert total(imports.import_config({**reward, "id2label": {"0": "score"}})) == whole + 4096
+    assert total(imports.import_config({**reward, "num_labels": 3})) == whole + 3 * 4096
+
+
 def test_the_counts_cover_every_family_of_the_library() -> None:
     covered = {case["config"]["model_type"] for _, case in (p.values for p in COUNTED)}
     classes = json.loads(Path(hf.__file__).with_name("classes.json").read_text("utf-8"))

@@ -6,7 +6,7 @@ from planner.book.language import *
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 #: Blocks whose kernels are their own, and those that do next to nothing.
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
-NOTHING = ("positions", "pooler")
+NOTHING = ("positions", "pooler", "classifier")
 
 flops = partial(Quantity, unit="FLOP")
 of_component = partial(flops, per="component", coefficient="FLOP")

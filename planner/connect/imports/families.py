@@ -39,19 +39,25 @@ class Row:
     traits: dict[str, Said] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()
     refused: dict[str, list[Any]] = field(default_factory=dict)
+    classes: Mapping[str, Traits] = field(default_factory=dict)
 
 
 @cache
 def row(kind: str) -> Row:
-    """The keys of the document that a model type gives, in what its layers differ, and the keys
-    that change the architecture unless they have one of the values listed."""
+    """The keys of the document that a model type gives, in what its layers differ, the keys that
+    change the architecture unless they have one of the values listed, and what its classes have
+    otherwise."""
     said = dict(FAMILIES[kind] if kind in FAMILIES else _SAID["parts"][kind])
-    like, axes, refused = (said.pop(key, None) for key in ("like", "axes", "refused"))
-    made = Row()
+    like, axes, refused, classes = (
+        said.pop(key, None) for key in ("like", "axes", "refused", "classes")
+    )
+    made = Row(classes=_SAID["classes"])
     for base in map(row, [like] if isinstance(like, str) else like or ()):
         made.traits |= base.traits
         made.axes = base.axes or made.axes
         made.refused |= base.refused
+        made.classes = base.classes
+    made.classes = classes or made.classes
     made.traits |= said
     made.refused |= refused or {}
     if axes is not None:

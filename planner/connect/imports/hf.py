@@ -12,7 +12,7 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Traits, row
+from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Row, Traits, row
 from planner.connect.imports.rules import values, worth
 from planner.connect.imports.tidy import compressed, experts_rule, windows_rule, without_defaults
 from planner.documents.source import lookup, nested
@@ -45,7 +45,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
         PlanError: an unknown type, a key that is missing, malformed, contradictory or changes the
             architecture in a way that is not modelled.
     """
-    given, notes = _text_part(config, place)
+    given, notes, named, outer = _text_part(config, place)
     kind = str(given["model_type"])
     if kind not in FAMILIES:
         raise _unknown(kind, FAMILIES, place)
@@ -53,12 +53,13 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
     family = row(kind)
     for key, allowed in family.refused.items():
-        value = c.get(key)
-        if value not in allowed:
+        value, known = c.get(key), [worth(one, c) for one in allowed] if key in c.given else allowed
+        if value not in known:
             fault = f"{kind}: {c.name(key)} {value!r} is not modelled"
-            raise c.fault(fault, "one of: " + ", ".join(map(str, allowed)))
+            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
     made = Imported({}, notes=notes, family=kind)
-    for dotted, trait in family.traits.items():
+    own = _of_class(named, (outer, kind), family, made, c)
+    for dotted, trait in {**family.traits, **own}.items():
         c.noted.clear()
         made.document |= values({dotted: trait}, c)
         if c.noted:
@@ -73,18 +74,42 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     return made
 
 
+def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: Config) -> Traits:
+    """What the class of a configuration has otherwise than its type; nothing where none is named.
+
+    Raises:
+        PlanError: a class that is not modelled.
+    """
+    fits = [ending for ending in family.classes if named.endswith(ending)]
+    ending = max(fits, key=len, default="")
+    traits = family.classes.get(ending, {})
+    if ending == "Model" and traits.get("head") is False:
+        # Other programs call a class with a head so too; the library's are called as the type.
+        stem, *known = (re.sub("[^a-z0-9]", "", n.lower()) for n in (named[: -len(ending)], *types))
+        fits = [one for one in known if one.startswith(stem)]
+        made.notes.append(f"{named} has no output head")
+    if named and not fits:
+        raise c.fault(f"the class {named} is not modelled", f"…{', …'.join(family.classes)}")
+    return traits
+
+
 def _unknown(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
     fault = f"model type {kind!r} is not known"
     return PlanError(Fault(fault, place, None, nearest(kind, known)))
 
 
-def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str]]:
-    """The language model's keys of a configuration, multimodal or not."""
+def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str], str, str]:
+    """The language model's keys of a configuration, multimodal or not; what was left out; the class
+    and the type of the whole."""
     if not isinstance(config, Mapping):
         raise PlanError(Fault("a configuration is a mapping of keys", place))
     _check_depth(config, place)
-    given, notes = dict(config), []
+    given, notes, named = dict(config), list[str](), ""
+    whole = str(given.get("model_type"))
     for _ in range(4):
+        classes = given.get("architectures")
+        if not named and isinstance(classes, list) and classes and isinstance(classes[0], str):
+            named = classes[0][:200]
         inner = next((k for k in INNER if isinstance(given.get(k), Mapping)), None)
         if inner is None:
             break
@@ -92,8 +117,8 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         if outer not in CLASSES["wrappers"]:
             raise _unknown(outer, [*CLASSES["wrappers"], *FAMILIES], place)
         text = {"model_type": CLASSES["wrappers"][outer], **given[inner]}
-        if "tie_word_embeddings" in given:
-            text.setdefault("tie_word_embeddings", given["tie_word_embeddings"])
+        if "tie_word_embeddings" in given:  # the head is the outer class's
+            text["tie_word_embeddings"] = given["tie_word_embeddings"]
         notes.append(f"text part of a {outer} configuration; its other parts are left out")
         given = text
     outer = CLASSES["wrappers"].get(str(given.get("model_type")))
@@ -105,7 +130,7 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         raise PlanError(Fault("the configuration has no key 'model_type'", place))
     if not isinstance(given["model_type"], str):
         raise PlanError(Fault("model_type is no text", place, "such as llama"))
-    return given, notes
+    return given, notes, named, whole
 
 
 def _check_depth(node: Any, place: Place | None) -> None:
@@ -169,10 +194,11 @@ def _single_keys(
 
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
-    """A length that only the class assumes does not contradict a window that is given."""
+    """A length that only the class assumes (and may have written down) does not contradict a window
+    that is given."""
     longest = document.get("max_sequence")
-    is_given = any(key in c.given for key in ("max_position_embeddings", "max_seq_len"))
-    if not longest or is_given or document.get("positions") == "learned":
+    assumed = c.defaults.get("max_position_embeddings", c.defaults.get("max_seq_len"))
+    if not longest or longest != assumed or document.get("positions") == "learned":
         return
     kinds = (document.get("kinds") or {}).values()
     windows = [document.get("attention.window"), *(lookup(k, "attention.window") for k in kinds)]

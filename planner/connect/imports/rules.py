@@ -49,6 +49,13 @@ def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
     return means[value]
 
 
+def labels(c: Config) -> int:
+    """Outputs of a classifier; files of the library list their names, and leave two out."""
+    names = c.get("id2label")
+    count = len(names) if isinstance(names, Mapping) and names else 2
+    return c.whole("num_labels") or count
+
+
 def first(c: Config, keys: Sequence[str]) -> int | None:
     """The whole number of the first of those keys that is there."""
     given = [c.whole(key) for key in keys]
@@ -88,6 +95,7 @@ def listed(
     given = c.list_of(key, str)
     if given is None:
         return list(worth(otherwise, c))
+    c.read |= _keys(otherwise)  # which the class then leaves aside
     known, layers = words or WORDS[key], depth(c)
     if len(given) < layers:
         raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
@@ -96,6 +104,32 @@ def listed(
             fault = f"{c.name(key)} holds {word!r}, which is not modelled"
             raise c.fault(fault, "one of: " + ", ".join(known))
     return [known[word] for word in given[:layers]]
+
+
+def _keys(said: Said) -> set[str]:
+    """The keys that a rule, and rules in it, may read."""
+    inner = said.values() if isinstance(said, Mapping) else said if isinstance(said, list) else ()
+    return {said} if isinstance(said, str) else {key for one in inner for key in _keys(one)}
+
+
+def of_full(c: Config, key: str, otherwise: Said = None) -> Any:
+    """What layers that see all tokens have, where layers state what they have otherwise."""
+    given = c.get("per_layer_config")
+    if given is None:
+        return worth(otherwise, c)
+    full = [
+        i for i, word in enumerate(c.list_of("layer_types", str) or ()) if word.startswith("full")
+    ]
+    known = {"head_dim", "num_key_value_heads"}
+    layers = [*given.values()] if isinstance(given, Mapping) else []
+    good = layers and all(isinstance(layer, Mapping) and known >= {*layer} for layer in layers)
+    if not good or sorted(map(str, full)) != sorted(str(i).lstrip("0") or "0" for i in given):
+        raise c.fault(
+            "per_layer_config is not modelled", "head_dim of the layers of full attention"
+        )
+    if any(layer != layers[0] for layer in layers):
+        raise c.fault("per_layer_config differs between layers of full attention", "all alike")
+    return c.inner("per_layer_config").inner(next(iter(given))).whole(key)
 
 
 def repeated(c: Config, key: str, words: Mapping[str, str]) -> list[str]:
@@ -420,7 +454,7 @@ def eleuther_other(c: Arguments) -> str | None:
 #: and these.
 RULES: dict[str, Callable[..., Any]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
-    # What a key holds, twice or half of it, one more, or less what another holds.
+    # What a key holds, twice or half of it, one more, several together, or less what another holds.
     "need": lambda c, key: c.need(key),
     "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
     "text": lambda c, key: c.text(key),
@@ -428,6 +462,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
     "one_more": lambda c, key: c.need(key) + 1,
+    "sum": lambda c, keys: sum(c.need(key) for key in keys),
     "less": lambda c, keys: c.need(keys[0]) - (c.whole(keys[1], 0) or 0),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
