@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import coming_from
+from benchmarks import coming_from, connections
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
 from planner.documents import aliases
@@ -47,6 +47,7 @@ def pages() -> dict[Path, str]:
     rows = (f"| {where} | `{ours}` | {also} |" for where, ours, also in aliases.table())
     table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
     made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
+    made[DOCS / "connections.md"] = connections.page(_kept(DOCS / "connections.md") or "")
     made[DOCS / "precisions.md"] = precisions.page()
     for page in (ROOT / "README.md", DOCS / "quick_start.md"):
         made[page] = _with_output(page.read_text("utf-8"))

@@ -238,7 +238,7 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     """The median after the warm-up of what varies, the peak of memory."""
     found: Measured = {}
     notes: list[str] = []
-    for identifier in QUANTITIES:
+    for identifier in (*QUANTITIES, *logs.RATES):
         columns = log.series(identifier)
         if not columns:
             continue
@@ -258,7 +258,7 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
         if skipped and note not in notes:
             notes.append(note)
     for identifier in ("time.tflops_per_device", "time.mfu"):
-        if identifier in found and log.format in ("Megatron-LM", "torchtitan"):
+        if identifier in found and log.format in logs.TRAINERS:
             notes.append(f"{identifier} is measured by {log.format}'s own count of FLOPs")
     if not found:
         raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
@@ -267,6 +267,12 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
 
 def _derive(measured: Measured, plan: Plan) -> None:
     """Step time and throughput follow from each other."""
+    steps, samples, each = (measured.pop(rate, (Fraction(0), ""))[0] for rate in logs.RATES)
+    sequences = plan.get("training.global_batch")
+    if STEP not in measured and steps:
+        measured[STEP] = 1 / steps, "from the steps per second"
+    if STEP not in measured and sequences and samples + each:
+        measured[STEP] = sequences * (each or 1 / samples), "from the sequences per second"
     batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
     devices, work = plan.get("cluster.devices"), dict[str, Fraction]()
     if batch and length and devices:  # tokens of a step, by the quantity that is their rate

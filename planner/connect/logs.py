@@ -34,6 +34,16 @@ _SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 COLUMNS: Mapping[str, Sequence[str]] = _SAID["columns"]
 #: What one of a unit is worth, by what is measured in it.
 UNITS: Mapping[str, Mapping[str, int | str]] = _SAID["units"]
+#: Trainers whose lines are known, with the quantities that they say. Each counts FLOPs in its way.
+TRAINERS: Mapping[str, Sequence[str]] = {
+    said["name"]: [name for record in said["records"] for name in record["holds"]]
+    for said in _SAID["trainers"]
+}
+#: What a log may have in the place of its step time.
+RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
+#: What stands behind a number that is written short.
+_SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+_MLLOG = ":::MLLOG"
 
 
 @dataclass
@@ -87,7 +97,7 @@ def read(path: str | Path) -> Log:
     if log is not None:
         return log
     columns = "columns such as step_seconds and memory_reserved_gib"
-    allowed = f"lines of Megatron-LM or torchtitan, or CSV or JSON with {columns}"
+    allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
     raise PlanError(Fault("no log of a training run", place, allowed))
 
 
@@ -112,12 +122,12 @@ def _decoded(raw: bytes) -> str:
 
 def _trainer(said: Mapping[str, Any], file: files.Opened, place: Place) -> Log | None:
     """The records of a trainer that logs.yaml describes."""
-    log = Log(place.file, said["name"])
+    log, short = Log(place.file, said["name"]), "[KMGBT]?" if said.get("suffixes") else ""
     records = [
         (
-            re.compile(record["pattern"].replace("NUMBER", _NUMBER)),
+            re.compile(record["pattern"].replace("NUMBER", f"(?:{_NUMBER})" + short)),
             [
-                (quantity, re.compile(before + _NUMBER), Fraction(worth))
+                (quantity, re.compile(f"(?:{before}){_NUMBER}([KMGBT]?)"), Fraction(worth))
                 for quantity, (before, worth) in record["holds"].items()
             ],
         )
@@ -131,6 +141,8 @@ def _trainer(said: Mapping[str, Any], file: files.Opened, place: Place) -> Log |
                     found = pattern.search(match[0])
                     if found:
                         number = float(found[1].replace(",", ""))
+                        if short:
+                            number *= _SUFFIXES.get(found[2], 1)
                         _judge(quantity, number, number, match[0][:40].strip(), place)
                         log.add(quantity, number, worth)
     return log if log.columns else None
@@ -146,7 +158,10 @@ Column = tuple[str, Fraction]  # quantity, and what one unit of the column is wo
 @lru_cache
 def column(label: str) -> Column | None:
     """The quantity that a column holds, by its name and the unit behind it."""
-    plain = _GROUP.sub("", label.strip().casefold().replace(" ", "_"))
+    said = _said(label)
+    plain = _GROUP.sub("", said)
+    if said in _SAID["others"] or said.endswith(("__min", "__max")):
+        return None
     for quantity, names in COLUMNS.items():
         units = UNITS.get("mfu" if quantity == "time.mfu" else quantity.split(".")[0], {})
         for known in (quantity, *names):
@@ -159,9 +174,18 @@ def column(label: str) -> Column | None:
     return None
 
 
+def _said(label: str) -> str:
+    """A label without the name of a run before it (exports of W&B), in small letters."""
+    return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_")
+
+
 def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str) -> Log | None:
     log = Log(place.file, form)
+    clocks = [_Clock(**said) for said in _SAID["clocks"]]
     for line, row in rows:
+        if not log.columns.keys() & _TIMES:
+            for clock in clocks:
+                clock.look({_said(label): value for label, value in row.items()})
         for label, value in row.items():
             known = column(label)
             if known is None or known[0] == "step" or value is None or value == "":
@@ -171,7 +195,47 @@ def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str
                 if not 0 < number < math.inf:
                     _judge(known[0], number, value, label, Place(place.file, line))
                 log.add(known[0], number, known[1], label)
+    for clock in clocks:
+        for passed in clock.passed if not log.columns.keys() & _TIMES else ():
+            log.add(clock.gives, passed, Fraction(1))
     return log if log.columns else None
+
+
+#: What says how long a step takes.
+_TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in name}
+
+
+@dataclass
+class _Clock:
+    """What a clock gains for each that a counter does (``passed``), record by record."""
+
+    clock: str
+    counter: str
+    gives: str
+    worth: int | str
+    passed: list[float] = field(default_factory=list)
+    last: tuple[float, float] | None = None
+
+    def look(self, row: Mapping[str, Any]) -> None:
+        time, count = _seconds(row.get(self.clock)), _number(row.get(self.counter, ""))
+        if time is None or count is None or not math.isfinite(time) or not math.isfinite(count):
+            return
+        if self.last is not None and time > self.last[0] and count > self.last[1]:
+            gained = (time - self.last[0]) * float(Fraction(self.worth))
+            self.passed.append(gained / (count - self.last[1]))
+        if self.last is None or count >= self.last[1]:
+            self.last = time, count
+
+
+def _seconds(value: Any) -> float | None:
+    """A time as a number, or as a day, hours, minutes and seconds."""
+    if isinstance(value, str) and re.fullmatch(r"(?:\d+ days?, )?\d+:\d\d:\d\d(?:\.\d+)?", value):
+        days, _, rest = value.rpartition(", ")
+        hours, minutes, seconds = rest.split(":")
+        return 86400 * int(days.split()[0] if days else 0) + 3600 * int(hours) + (
+            60 * int(minutes) + float(seconds)
+        )  # fmt: skip
+    return None if value is None or isinstance(value, bool) else _number(value)
 
 
 def _number(value: Any) -> float | None:
@@ -201,6 +265,8 @@ _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: N
 
 def _json(file: files.Opened, place: Place) -> Log | None:
     """An object on each line, or one document that holds records."""
+    if any(_MLLOG.encode() in line for line in islice(file.lines(), 10_000)):
+        return _rows(_events(file, place), place, "MLPerf")
     some = list(islice((line for line in _lines(file, place) if line.strip()), 2))
     if not some or some[0].lstrip()[0] not in "{[":
         return None
@@ -229,6 +295,18 @@ def _objects(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[st
             raise
         if isinstance(row, dict):
             yield number, _flat(row)
+
+
+def _events(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The events of MLPerf's logging, with their lines, whatever stands before or between them."""
+    for number, line in enumerate(_lines(file, place), 1):
+        _, mark, said = line.partition(_MLLOG)
+        with contextlib.suppress(json.JSONDecodeError, RecursionError):
+            event = json.loads(said, **_NUMBERS) if mark else None
+            if isinstance(event, dict):
+                key, value = event.get("key"), event.get("value")
+                named = {str(key): value} if key == "global_batch_size" else {}
+                yield number, _flat({**event, "value": None, **named})
 
 
 def _records(text: str) -> Iterator[dict[str, Any]]:
@@ -312,7 +390,12 @@ def _table(file: files.Opened, place: Place) -> Log | None:
 
     try:
         header = [label.strip() for label in next(reader, [])]
-        known = {index: label for index, label in enumerate(header) if column(label)}
+        of_clocks = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
+        known = {
+            index: label
+            for index, label in enumerate(header)
+            if column(label) or _said(label) in of_clocks
+        }
         twice = next((label for label in known.values() if header.count(label) > 1), None)
         if twice is not None:
             where = Place(place.file, start + 1)

@@ -1,0 +1,56 @@
+"""The tables of docs/connections.md, from what the program reads: logs, configurations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.tables import rewritten
+from planner.connect import logs
+from planner.connect.imports import families, hf
+
+SAVED = Path(__file__).parents[1] / "tests" / "data" / "counts" / "saved.json"
+#: Columns of the table of logs, with the quantities that each stands for.
+SAYS = {
+    "step time": ("time.step_seconds", *logs.RATES),
+    "tokens/s": ("time.tokens_per_second", "time.tokens_per_second_per_device"),
+    "TFLOP/s": ("time.tflops_per_device",),
+    "MFU": ("time.mfu",),
+    "allocated": ("memory.total",),
+    "reserved": ("memory.reserved",),
+    "batch": ("batch",),
+}
+
+
+def page(text: str) -> str:
+    """The page with its tables as the program has them."""
+    return rewritten(rewritten(text, _logs(), "logs"), _configurations(), "configurations")
+
+
+def _logs() -> str:
+    lines = [f"| log | {' | '.join(SAYS)} |", "| --- |" + " --- |" * len(SAYS)]
+    for name, held in logs.TRAINERS.items():
+        marks = ("yes" if {*held} & {*ids} else "" for ids in SAYS.values())
+        lines.append(f"| {name} | {' | '.join(marks)} |")
+    return "\n".join(lines)
+
+
+def _configurations() -> str:
+    """Model types by what their classes are, each counted against the library in the tests."""
+    counted = [row["config"] for row in json.loads(SAVED.read_text("utf-8"))["models"]]
+    types = sorted(families.FAMILIES, key=str.casefold)
+    wrappers = sorted(hf.CLASSES["wrappers"], key=str.casefold)
+    rows = [
+        (f"{len(types)} model types", ", ".join(f"`{name}`" for name in types)),
+        (
+            f"{len(wrappers)} wrappers, of which the language model is read",
+            ", ".join(f"`{name}`" for name in wrappers),
+        ),
+        (
+            f"{len(counted)} saved files and classes in the tests",
+            "parameters equal to transformers' own count, all of them",
+        ),
+    ]
+    return "\n".join(
+        ["| accepted | which |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
+    )
