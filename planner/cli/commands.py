@@ -696,6 +696,7 @@ def _import(options: argparse.Namespace) -> int:
     "write the launch configuration of a framework",
     *PLAN,
     argument("--to", "the framework", required=True, choices=FORMATS),
+    flag("--force", "write what can be said of a plan that the framework cannot run"),
     argument(OUTPUT, "the file to write"),
 )
 def _export(options: argparse.Namespace) -> int:
@@ -703,6 +704,11 @@ def _export(options: argparse.Namespace) -> int:
 
     plan = _loaded(options)
     made = exports.config(plan, options.to)
+    if made.lost and not options.force:
+        for caveat in exports.caveats(made.lost):
+            print(f"{options.to}: {caveat}", file=sys.stderr)
+        print(f"{options.to} cannot run this plan; --force writes the rest", file=sys.stderr)
+        return FAILED
     files.put(made.text, options.output, plan.document.files())
     if options.output not in (None, "-") or not (made.commented and sys.stdout.isatty()):
         for caveat in exports.caveats(made.unsaid):  # the text itself may say them on the terminal

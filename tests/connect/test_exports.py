@@ -372,3 +372,50 @@ def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Pa
     again = loading.load(path, [f"model={model}"])
     for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
         assert evaluate(again)[quantity].value == evaluate(plan)[quantity].value, quantity
+
+
+def test_a_plan_that_a_framework_cannot_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main as cli
+
+    file, plan = tmp_path / "fsdp.yaml", "llama70b_h100x1024"
+    asked = ["export", plan, "--to", "accelerate", "-o", str(file)]
+    assert cli.main(asked) == 1 and not file.exists()
+    said = capsys.readouterr().err
+    assert "parallelism.pipeline 4" in said and "no pipeline for training" in said
+    assert "--force writes the rest" in said and "training script" not in said
+    assert cli.main([*asked, "--force"]) == 0 and file.exists()
+
+
+def launch_plans() -> list[Any]:
+    from benchmarks import launch_files
+
+    return [pytest.param(plan, id=name) for name, plan in launch_files.plans()]
+
+
+@pytest.mark.parametrize("plan", launch_plans())
+def test_widths_of_experts_are_those_of_the_plan(plan: Plan) -> None:
+    """huggingface/nanotron, config/models_config.py, MoEConfig: experts and the shared expert have
+    widths of their own beside that of dense layers."""
+    said = config(plan, "nanotron").said
+    experts = "model.model_config.moe_config."
+    if plan.get("model.moe.experts") is None:
+        assert not any(key.startswith(experts) for key in said)
+        return
+    assert said[f"{experts}moe_intermediate_size"] == plan.get("model.moe.intermediate")
+    assert said[f"{experts}enable_shared_expert"] == bool(plan.get("model.moe.shared_intermediate"))
+
+
+@pytest.mark.parametrize("plan", launch_plans())
+def test_arguments_of_megatron_go_together(plan: Plan) -> None:
+    """Its validation: a routing bias stands beside scores by sigmoid, FSDP has a checkpoint format
+    of its own, positions reach as far as sequences."""
+    said = config(plan, "megatron").said
+    if said.get("moe-router-enable-expert-bias"):
+        assert said["moe-router-score-function"] == "sigmoid"
+    assert ("use-megatron-fsdp" in said) == (said.get("ckpt-format") == "fsdp_dtensor")
+    assert said["max-position-embeddings"] >= said["seq-length"]
+    assert ("moe-router-pre-softmax" in said) == (said.get("moe-router-topk") == 1)
+    if "first-last-layers-bf16" in said:
+        assert said.get("fp8-recipe") in ("tensorwise", "mxfp8")

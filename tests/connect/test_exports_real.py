@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from planner.connect.exports import config
+from planner.connect.exports import config, framework
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -114,9 +114,10 @@ def test_torchtitan_has_every_key(layout: str) -> None:
 
 def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-    from planner.connect.exports.torchtitan import SCHEDULES
-
-    for name in SCHEDULES.values():
+    rows = {
+        key: said for row in framework("torchtitan").rows for key, said in row.items() if "." in key
+    }
+    for name in rows["training.schedule"]["words"].values():
         assert schedules.get_schedule_class(name)
 
 
@@ -137,6 +138,7 @@ OF_THE_TRAINER = {
     "disable-bias-linear",
     "use-megatron-fsdp",
     "data-parallel-sharding-strategy",
+    "ckpt-format",
     "num-virtual-stages-per-pipeline-rank",
     "recompute-num-layers",
 }

@@ -27,7 +27,7 @@ from math import prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.connect.exports.table import Draft, Elsewhere, Unsaid, with_experts
+from planner.connect.exports.table import Draft, Elsewhere, Nearly, Unsaid, with_experts
 from planner.plans import pipeline
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
@@ -74,6 +74,12 @@ def biases(draft: Draft) -> dict[str, Any]:
     if inner != {True} or not query:
         draft.cannot("model.bias", "linears have biases all or none, but for query, key and value")
     return {}
+
+
+def longest(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
+    """The largest of some keys of a model with a shape."""
+    known = [value for value in map(draft.get, of) if value is not None]
+    return {to: max(known)} if draft.get("model.layers") and known else {}
 
 
 def norm_bias(draft: Draft) -> None:
@@ -129,9 +135,6 @@ def head_width(draft: Draft) -> None:
 def experts_on_layers(draft: Draft, to: str) -> dict[str, list[int]]:
     """Which layers have experts; -1 stands for all."""
     has = with_experts(draft)
-    widths = [draft.get(f"model.{block}.intermediate") for block in ("mlp", "moe")]
-    if widths[0] not in (None, widths[1]) and not all(has):
-        draft.cannot("model.moe.intermediate", "experts are as wide as the dense layers")
     return {to: [-1] if all(has) else [index for index, one in enumerate(has) if one]}
 
 
@@ -228,7 +231,8 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         return
     if value is None:
         return
-    said, why = {to: value} if to else {}, row.get("near") if to else _why(row)
+    near = row.get("near")
+    said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _why(row)
     if "only" in row:
         words = {row["only"]: {}}
     if words is not None:
@@ -236,7 +240,7 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         if word is None:
             said, why = {}, _why(row)
         elif isinstance(word, Mapping) and "near" in word:
-            said, why = word["near"], word["why"]
+            said, why = word["near"], Nearly(word["why"])
         else:
             said, why = {to: word} if to else word, None
     if why is not None:

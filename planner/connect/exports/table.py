@@ -43,6 +43,12 @@ class Elsewhere(str):
     __slots__ = ()
 
 
+class Nearly(str):
+    """Why what is said of a key is not quite it."""
+
+    __slots__ = ()
+
+
 class Draft:
     """A configuration being made from a plan."""
 
@@ -105,6 +111,11 @@ class Config:
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
     commented: bool  # the text says itself, in comments, what it leaves unsaid
+
+    @property
+    def lost(self) -> tuple[Unsaid, ...]:
+        """What the framework cannot do: what would run is another plan."""
+        return tuple(each for each in self.unsaid if not isinstance(each.why, (Elsewhere, Nearly)))
 
 
 def with_experts(draft: Draft) -> list[bool]:

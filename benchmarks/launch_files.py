@@ -1,0 +1,196 @@
+"""Exports in the hands of Megatron-LM: `python -m benchmarks.launch_files --megatron DIR`.
+
+Each plan of tests/data/launch_plans.yaml is exported, parsed and validated by Megatron-LM's own
+arguments.py, its configuration made, and the model built without memory (on the meta device, on one
+device) to count its parameters. DIR is a checkout of github.com/NVIDIA/Megatron-LM; besides it
+torch, triton and what Megatron Core imports are needed, and no GPU: where Transformer Engine and
+CUDA are only asked for, something stands in for them. Last run with
+Megatron-LM of 2026-08-22 (d98e8a6).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from planner.connect.exports import config
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.results.result import evaluate
+
+PLANS = Path(__file__).parents[1] / "tests" / "data" / "launch_plans.yaml"
+ALL = {"tokens": "1T", "sequence_length": 4096, "global_batch": 1024, "precision": "bf16"}
+#: What Megatron-LM asks of every run and a plan does not hold.
+BESIDES = ["--lr", "1e-4", "--mock-data", "--tokenizer-type", "NullTokenizer"]
+#: Options that shape the model; on one device, without the kernels of GPUs, the others go.
+SHAPES = (
+    *(
+        "num-layers",
+        "hidden-size",
+        "num-attention-heads",
+        "group-query",
+        "num-query",
+        "kv-channels",
+    ),
+    *("multi-latent", "q-lora", "kv-lora", "qk-", "v-head", "ffn-", "swiglu", "squared", "norm"),
+    *("moe-router", "moe-ffn", "moe-shared", "moe-layer", "num-experts", "add-qkv", "disable-bias"),
+    *(
+        "vocab",
+        "make-vocab",
+        "untie",
+        "position",
+        "max-position",
+        "seq-length",
+        "micro-batch",
+        "mtp",
+    ),
+    *("window", "train-samples", "hidden-dropout", "attention-dropout"),
+)
+ALONE = [
+    *("--transformer-impl", "local", "--use-cpu-initialization", "--bf16"),
+    *("--attention-backend", "unfused", "--no-rope-fusion", "--no-bias-swiglu-fusion"),
+    *("--no-bias-gelu-fusion", "--no-bias-dropout-fusion", "--no-masked-softmax-fusion"),
+    *("--no-gradient-accumulation-fusion", "--no-persist-layer-norm"),
+    *("--moe-token-dispatcher-type", "alltoall"),
+]
+
+
+def plans() -> Iterator[tuple[str, Plan]]:
+    """The plans by name."""
+    for name, model, devices, run, layout in yaml.safe_load(PLANS.read_text("utf-8")):
+        cluster = {"extends": "h100x1024", "devices": devices}
+        document = {"model": model, "cluster": cluster, "training": {**ALL, **run}}
+        yield name, loading.load({**document, "parallelism": layout})
+
+
+def arguments(said: Mapping[str, Any]) -> list[str]:
+    """Options as a shell hands them over."""
+    found: list[str] = []
+    for key, value in said.items():
+        values = [] if value is True else value if isinstance(value, list) else [value]
+        found += [f"--{key}", *map(str, values)]
+    return [*found, *BESIDES]
+
+
+class Megatron:
+    """Megatron-LM's own reading of arguments, without a GPU."""
+
+    def __init__(self, folder: str) -> None:
+        if not hasattr(typing, "override"):  # before Python 3.12
+            typing.override = lambda function: function
+        sys.path.insert(0, folder)
+        os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"}
+        import torch
+
+        def device(*_: Any) -> Any:
+            return types.SimpleNamespace(major=9, minor=0, name="H100", total_memory=80 << 30)
+
+        cuda: Any = torch.cuda
+        cuda.get_device_capability, cuda.get_device_properties = lambda *_: (9, 0), device
+        cuda.is_available, cuda.current_device = lambda: False, lambda: "cpu"
+        cuda.Stream = cuda.Event = type("Nothing", (), {"__init__": lambda *_, **__: None})
+        from megatron.core.models.common.embeddings import rope_utils
+        from megatron.core.transformer import dot_product_attention, transformer_config
+        from megatron.core.transformer.moe import moe_utils
+        from packaging.version import Version
+
+        transformer_config.is_te_min_version = lambda *_, **__: True
+        transformer_config.get_te_version = lambda: Version("2.9")
+        for module in (rope_utils, moe_utils):
+            for name in [name for name in vars(module) if name.startswith("fused_")]:
+                if getattr(module, name) is None:
+                    setattr(module, name, object())
+        attention: Any = dot_product_attention.DotProductAttention
+        made = attention.__init__
+
+        def without_widths(self: Any, *given: Any, **named: Any) -> None:
+            widths = ("k_channels", "v_channels")
+            made(self, *given, **{k: v for k, v in named.items() if k not in widths})
+
+        attention.__init__ = without_widths
+        self.torch: Any = torch
+
+    def validated(self, given: list[str], devices: int) -> Any:
+        """The arguments as Megatron-LM completes them."""
+        from megatron.training import arguments as theirs
+
+        os.environ["WORLD_SIZE"], sys.argv = str(devices), ["pretrain_gpt.py", *given]
+        args = theirs.validate_args(theirs.parse_args(), {})
+        theirs.core_transformer_config_from_args(args)
+        return args
+
+    def built(self, said: Mapping[str, Any]) -> int:
+        """The parameters of the model that arguments describe."""
+        own = {key: value for key, value in said.items() if key.startswith(SHAPES)}
+        batch = ["--global-batch-size", str(said["micro-batch-size"])]
+        args = self.validated([*arguments(own), *ALONE, *batch], 1)
+        from gpt_builders import gpt_builder
+        from megatron.core import parallel_state
+        from megatron.training.global_vars import set_args
+
+        set_args(args)
+        with tempfile.TemporaryDirectory() as folder:
+            where = {"init_method": f"file://{folder}/store", "world_size": 1, "rank": 0}
+            self.torch.distributed.init_process_group("gloo", **where)
+            parallel_state.initialize_model_parallel()
+            args.padded_vocab_size, args.init_model_with_meta_device = said["vocab-size"], True
+            with self.torch.device("meta"):
+                model = gpt_builder(args, True, True)
+        return sum(one.numel() for one in {id(p): p for p in model.parameters()}.values())
+
+
+def apart(function: Callable[[], Any]) -> str:
+    """What a function says, in a process of its own: Megatron-LM keeps its arguments."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+            try:
+                said = str(function())
+            except BaseException as error:  # of whatever kind
+                said = f"{type(error).__name__}: {error}"
+        os.write(theirs, said.encode()[:2000])
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as pipe:
+        answer = pipe.read().decode("utf-8", "replace")
+    os.waitpid(child, 0)
+    return answer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--megatron", required=True, help="a checkout of Megatron-LM")
+    megatron = Megatron(parser.parse_args().megatron)
+    print("| plan | refused by us | validated | parameters | ours |")
+    print("| --- | --- | --- | --- | --- |")
+    bad = 0
+    for name, plan in plans():
+        made = config(plan, "megatron")
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = (
+            "32" if "use-megatron-fsdp" in made.said else "1"
+        )
+        devices, said = plan.get("cluster.devices"), made.said
+        valid = apart(lambda d=devices, s=said: megatron.validated(arguments(s), d) and "yes")
+        count, own = apart(lambda s=said: megatron.built(s)), evaluate(plan)["parameters.total"]
+        lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
+        print(f"| {name} | {lost} | {valid[:160]} | {count[:160]} | {own.number} |")
+        bad += not lost and (valid != "yes" or count != str(own.number))
+    print(f"\n{bad} of them wrong, of those that are not refused")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
