@@ -674,16 +674,17 @@ def _diff(options: argparse.Namespace) -> int | str:
         "--from",
         "what wrote it",
         dest="source",
-        choices=("huggingface", "megatron", "eleuther"),
+        choices=("huggingface", "megatron", "nanotron", "eleuther"),
         default="huggingface",
     ),
+    flag("--plan", "of a launch file the whole run as a plan, and not its model alone"),
     argument(OUTPUT, "the document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
     from planner.documents import schema_files
 
-    found = imports.read(options.config, options.source)
+    found = imports.read(options.config, options.source, options.plan)
     text = schema_files.placed(found.text, options.output)
     files.put(text, options.output, [options.config])
     for line in found.said:

@@ -61,7 +61,7 @@ def test_a_completion_script_is_the_same_each_time(run_cli: RunCli) -> None:
 
 
 def test_an_export_gives_each_reason_once(run_cli: RunCli, tmp_path: Path) -> None:
-    done = run_cli("export", PLAN, "--to", "accelerate", "-o", tmp_path / "out.yaml")
+    done = run_cli("export", PLAN, "--force", "--to", "accelerate", "-o", tmp_path / "out.yaml")
     reasons = [line.rpartition(": ")[2] for line in done.stderr.splitlines()]
     assert len(reasons) == len(set(reasons)) > 1
     for each in ("training.micro_batch 1", "training.sequence_length 2048"):

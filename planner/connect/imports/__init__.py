@@ -33,12 +33,13 @@ class Imported(NamedTuple):
     place: Place
 
 
-def read(path: str, source: str = "huggingface") -> Imported:
+def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported:
     """The model of a file; of arguments that say a run, a plan.
 
     Args:
-        path: a config.json, a file of arguments, or the arguments themselves.
-        source: huggingface, megatron or eleuther.
+        path: a config.json, a launch file, a file of arguments, or the arguments themselves.
+        source: huggingface, megatron, nanotron or eleuther.
+        plan: of a launch file the whole run, and not its model alone.
 
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
@@ -56,6 +57,17 @@ def read(path: str, source: str = "huggingface") -> Imported:
         said = sentence(document.get("model", document), f"{made.script}.py")
         written = tidy.write(document, made.came_from, "the script's default", kind)
         return Imported(written, document, [said, *made.said], place)
+    if source == "nanotron" or (source == "megatron" and plan):
+        from planner.connect.imports import launch
+
+        found = launch.read(text, source, place)
+        document = found.document
+        said = sentence(document["model"], source)
+        if plan:
+            written = tidy.write(document, found.came_from, f"{source} file", "plan")
+            return Imported(written, document, [said, *found.said], place)
+        written = tidy.write(document["model"], {}, f"{source} file")
+        return Imported(written, document["model"], [said], place)
     if source == "megatron":
         document = megatron.read(text, place)
         written = tidy.write(document, {}, "Megatron-LM argument")
