@@ -230,6 +230,9 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         mark = error.problem_mark or error.context_mark
         place = composer.place(mark) if mark else Place(file)
         said = ", ".join(filter(None, (error.context, error.problem))) or "unreadable"
+        if "maximum nesting depth" in said:  # of the parser; ours is lower, but told later
+            allowed = f"at most {MAX_DEPTH} levels"
+            raise composer.stop("nested too deeply", place, allowed) from None
         raise composer.stop(f"not valid YAML: {said}", place) from None
     except (yaml.YAMLError, UnicodeError):
         # The parsers count in bytes or in characters, so look for it again.

@@ -85,7 +85,7 @@ def _on_executor(
     place = Place(f"--on {address}" if cluster else address)
     with contextlib.ExitStack() as stack:
         try:
-            with needed(f"--on {engine}://", engine):
+            with needed(f"--on {engine}://", engine, name=engine):
                 executor, workers = stack.enter_context(opened(address))
         except (MemoryError, PlanError):
             raise
