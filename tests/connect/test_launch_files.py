@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import launch_files
 from planner.base.errors import Place, PlanError
+from planner.connect import imports
 from planner.connect.exports import config
 from planner.connect.imports import launch
 from planner.plans.document import Plan
@@ -32,7 +33,7 @@ def cases() -> list[Any]:
     return [
         pytest.param(plan, name, id=f"{name}: {said}")
         for said, plan in launch_files.plans()
-        for name in launch.WHOLE
+        for name in imports.LAUNCHED
         if not config(plan, name).unsaid or not config(plan, name).lost
     ]
 
@@ -77,3 +78,8 @@ def test_hostile_launch_files_are_one_fault_a_line(text: str, name: str, tmp_pat
     with pytest.raises(PlanError) as error:
         launch.read(text, name, Place("run"))
     assert all("\n" not in str(fault) for fault in error.value.faults)
+
+
+def test_a_configuration_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="--plan is of a launch file"):
+        imports.read(str(tmp_path / "config.json"), "huggingface", plan=True)

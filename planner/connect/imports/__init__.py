@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from planner.base import files
-from planner.base.errors import Place
+from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 
 #: Where faults of arguments are that stand on the command line.
 ARGUMENTS = Place("arguments")
+LAUNCHED = ("megatron", "nanotron")  # whose files say a run
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -46,6 +47,9 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
     """
     from planner.connect.imports.found import sentence
 
+    if plan and source not in LAUNCHED:
+        of = f"--from {' or '.join(LAUNCHED)}"
+        raise PlanError(Fault("--plan is of a launch file", None, of))
     place, text = Place(path), path
     if source != "huggingface" and arguments.are(path) and not files.is_file(path):
         place = ARGUMENTS

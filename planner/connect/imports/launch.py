@@ -16,8 +16,6 @@ from planner.documents import schema, source, yaml_nodes
 from planner.documents.source import nested
 from planner.plans.plan import planned
 
-#: Frameworks whose files hold the model too.
-WHOLE = ("megatron", "nanotron")
 #: Sections that a launch file decides; of nanotron's the model as well.
 SECTIONS = {
     "megatron": ("training.", "parallelism."),
