@@ -75,6 +75,19 @@ def test_a_class_or_a_derived_key_that_is_not_known_is_refused(
         imports.import_config({**LLAMA, **change})
 
 
+def test_a_row_that_is_like_several_keeps_the_classes_that_one_of_them_has() -> None:
+    """Marian is like BART and has sinusoids besides; its class with a head is MarianMTModel."""
+    rows = [
+        row
+        for row in SAVED + [p.values[1] for p in COUNTED]
+        if row["config"].get("model_type") == "marian"
+    ]
+    config = {k: v for k, v in rows[0]["config"].items() if k != "architectures"}
+    plain = imports.import_config(config)
+    assert imports.import_config({**config, "architectures": ["MarianMTModel"]}) == plain
+    assert imports.import_config({**config, "architectures": ["MarianModel"]})["head"] is False
+
+
 def test_a_model_without_a_head_says_so() -> None:
     imported = hf.convert({**LLAMA, "architectures": ["LlamaModel"]})
     assert imported.document["head"] is False

@@ -21,6 +21,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
 #: What the words of lists with a word for each layer mean, by their key.
 WORDS: Mapping[str, Mapping[str, str]] = _SAID["words"]
 
+#: What classes have where no row says otherwise.
+CLASSES: Mapping[str, Traits] = _SAID["classes"]
+
 #: Names of keys that change no tensor, as regular expressions.
 HARMLESS: Sequence[str] = _SAID["harmless"]
 #: Which arguments of Megatron-LM are known, and which change no tensor.
@@ -51,12 +54,12 @@ def row(kind: str) -> Row:
     like, axes, refused, classes = (
         said.pop(key, None) for key in ("like", "axes", "refused", "classes")
     )
-    made = Row(classes=_SAID["classes"])
+    made = Row()
     for base in map(row, [like] if isinstance(like, str) else like or ()):
         made.traits |= base.traits
         made.axes = base.axes or made.axes
         made.refused |= base.refused
-        made.classes = base.classes
+        made.classes = base.classes or made.classes
     made.classes = classes or made.classes
     made.traits |= said
     made.refused |= refused or {}

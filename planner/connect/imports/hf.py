@@ -12,6 +12,7 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
+from planner.connect.imports.families import CLASSES as USUAL
 from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Row, Traits, row
 from planner.connect.imports.rules import values, worth
 from planner.connect.imports.tidy import compressed, experts_rule, windows_rule, without_defaults
@@ -80,16 +81,17 @@ def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: 
     Raises:
         PlanError: a class that is not modelled.
     """
-    fits = [ending for ending in family.classes if named.endswith(ending)]
+    classes = family.classes or USUAL
+    fits = [ending for ending in classes if named.endswith(ending)]
     ending = max(fits, key=len, default="")
-    traits = family.classes.get(ending, {})
+    traits = classes.get(ending, {})
     if ending == "Model" and traits.get("head") is False:
         # Other programs call a class with a head so too; the library's are called as the type.
         stem, *known = (re.sub("[^a-z0-9]", "", n.lower()) for n in (named[: -len(ending)], *types))
         fits = [one for one in known if one.startswith(stem)]
         made.notes.append(f"{named} has no output head")
     if named and not fits:
-        raise c.fault(f"the class {named} is not modelled", f"…{', …'.join(family.classes)}")
+        raise c.fault(f"the class {named} is not modelled", f"…{', …'.join(classes)}")
     return traits
 
 
