@@ -86,20 +86,17 @@ class PlanError(Exception):
 
 
 @contextmanager
-def needed(what: str, extra: str, instead: str = "", name: str = "") -> Iterator[None]:
+def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
     """Until the end, packages are imported that only an extra installs.
-
-    Args:
-        name: what the package is called, where it is not by what is imported.
 
     Raises:
         PlanError: ``what`` needs one that is not installed.
     """
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         fix = f"pip install 'trainplan[{extra}]'{instead}"
-        raise PlanError(Fault(f"{what} needs {name or error.name}", None, fix)) from None
+        raise PlanError(Fault(f"{what} needs {error.name or extra}", None, fix)) from None
 
 
 def divisors(number: int, most: int = 1024) -> str:

@@ -43,7 +43,14 @@ TRAINERS: Mapping[str, Sequence[str]] = {
 RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
 #: What stands behind a number that is written short.
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
-_MLLOG = ":::MLLOG"
+#: What begins an event of MLPerf's logging.
+MLLOG = ":::MLLOG"
+#: The words by which logs are told apart.
+_MARKS = {
+    mark: mark.encode() for said in (*_SAID["trainers"], {"containing": [MLLOG]})
+    for mark in said["containing"]
+}  # fmt: skip
+_MARKED = re.compile(b"|".join(map(re.escape, _MARKS.values())))
 
 
 @dataclass
@@ -92,13 +99,27 @@ def read(path: str | Path) -> Log:
     """
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
-        of_trainers = filter(None, (_trainer(each, file, place) for each in _SAID["trainers"]))
-        log = next(of_trainers, None) or _json(file, place) or _table(file, place)
+        marks = _marks(file)
+        asked = (each for each in _SAID["trainers"] if marks & {*each["containing"]})
+        of_trainers = filter(None, (_trainer(each, file, place) for each in asked))
+        log = next(of_trainers, None)
+        if log is None and MLLOG in marks:
+            log = _rows(_events(file, place), place, "MLPerf")
+        log = log or _json(file, place) or _table(file, place)
     if log is not None:
         return log
     columns = "columns such as step_seconds and memory_reserved_gib"
     allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
     raise PlanError(Fault("no log of a training run", place, allowed))
+
+
+def _marks(file: files.Opened) -> set[str]:
+    """Which words of logs that are known stand in a file, in one look over it."""
+    found: set[str] = set()
+    for line in file.lines():
+        if _MARKED.search(line):
+            found |= {mark for mark, raw in _MARKS.items() if raw in line}
+    return found
 
 
 def _lines(file: files.Opened, place: Place) -> Iterator[str]:
@@ -184,8 +205,9 @@ def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str
     clocks = [_Clock(**said) for said in _SAID["clocks"]]
     for line, row in rows:
         if not log.columns.keys() & _TIMES:
+            plain = {_said(label): value for label, value in row.items()}
             for clock in clocks:
-                clock.look({_said(label): value for label, value in row.items()})
+                clock.look(plain)
         for label, value in row.items():
             known = column(label)
             if known is None or known[0] == "step" or value is None or value == "":
@@ -265,8 +287,6 @@ _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: N
 
 def _json(file: files.Opened, place: Place) -> Log | None:
     """An object on each line, or one document that holds records."""
-    if any(_MLLOG.encode() in line for line in islice(file.lines(), 10_000)):
-        return _rows(_events(file, place), place, "MLPerf")
     some = list(islice((line for line in _lines(file, place) if line.strip()), 2))
     if not some or some[0].lstrip()[0] not in "{[":
         return None
@@ -300,7 +320,7 @@ def _objects(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[st
 def _events(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The events of MLPerf's logging, with their lines, whatever stands before or between them."""
     for number, line in enumerate(_lines(file, place), 1):
-        _, mark, said = line.partition(_MLLOG)
+        _, mark, said = line.partition(MLLOG)
         with contextlib.suppress(json.JSONDecodeError, RecursionError):
             event = json.loads(said, **_NUMBERS) if mark else None
             if isinstance(event, dict):

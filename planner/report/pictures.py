@@ -50,11 +50,8 @@ class Held(NamedTuple):
 def memory(result: Result) -> Data | None:
     """What devices hold at each moment of a step: a panel for each distinct pipeline stage, at most
     eight, all on one scale; None where the model has no shape. ``table`` has the peaks by part."""
-    phases, groups, capacity = (
-        result.entries("phase"),
-        stages(result),
-        result.get("memory.capacity"),
-    )
+    phases, groups = result.entries("phase"), stages(result)
+    capacity = result.get("memory.capacity")
     if not groups or capacity is None:
         return None
     count = max(number for one in groups for number in one.stages)

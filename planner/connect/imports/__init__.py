@@ -65,13 +65,11 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
         from planner.connect.imports import launch
 
         found = launch.read(text, source, place)
-        document = found.document
-        said = sentence(document["model"], source)
-        if plan:
-            written = tidy.write(document, found.came_from, f"{source} file", "plan")
-            return Imported(written, document, [said, *found.said], place)
-        written = tidy.write(document["model"], {}, f"{source} file")
-        return Imported(written, document["model"], [said], place)
+        kind, model = "plan" if plan else "model", found.document["model"]
+        document, came_from = (found.document, found.came_from) if plan else (model, {})
+        written = tidy.write(document, came_from, f"{source} file", kind)
+        lines = [sentence(model, source), *(found.said if plan else ())]
+        return Imported(written, document, lines, place)
     if source == "megatron":
         document = megatron.read(text, place)
         written = tidy.write(document, {}, "Megatron-LM argument")

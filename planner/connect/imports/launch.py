@@ -51,7 +51,8 @@ def read(text: str, name: str, place: Place) -> Read:
         key, about = next(iter(row.items()))
         key = key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
         if key.startswith(SECTIONS[name]) and key not in keys:
-            value = _meant({"to": about} if isinstance(about, str) else about, said)
+            about = {"to": about} if isinstance(about, str) else about
+            value = _meant(about, said)
             if value is not None:
                 options = dict.fromkeys(one for one in _options(about) if one in said)
                 shown = tuple(f"--{one}" if flags else one for one in options)
@@ -113,9 +114,8 @@ def _each(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         yield from _each(row["rows"]) if "rows" in row else [row]
 
 
-def _options(about: Any) -> Iterator[str]:
+def _options(about: Mapping[str, Any]) -> Iterator[str]:
     """The options that a row may write."""
-    about = {"to": about} if isinstance(about, str) else about
     if "to" in about:
         yield about["to"]
     for word in about.get("words", {}).values():

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.base.errors import Fault, Place, PlanError, needed
+from planner.base.errors import Fault, Place, PlanError
 
 if TYPE_CHECKING:
     from planner.questions.studies.work import Job, Piece
@@ -85,9 +85,11 @@ def _on_executor(
     place = Place(f"--on {address}" if cluster else address)
     with contextlib.ExitStack() as stack:
         try:
-            with needed(f"--on {engine}://", engine, name=engine):
-                executor, workers = stack.enter_context(opened(address))
-        except (MemoryError, PlanError):
+            executor, workers = stack.enter_context(opened(address))
+        except ModuleNotFoundError:
+            fix = f"pip install 'trainplan[{engine}]'"
+            raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
+        except MemoryError:
             raise
         except Exception as error:
             what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
