@@ -32,6 +32,8 @@ def _logs() -> str:
     for name, held in logs.TRAINERS.items():
         marks = ("yes" if {*held} & {*ids} else "" for ids in SAYS.values())
         lines.append(f"| {name} | {' | '.join(marks)} |")
+    marks = ("yes" if {*logs.COLUMNS} & {*ids} else "" for ids in SAYS.values())
+    lines.append(f"| event files of TensorBoard, CSV, JSON | {' | '.join(marks)} |")
     return "\n".join(lines)
 
 

@@ -721,7 +721,7 @@ def _export(options: argparse.Namespace) -> int:
     "compare",
     "put a plan beside the log of a run, or its step time",
     *PLAN,
-    argument("--log FILE", "a log of Megatron-LM or torchtitan, CSV or JSON"),
+    argument("--log FILE", "a trainer's log, an event file of TensorBoard, CSV or JSON"),
     argument("--step-time TIME", "in the place of a log: the measured time of a step, as 1.4s"),
     argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
     TEMPLATES,
@@ -812,7 +812,7 @@ def _measure(options: argparse.Namespace) -> int:
     ),
     many(
         "--log FILE",
-        "a log of Megatron-LM or torchtitan, CSV or JSON; of several plans as many, in their order",
+        "a trainer's log, an event file, CSV or JSON; of several plans as many, in their order",
         required=True,
     ),
     many("--set KEY=VALUE", "override a key of every plan"),

@@ -248,8 +248,14 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
             found[identifier] = peak, f"highest of {count}"
             continue
         values = columns[0]  # one quantity, though some logs have it in several units
+        if identifier == STEP and values.is_clock:
+            what = "the time of a step rises with each record, as a clock does"
+            raise PlanError(Fault(what, Place(log.file), "the time of each step by itself"))
         count = len(values.doubles)
-        skipped = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)
+        told = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)
+        skipped = values.begin(told)
+        if skipped >= count and warm_up is None:  # of few steps, of which many ranks wrote
+            skipped = count // 2
         if skipped >= count:
             fault = f"{count} records, all of them warm-up"
             raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
@@ -262,6 +268,16 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
             notes.append(f"{identifier} is measured by {log.format}'s own count of FLOPs")
     if not found:
         raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
+    run, paused = (
+        sum(map(values.exact, values.doubles), Fraction(0))
+        for name in ("run_seconds", "evaluation_seconds")
+        for values in log.series(name)[:1] or [logs.Series()]
+    )
+    if 0 < paused < run and "steps_per_second" in found:
+        rate, how = found["steps_per_second"]
+        found["steps_per_second"] = rate * run / (run - paused), how
+        share = significant(paused / run * 100, 2)
+        notes.append(f"evaluations are taken out of the run's time, {share} % of it")
     return found, notes
 
 

@@ -1,7 +1,8 @@
 """Measured runs: reads step times, throughput and peak memory from the logs of a training run.
 
-Formats are told apart by what stands in them: the lines of Megatron-LM, the lines of torchtitan,
-JSON or JSON lines, or a table with a header (CSV).
+Formats are told apart by what stands in them: the lines of trainers (logs.yaml), event files of
+TensorBoard, MLPerf's events, JSON or JSON lines, or a table with a header (CSV). A log is read
+piece by piece, so that one that is still written is read by the same code as one that is done.
 """
 
 from __future__ import annotations
@@ -12,22 +13,38 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median_high, median_low
 from typing import Any
 
 from planner.base import files, resources
+from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect import events
 
 MAX_BYTES = 256 * 10**6
+#: Bytes of a line at most; a longer one is no record of a log.
+LONGEST = 1 << 20
+#: Bytes of a device that no run has so few of: a unit was left out.
+LEAST_MEMORY = 1 << 20
+#: Bytes that are read at once.
+CHUNK = 1 << 20
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+#: What steers a terminal: colours, and what progress bars write.
+_STEERING = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+_NUMBER = r"(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+#: Behind a number that no unit follows: not the rest of it, nor a unit of another.
+_END = r"(?![0-9A-Za-z]|[.,][0-9])"
+#: What a number may go on with, where a line was cut off in it.
+_GOES_ON = "0123456789.,eE+-"
+#: What stands behind a number that is written short.
+_SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
 _SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 #: Columns of tables and keys of JSON, by quantity; a unit may follow the name.
@@ -41,34 +58,49 @@ TRAINERS: Mapping[str, Sequence[str]] = {
 }
 #: What a log may have in the place of its step time.
 RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
-#: What stands behind a number that is written short.
-_SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+#: The column of a step time that no column says, but a clock and a counter.
+CLOCK = "clock"
 #: What begins an event of MLPerf's logging.
-MLLOG = ":::MLLOG"
-#: The words by which logs are told apart.
-_MARKS = {
-    mark: mark.encode() for said in (*_SAID["trainers"], {"containing": [MLLOG]})
-    for mark in said["containing"]
-}  # fmt: skip
-_MARKED = re.compile(b"|".join(map(re.escape, _MARKS.values())))
+MLLOG = b":::MLLOG"
+#: The words by which the lines of trainers are told; most of a log is of no interest.
+_WORDS = {word.encode() for said in _SAID["trainers"] for word in said["containing"]} | {MLLOG}
 
 
 @dataclass
 class Series:
     """What one column logged, in the order of the log: as doubles, so that a log of millions of
     steps fits, each with `worth` of the quantity's unit. The shortest text of a double is the
-    decimal that was logged, up to its 15 digits."""
+    decimal that was logged, up to its 15 digits. `steps` are those of the records, NaN where the
+    log does not say."""
 
     worth: Fraction = Fraction(1)
     doubles: array[float] = field(default_factory=lambda: array("d"))
+    steps: array[float] = field(default_factory=lambda: array("d"))
 
     def exact(self, double: float) -> Fraction:
         """A logged value in SI units or bytes."""
         return Fraction(repr(double)) * self.worth
 
-    def median(self, skipped: int) -> Fraction:
-        """Of what comes after so many records."""
-        kept = self.doubles[skipped:]
+    def begin(self, warm_up: int) -> int:
+        """Where the records begin that come after those of so many steps: of a step of which
+        several ranks wrote, all are left out."""
+        seen = set[float]()
+        for place, step in enumerate(self.steps):
+            seen.add(-1 - place if math.isnan(step) else step)
+            if len(seen) > warm_up:
+                return place
+        return len(self.steps)
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether each record is above the one before, far beyond what steps differ by."""
+        values = self.doubles
+        rises = all(before < after for before, after in pairwise(values))
+        return len(values) > 5 and rises and values[-1] > 3 * values[0]
+
+    def median(self, begin: int) -> Fraction:
+        """Of the records from one on."""
+        kept = self.doubles[begin:]
         return (self.exact(median_low(kept)) + self.exact(median_high(kept))) / 2
 
 
@@ -80,11 +112,21 @@ class Log:
     format: str
     columns: dict[str, dict[str, Series]] = field(default_factory=dict)
 
-    def add(self, quantity: str, double: float, worth: Fraction, label: str = "") -> None:
-        known = self.columns.setdefault(quantity, {})
-        if label not in known:
-            known[label] = Series(worth)
-        known[label].doubles.append(double)
+    def add(
+        self,
+        quantity: str,
+        double: float,
+        worth: Fraction = Fraction(1),
+        label: str = "",
+        step: float = math.nan,
+    ) -> None:
+        """A record; one of 0 says that nothing was measured."""
+        if double:
+            known = self.columns.setdefault(quantity, {})
+            if label not in known:
+                known[label] = Series(worth)
+            known[label].doubles.append(double)
+            known[label].steps.append(step)
 
     def series(self, quantity: str) -> list[Series]:
         """The columns of a quantity, the first that was logged first."""
@@ -92,91 +134,240 @@ class Log:
 
 
 def read(path: str | Path) -> Log:
-    """The log of a run, line by line.
+    """The log of a run.
 
     Raises:
         PlanError: it cannot be read, or nothing in it is a log that we know.
     """
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
-        marks = _marks(file)
-        asked = (each for each in _SAID["trainers"] if marks & {*each["containing"]})
-        of_trainers = filter(None, (_trainer(each, file, place) for each in asked))
-        log = next(of_trainers, None)
-        if log is None and MLLOG in marks:
-            log = _rows(_events(file, place), place, "MLPerf")
-        log = log or _json(file, place) or _table(file, place)
+        reading = Reading(place)
+        for chunk in file.chunks(CHUNK):
+            reading.feed(chunk)
+        reading.finish()
+        log = reading.log
+        if log is None and reading.kind in ("JSON", "document"):
+            log = _whole(file, place)
     if log is not None:
         return log
-    columns = "columns such as step_seconds and memory_reserved_gib"
-    allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
-    raise PlanError(Fault("no log of a training run", place, allowed))
+    raise PlanError(reading.unknown())
 
 
-def _marks(file: files.Opened) -> set[str]:
-    """Which words of logs that are known stand in a file, in one look over it."""
-    found: set[str] = set()
-    for line in file.lines():
-        if _MARKED.search(line):
-            found |= {mark for mark, raw in _MARKS.items() if raw in line}
-    return found
+class Reading:
+    """A log as far as it was read; its format is told by what came so far."""
 
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        #: What its first line makes of it, besides lines of trainers: `CSV`, `JSON lines`,
+        #: `events`, `JSON` where it may be lines or one `document`, or `text`.
+        self.kind = ""
+        self._trainers = [_Trainer(said, place) for said in _SAID["trainers"]]
+        self._mlperf, self._rows = _Rows(place, "MLPerf"), _Rows(place, "")
+        self._fault: PlanError | None = None  # of a table, which lines of a trainer may follow
+        self._table: _Table | None = None
+        self._events = events.Records(place)
+        self._tags: dict[str, None] = {}
+        self._left, self._number, self._too_long, self._held = b"", 0, False, ""
 
-def _lines(file: files.Opened, place: Place) -> Iterator[str]:
-    """The lines of a log, again from the first each time, without colours and ends of lines."""
-    for number, raw in enumerate(file.lines()):
-        if number == 0:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if b"\0" in raw and number < 100:
-            raise PlanError(Fault("not a text file", place, "the log of a run"))
-        yield from _decoded(raw).splitlines()
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes of the log; what is not whole yet waits.
 
+        Raises:
+            PlanError: what they say cannot be believed.
+        """
+        data, self._left = self._left + chunk, b""
+        if not self.kind and not self._number:
+            if len(data) < events.HEAD:
+                self._left = data
+                return
+            if events.begins(data[: events.HEAD]):
+                self.kind, self._rows.log.format = "events", "TensorBoard"
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        if self.kind == "events":
+            self._of_events(data)
+            return
+        words = [word for word in _WORDS if word in data]
+        lines = data.splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):  # what ends with \r may go on with \n
+            self._left = lines.pop()
+        for line in lines:
+            self._line(line, words)
+        if len(self._left) > LONGEST:
+            self._too_long, self._left = True, b""
+            if self.kind in ("", "JSON"):
+                self.kind = "document"
 
-def _decoded(raw: bytes) -> str:
-    """Text without colours. A log cut off in the middle of a character is still a log."""
-    text = raw.decode("utf-8", errors="replace")
-    return _COLOUR.sub("", text) if "\x1b" in text else text
+    def finish(self) -> None:
+        """Nothing more comes: what is left is a last line without its end, maybe cut off.
+
+        Raises:
+            PlanError: as for ``feed``.
+        """
+        data, self._left = self._left, b""
+        if self.kind != "events":
+            for line in data.splitlines(keepends=True):
+                self._line(line, [word for word in _WORDS if word in line])
+
+    @property
+    def log(self) -> Log | None:
+        """What is known of the run so far, None for nothing.
+
+        Raises:
+            PlanError: a table is broken.
+        """
+        logs = [each.log for each in self._trainers if each.log.columns]
+        found = logs[0] if logs else self._mlperf.result()
+        if found is None and self._fault is not None:
+            raise self._fault
+        return found or self._rows.result()
+
+    def unknown(self) -> Fault:
+        """Why nothing is known of the run."""
+        if self.kind == "events":
+            tags = ", ".join(list(self._tags)[:8]) or "none"
+            what = f"no step time, throughput or memory among its scalars: {tags}"
+            return Fault(what, self.place, "scalars of training")
+        columns = "columns such as step_seconds and memory_reserved_gib"
+        allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
+        return Fault("no log of a training run", self.place, allowed)
+
+    def _line(self, raw: bytes, words: Sequence[bytes]) -> None:
+        """One line with its end, or the last one without; which of these words may be in it."""
+        self._number += 1
+        if self._too_long:
+            self._too_long = False
+            return
+        if b"\0" in raw and self._number <= 100:
+            raise PlanError(Fault("not a text file", self.place, "the log of a run"))
+        clean = _STEERING.sub(b"", raw) if b"\x1b" in raw else raw
+        in_it = {word for word in words if word in clean}
+        if not in_it and self.kind in ("text", "document"):
+            return
+        text = clean.decode("utf-8", errors="replace").rstrip("\r\n")
+        is_whole = raw[-1:] in (b"\n", b"\r")
+        for trainer in self._trainers if in_it else ():
+            if in_it & trainer.words:
+                trainer.line(text, is_whole)
+        if MLLOG in in_it:
+            self._mlperf.add(self._number, _event(text))
+        if self._fault is None and text.strip():
+            try:
+                self._row(text, is_whole)
+            except PlanError as error:
+                self._fault = error
+
+    def _row(self, text: str, is_whole: bool) -> None:
+        """A line of what may be a table or JSON."""
+        if not self.kind and text.lstrip()[0] in "{[":
+            self.kind, self._held = "JSON", text
+        elif self.kind == "JSON":
+            self.kind = "document"
+            with contextlib.suppress(json.JSONDecodeError, RecursionError):
+                if isinstance(json.loads(self._held, **_NUMBERS), dict):
+                    self.kind = self._rows.log.format = "JSON lines"
+                    self._object(self._held, self._number - 1, True)
+            if self.kind == "JSON lines":
+                self._object(text, self._number, is_whole)
+        elif self.kind == "JSON lines":
+            self._object(text, self._number, is_whole)
+        elif self.kind == "CSV" and self._table is not None:
+            row = self._table.row(text, Place(self.place.file, self._number), is_whole)
+            if row is not None:
+                self._rows.add(self._number, row)
+        elif not self.kind and not text.startswith("#"):
+            self._table = _Table(text, Place(self.place.file, self._number))
+            self.kind = "CSV" if self._table.known else "text"
+            self._rows.log.format = self.kind
+
+    def _object(self, text: str, line: int, is_whole: bool) -> None:
+        try:
+            row = json.loads(text, **_NUMBERS)
+        except json.JSONDecodeError as error:
+            if is_whole:
+                raise _no_json(error, self.place, line) from None
+            return
+        except RecursionError:
+            raise _too_deep(self.place) from None
+        if isinstance(row, dict):
+            self._rows.add(line, _flat(row))
+
+    def _of_events(self, data: bytes) -> None:
+        for scalar in self._events.feed(data):
+            row: dict[str, Any] = {scalar.tag: scalar.value}
+            named = _said(scalar.tag)
+            counters = [counter for counter, tags in _CLOCKED.items() if named in tags]
+            if len(self._tags) < 100:
+                self._tags[one_line(scalar.tag)] = None
+            if counters:
+                row["wall_time"] = scalar.wall_time
+            self._rows.add(0, row | {(counters or ["step"])[0]: scalar.step})
 
 
 # Lines of trainers ----------------------------------------------------------------------------
 
 
-def _trainer(said: Mapping[str, Any], file: files.Opened, place: Place) -> Log | None:
-    """The records of a trainer that logs.yaml describes."""
-    log, short = Log(place.file, said["name"]), "[KMGBT]?" if said.get("suffixes") else ""
-    records = [
-        (
-            re.compile(record["pattern"].replace("NUMBER", f"(?:{_NUMBER})" + short)),
-            [
-                (quantity, re.compile(f"(?:{before}){_NUMBER}([KMGBT]?)"), Fraction(worth))
-                for quantity, (before, worth) in record["holds"].items()
-            ],
-        )
-        for record in said["records"]
-    ]
-    words = [word.encode() for word in said["containing"]]  # most of a log is of no interest
-    for line in (_decoded(raw) for raw in file.lines() if any(word in raw for word in words)):
-        for record, fields in records:
-            for match in record.finditer(line):
-                for quantity, pattern, worth in fields:
-                    found = pattern.search(match[0])
-                    if found:
-                        number = float(found[1].replace(",", ""))
-                        if short:
-                            number *= _SUFFIXES.get(found[2], 1)
-                        _judge(quantity, number, number, match[0][:40].strip(), place)
-                        log.add(quantity, number, worth)
-    return log if log.columns else None
+class _Trainer:
+    """The records of a trainer that logs.yaml describes, line by line."""
+
+    def __init__(self, said: Mapping[str, Any], place: Place) -> None:
+        self.place = place
+        self.log = Log(place.file, said["name"])
+        self.words = {word.encode() for word in said["containing"]}
+        self._between = re.compile("|".join(said.get("between", ["(?!)"])))
+        self._step, self._is_between = math.nan, False
+        short = "[KMGBT]?" if said.get("suffixes") else ""
+        self._records = [
+            (
+                re.compile(record["begins"].replace("STEP", r"(?P<step>[0-9]+)")),
+                [
+                    (quantity, _field(pattern, short), Fraction(worth))
+                    for quantity, (pattern, worth) in record["holds"].items()
+                ],
+            )
+            for record in said["records"]
+        ]
+
+    def line(self, text: str, is_whole: bool) -> None:
+        """The records of a line; of one without its end a number at the end may be cut off."""
+        if self._between.search(text):
+            self._is_between = True
+        for begins, fields in self._records:
+            matches = list(begins.finditer(text))
+            ends = [*(match.start() for match in matches[1:]), len(text)]
+            for match, end in zip(matches, ends, strict=False):
+                if "step" in begins.groupindex:
+                    self._step = float(match["step"])
+                found = [
+                    (quantity, value, worth)
+                    for quantity, pattern, worth in fields
+                    if (value := pattern.search(text, match.start(), end))
+                    and (is_whole or text[value.end() :].strip(_GOES_ON))
+                ]
+                is_rate = any(quantity in _TIMES for quantity, _, _ in found)
+                for quantity, value, worth in found:
+                    many = _SUFFIXES[value["suffix"]]
+                    number = float(Decimal(value["number"].replace(",", "")) * many)
+                    label = text[match.start() :][:40].strip()
+                    _judge(quantity, number, number, label, self.place)
+                    if not (self._is_between and quantity in _TIMES):
+                        self.log.add(quantity, number, worth, step=self._step)
+                self._is_between = self._is_between and not is_rate
+
+
+def _field(pattern: str, short: str) -> re.Pattern[str]:
+    """The pattern of a quantity, with the number and the suffix that it may have."""
+    number = f"{_NUMBER}(?P<suffix>{short})"
+    return re.compile(pattern.replace("NUMBER", number) + _END * pattern.endswith("NUMBER"))
 
 
 # JSON and tables ------------------------------------------------------------------------------
 
-_GROUP = re.compile(r"^(?:train|training|perf|performance)[/_.]")
+_GROUP = re.compile(r"^(?:(?:train|training|perf|performance)[/_.])+")
 
 Column = tuple[str, Fraction]  # quantity, and what one unit of the column is worth
 
 
-@lru_cache
+@lru_cache(4096)
 def column(label: str) -> Column | None:
     """The quantity that a column holds, by its name and the unit behind it."""
     said = _said(label)
@@ -185,46 +376,65 @@ def column(label: str) -> Column | None:
         return None
     for quantity, names in COLUMNS.items():
         units = UNITS.get("mfu" if quantity == "time.mfu" else quantity.split(".")[0], {})
-        for known in (quantity, *names):
-            if plain == known:
-                return quantity, Fraction(1)
-            rest = plain.removeprefix(known) if plain.startswith(known) else ""
-            unit = rest.strip("_()[]")
-            if unit in units:
-                return quantity, Fraction(units[unit])
+        for known, name in product((quantity, *names), (said, plain)):
+            unit = name.removeprefix(known).strip("_()[]") if name.startswith(known) else None
+            if unit is not None and (name == known or unit in units):
+                return quantity, Fraction(_SAID["worth"].get(said, units.get(unit, 1)))
     return None
 
 
 def _said(label: str) -> str:
     """A label without the name of a run before it (exports of W&B), in small letters."""
-    return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_")
-
-
-def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str) -> Log | None:
-    log = Log(place.file, form)
-    clocks = [_Clock(**said) for said in _SAID["clocks"]]
-    for line, row in rows:
-        if not log.columns.keys() & _TIMES:
-            plain = {_said(label): value for label, value in row.items()}
-            for clock in clocks:
-                clock.look(plain)
-        for label, value in row.items():
-            known = column(label)
-            if known is None or known[0] == "step" or value is None or value == "":
-                continue
-            number = _number(value)
-            if number is not None:
-                if not 0 < number < math.inf:
-                    _judge(known[0], number, value, label, Place(place.file, line))
-                log.add(known[0], number, known[1], label)
-    for clock in clocks:
-        for passed in clock.passed if not log.columns.keys() & _TIMES else ():
-            log.add(clock.gives, passed, Fraction(1))
-    return log if log.columns else None
+    return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_").replace("-", "_")
 
 
 #: What says how long a step takes.
 _TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in name}
+#: Scalars of event files beside which a clock says how long a step takes, by what they count.
+_CLOCKED = {counter: {*map(_said, tags)} for counter, tags in _SAID["clocked"].items()}
+
+
+class _Rows:
+    """Records by the names of their columns."""
+
+    def __init__(self, place: Place, form: str) -> None:
+        self.log = Log(place.file, form)
+        self._clocks = [_Clock(**said) for said in _SAID["clocks"]]
+
+    def add(self, line: int, row: Mapping[str, Any]) -> None:
+        """A record that stands in a line.
+
+        Raises:
+            PlanError: a number is none, or cannot be believed.
+        """
+        known = {label: found for label in row if (found := column(label))}
+        steps = [
+            _number(row[label]) for label, (quantity, _) in known.items() if quantity == "step"
+        ]
+        step = next((step for step in steps if step is not None), math.nan)
+        if not self.log.columns.keys() & _TIMES:
+            plain = {_said(label): value for label, value in row.items()}
+            for clock in self._clocks:
+                clock.look(plain)
+        for label, (quantity, worth) in known.items():
+            value = row[label]
+            number = None if quantity == "step" or value in (None, "") else _number(value)
+            if number is None or (quantity == "time.mfu" and number * worth > 1):
+                continue  # a share of percent that does not say so is that of another peak, too
+            place = Place(self.log.file, line or None)
+            if not 0 < number < math.inf:
+                _judge(quantity, number, value, label, place)
+            elif quantity.startswith("memory.") and number * worth < LEAST_MEMORY:
+                what, unit = f"{label} is {value} bytes by its name", f"a unit, as in {label}_gib"
+                raise PlanError(Fault(what, place, unit))
+            self.log.add(quantity, number, worth, label, step)
+
+    def result(self) -> Log | None:
+        """What they say; a clock counts where nothing says how long a step takes."""
+        columns = dict(self.log.columns)
+        if not columns.keys() & _TIMES:
+            columns |= {c.gives: {CLOCK: c.passed} for c in self._clocks if c.passed.doubles}
+        return Log(self.log.file, self.log.format, columns) if columns else None
 
 
 @dataclass
@@ -235,7 +445,7 @@ class _Clock:
     counter: str
     gives: str
     worth: int | str
-    passed: list[float] = field(default_factory=list)
+    passed: Series = field(default_factory=Series)
     last: tuple[float, float] | None = None
 
     def look(self, row: Mapping[str, Any]) -> None:
@@ -244,7 +454,8 @@ class _Clock:
             return
         if self.last is not None and time > self.last[0] and count > self.last[1]:
             gained = (time - self.last[0]) * float(Fraction(self.worth))
-            self.passed.append(gained / (count - self.last[1]))
+            self.passed.doubles.append(gained / (count - self.last[1]))
+            self.passed.steps.append(count)
         if self.last is None or count >= self.last[1]:
             self.last = time, count
 
@@ -285,48 +496,37 @@ def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -
 _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: None}
 
 
-def _json(file: files.Opened, place: Place) -> Log | None:
-    """An object on each line, or one document that holds records."""
-    some = list(islice((line for line in _lines(file, place) if line.strip()), 2))
-    if not some or some[0].lstrip()[0] not in "{[":
-        return None
+def _whole(file: files.Opened, place: Place) -> Log | None:
+    """One document of JSON that holds records."""
+    rows = _Rows(place, "JSON")
     try:
-        is_lines = False
-        with contextlib.suppress(json.JSONDecodeError):
-            is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
-        log = _rows(_objects(file, place), place, "JSON lines") if is_lines else None
-        whole = _decoded(file.read()).lstrip("\ufeff")
-        return log or _rows(((1, row) for row in _records(whole)), place, "JSON")
+        for row in _records(file.read().decode("utf-8-sig", errors="replace")):
+            rows.add(1, row)
     except json.JSONDecodeError as error:
-        where = Place(place.file, error.lineno, error.colno)
-        raise PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line")) from None
+        raise _no_json(error, place, error.lineno) from None
     except RecursionError:
-        fault = Fault("nested too deeply", Place(place.file, 1, 1), "a list of records")
-        raise PlanError(fault) from None
+        raise _too_deep(place) from None
+    return rows.result()
 
 
-def _objects(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The object on each line, with its line."""
-    for number, line in enumerate(_lines(file, place), 1):
-        try:
-            row = json.loads(line, **_NUMBERS) if line.strip() else None
-        except json.JSONDecodeError as error:
-            error.lineno = number
-            raise
-        if isinstance(row, dict):
-            yield number, _flat(row)
+def _no_json(error: json.JSONDecodeError, place: Place, line: int) -> PlanError:
+    where = Place(place.file, line, error.colno)
+    return PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line"))
 
 
-def _events(file: files.Opened, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The events of MLPerf's logging, with their lines, whatever stands before or between them."""
-    for number, line in enumerate(_lines(file, place), 1):
-        _, mark, said = line.partition(MLLOG)
-        with contextlib.suppress(json.JSONDecodeError, RecursionError):
-            event = json.loads(said, **_NUMBERS) if mark else None
-            if isinstance(event, dict):
-                key, value = event.get("key"), event.get("value")
-                named = {str(key): value} if key == "global_batch_size" else {}
-                yield number, _flat({**event, "value": None, **named})
+def _too_deep(place: Place) -> PlanError:
+    return PlanError(Fault("nested too deeply", Place(place.file, 1, 1), "a list of records"))
+
+
+def _event(text: str) -> Mapping[str, Any]:
+    """The event of MLPerf's logging in a line, whatever stands before it; nothing where none is."""
+    with contextlib.suppress(json.JSONDecodeError, RecursionError):
+        event = json.loads(text.partition(MLLOG.decode())[2], **_NUMBERS)
+        if isinstance(event, dict):
+            key, value = event.get("key"), event.get("value")
+            named = {str(key): value} if key == "global_batch_size" else {}
+            return _flat({**event, "value": None, **named})
+    return {}
 
 
 def _records(text: str) -> Iterator[dict[str, Any]]:
@@ -393,33 +593,40 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _table(file: files.Opened, place: Place) -> Log | None:
-    lines = _lines(file, place)
-    start, first = next(
-        ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")
-    )
-    reader = csv.reader(chain([first], lines), delimiter=max(",;\t", key=first.count))
+class _Table:
+    """A table with a header, line by line."""
 
-    def rows() -> Iterator[tuple[int, Mapping[str, str]]]:
-        for row in filter(None, reader):
-            line = start + reader.line_num
-            if len(row) != len(header):
-                where, allowed = Place(place.file, line), f"{len(header)}, as in the header"
-                raise PlanError(Fault(f"{len(row)} columns", where, allowed))
-            yield line, {label: row[index] for index, label in known.items()}
-
-    try:
-        header = [label.strip() for label in next(reader, [])]
+    def __init__(self, header: str, place: Place) -> None:
+        self._delimiter = max(",;\t", key=header.count)
+        self._labels = [label.strip() for label in self._cells(header, place)]
         of_clocks = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
-        known = {
+        self.known = {
             index: label
-            for index, label in enumerate(header)
+            for index, label in enumerate(self._labels)
             if column(label) or _said(label) in of_clocks
         }
-        twice = next((label for label in known.values() if header.count(label) > 1), None)
+        self._open = ""  # a row in which a quoted cell goes on
+        twice = next((x for x in self.known.values() if self._labels.count(x) > 1), None)
         if twice is not None:
-            where = Place(place.file, start + 1)
-            raise PlanError(Fault(f"the column {twice} is there twice", where))
-        return _rows(rows(), place, "CSV") if known else None
-    except csv.Error as error:
-        raise PlanError(Fault(f"not a table: {error}", place, "CSV")) from None
+            raise PlanError(Fault(f"the column {twice} is there twice", place))
+
+    def row(self, text: str, place: Place, is_whole: bool) -> Mapping[str, str] | None:
+        """The cells of a row that are known; None where it goes on in the next line, or was cut
+        off."""
+        text, self._open = self._open + text, ""
+        if text.count('"') % 2 and len(text) < LONGEST:
+            self._open = text + "\n"
+            return None
+        cells = self._cells(text, place)
+        if len(cells) != len(self._labels):
+            if not is_whole and len(cells) < len(self._labels):
+                return None
+            allowed = f"{len(self._labels)}, as in the header"
+            raise PlanError(Fault(f"{len(cells)} columns", place, allowed))
+        return {label: cells[index] for index, label in self.known.items()}
+
+    def _cells(self, text: str, place: Place) -> list[str]:
+        try:
+            return next(csv.reader([text], delimiter=self._delimiter), [])
+        except csv.Error as error:
+            raise PlanError(Fault(f"not a table: {error}", place, "CSV")) from None

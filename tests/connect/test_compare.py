@@ -261,7 +261,7 @@ def test_a_column_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:
 def test_columns_of_one_quantity_are_not_mixed(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text(
-        "step_time,step_time_ms,max_allocated,max_memory_allocated_gib\n" + "2,9,1,1\n" * 9
+        "step_time,step_time_ms,max_allocated,max_memory_allocated_gib\n" + "2,9,5e8,1\n" * 9
     )
     found = rows(gpt2(), log)
     assert found["time.step_seconds"].measured == 2
@@ -276,7 +276,7 @@ def test_columns_of_one_quantity_are_not_mixed(tmp_path: Path) -> None:
         ('{"a": 1 "b": 2}', ":1:9: not JSON: Expecting ',' delimiter"),
         ('{"a" 1}', ":1:6: not JSON: Expecting ':' delimiter"),
         ("[", ":1:2: not JSON: Expecting value"),
-        ('{"step_time": 1}\n{"step_time": x}', ":2:15: not JSON: Expecting value"),
+        ('{"step_time": 1}\n{"step_time": x}\n', ":2:15: not JSON: Expecting value"),
     ],
 )
 def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
+import time
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from planner.base.errors import PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect import compare, logs
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -38,8 +45,10 @@ DEEPSPEED = (
     "MaxMemAllocated=19.5GB"
 )
 NEMO = (
-    "Training epoch 0, iteration {n}/249 | lr: 3.922e-06 | global_batch_size: 8 | global_step: {n} "
-    "| reduced_train_loss: 1.653 | train_step_timing in s: 2.505 | consumed_samples: 16"
+    "Training epoch 0, iteration {n}/249 | lr: 3.922e-06 | global_batch_size: 512 | "
+    "global_step: {n} | max_memory_reserved: 127785762816 | max_memory_allocated: 115792977920 | "
+    "reduced_train_loss: 1.653 | train_step_timing in s: 2.505 | TFLOPS_per_GPU: 1.831e+03 | "
+    "consumed_samples: 16 | val_loss: 3.624"
 )
 PROGRESS = (
     "Epoch 0: : 100%|█████| {n}/100 [10:48<00:00, reduced_train_loss=0.0172, global_step=99.00, "
@@ -66,6 +75,7 @@ TUNE = (
     "Step {n} | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:2345.5 grad_norm:1.0 "
     "peak_memory_active:30.5 peak_memory_alloc:30.25 peak_memory_reserved:33.5 "
 )
+PIPELINE = "steps: {n} loss: 2.5000 iter time (s): 8.125 samples/sec: 63.015"
 LITGPT = (
     "Epoch 1 | iter {n} step {n} | loss train: 10.923, val: n/a | iter time: 431.95 ms (step) "
     "remaining time: 2 days, 1:00:00"
@@ -87,7 +97,10 @@ LINES = {
         {STEP: "4.71", RATE: 109, "memory.reserved": 520_000_000, FLOPS: "0.0000187"},
     ),
     "DeepSpeed": (DEEPSPEED, {STEP: 8, "memory.total": Fraction("19.5") * GIB}),
-    "NeMo": (NEMO, {STEP: "2.505"}),
+    "NeMo": (
+        NEMO,
+        {STEP: "2.505", "memory.total": 115792977920, "memory.reserved": 127785762816, FLOPS: 1831},
+    ),
     "MaxText": (MAXTEXT, {STEP: "13.36", FLOPS: "305.127", RATE: "3679.158"}),
     "LLM Foundry": (
         FOUNDRY,
@@ -116,6 +129,59 @@ LINES = {
 }
 
 
+#: By format: a line with one number of it (`{x}`), what it says, and what one of it is worth. The
+#: forms are those of public logs: documentation and issues of torchtitan, nanotron, MaxText and
+#: DeepSpeed, runs of Megatron-LM, NeMo, verl and LLM Foundry.
+UNITS = (
+    ("Megatron-LM", " [2025-08-01 07:19:50] iteration      {n}/    5000 | consumed samples: 256 | "
+     "elapsed time per iteration (ms): {x} | throughput per GPU (TFLOP/s/GPU): 80.2 | "
+     "learning rate: 6.9E-08 | global batch size:   128 | lm loss: 1.0E+01 | grad norm: 26.2 |",
+     STEP, Fraction(1, 1000)),
+    ("Megatron-LM", "[Rank 0] (after {n} iterations) memory (MB) | allocated: 10850.67578125 | "
+     "max allocated: {x} | reserved: 11000.0 | max reserved: 98765.5", "memory.total", 2**20),
+    ("Megatron-LM", "[Rank 0] (after {n} iterations) memory (MB) | allocated: 10850.67578125 | "
+     "max allocated: 10850.75 | reserved: 11000.0 | max reserved: {x}", "memory.reserved", 2**20),
+    ("torchtitan", "[rank0]:[titan] 2025-06-04 08:51:58,557 - root - INFO - step: {n}  loss: "
+     "10.7069  memory: {x}GiB(32.62%)  tps: 7,034  tflops: 407.35  mfu: 41.19%",
+     "memory.reserved", GIB),
+    ("torchtitan", "[rank0]:2025-04-01 00:25:47,084 - root - INFO - step: {n}/644 = 99.3789%  "
+     "loss:  6.2116  memory: 87.04GiB(93.48%)  tps: {x}  tflops: 407.35  mfu: 41.19%", RATE, 1),
+    ("torchtitan", "[titan] step: {n}  loss: 1.0  grad_norm:  3.6680  memory: 1.0GiB(3%)  "
+     "tps: 7,034  tflops: 1,040.99  mfu: {x}%", "time.mfu", Fraction(1, 100)),
+    ("nanotron", "[default0]:08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0|host]: iteration: {n} / 15 | "
+     "consumed_tokens: 512 | elapsed_time_per_iteration_ms: {x}K | tokens_per_sec: 109", STEP, 1),
+    ("nanotron", "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]:  Memory usage: 64.15MiB. Peak "
+     "allocated {x}MiB. Peak reserved: 99999.00MiB", "memory.total", 2**20),
+    ("DeepSpeed", "[2022-08-29 06:58:56,176] [INFO] [timer.py:198:stop] 0/{n}, "
+     "RunningAvgSamplesPerSec=232.7, CurrSamplesPerSec=64.0, MemAllocated=0.36GB, "
+     "MaxMemAllocated={x}GB", "memory.total", GIB),
+    ("DeepSpeed", "steps: {n} loss: 2.5000 iter time (s): {x} samples/sec: 63.015", STEP, 1),
+    ("MaxText", "I0317 10:00:13.658792 125344476638336 metric_logger.py:181] completed step: {n}, "
+     "seconds:  {x}, TFLOP/s/device: 370.707, Tokens/s/device: 14774.896, loss: 12.939", STEP, 1),
+    ("NeMo", "[2025-10-17T11:32:59+08:00] Training epoch 0, iteration {n}/999 | global_batch_size: "
+     "512 | global_step: {n} | train_step_timing in s: {x} | tokens_per_sec_per_gpu: 6.859e+03",
+     STEP, 1),
+    ("litgpt", LITGPT.replace("431.95", "{x}"), STEP, Fraction(1, 1000)),
+    ("nanoGPT", NANOGPT.replace("412.5", "{x}"), STEP, Fraction(1, 1000)),
+    ("Megatron-Bridge", BRIDGE.replace("5.25", "{x}"), STEP, 1),
+    ("Megatron-Bridge", "[Rank 0] (after {n} iterations) memory (GB) | mem-allocated-gigabytes: 1 "
+     "| mem-max-allocated-gigabytes: {x} | mem-max-reserved-gigabytes: 99999.5",
+     "memory.total", 10**9),
+    ("LLM Foundry", "[batch={n}/20]: Train throughput/device/tokens_per_sec: {x}", RATE, 1),
+    ("LLM Foundry", "[batch={n}/20]: Train memory/peak_reserved_mem: {x}",
+     "memory.reserved", 10**9),
+    ("OLMo-core", "2025-06-01 10:00:00.000\tolmo:0\t[step={n}/100,epoch=1/1,eta=1:00:00]\n"
+     "    throughput/device/TPS (actual avg)=11,000\n    throughput/device/TPS={x}", RATE, 1),
+    ("torchtune", TUNE.replace("30.25", "{x}"), "memory.total", GIB),
+    ("verl", "Epoch 1/1:  99%|###| 109/110 [1:14:27<01:11, 71.47s/it]step:{n} - "
+     "perf/mfu/actor:np.float64(0.25) - perf/max_memory_allocated_gb:np.float64({x}) - "
+     "perf/max_memory_reserved_gb:99999.5", "memory.total", GIB),
+    ("transformers", "{{'eval_loss': 2.0, 'n': {n}}}\n{{'train_runtime': '21.5', "
+     "'train_samples_per_second': '11.9', 'train_steps_per_second': '{x}'}}",
+     "steps_per_second", 1),
+)  # fmt: skip
+
+
 def measured(path: Path) -> dict[str, Fraction]:
     return {row.id: row.measured for row in compare.compare(plan(), path).rows}
 
@@ -132,6 +198,172 @@ def test_lines_of_a_trainer_are_read(name: str, tmp_path: Path) -> None:
     assert logs.read(path).format == name
     found = measured(path)
     assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
+
+
+def test_every_trainer_has_a_line_whose_unit_is_held() -> None:
+    assert {name for name, *_ in UNITS} == {*logs.TRAINERS}
+
+
+@pytest.mark.parametrize("name, line, quantity, worth", UNITS)
+@given(st.decimals("0.01", "20000", places=3), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_a_number_is_worth_what_its_trainer_says(
+    name: str, line: str, quantity: str, worth: Fraction, value: Decimal, end: str, colour: bool
+) -> None:
+    """To the digit, whatever the ends of lines and the colours."""
+    lines = [line.format(n=n, x=f"{value:f}") for n in range(1, 4)]
+    text = "".join(f"\x1b[32m{each}\x1b[0m{end}" if colour else each + end for each in lines)
+    reading = logs.Reading(Place("log"))
+    reading.feed(text.encode())
+    reading.finish()
+    log = reading.log
+    assert log is not None and log.format == name
+    (series,) = log.series(quantity)
+    assert {series.exact(double) for double in series.doubles} == {Fraction(value) * worth}
+    assert len(series.doubles) == 3
+    if "{n}" in line and name != "transformers" and "after" not in line and "Memory" not in line:
+        assert [*series.steps] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name, line, quantity, worth", UNITS)
+def test_a_line_that_is_cut_off_says_nothing_wrong(
+    name: str, line: str, quantity: str, worth: Fraction
+) -> None:
+    """A job is killed, or its disk is full, in the middle of a line."""
+    text = line.format(n=7, x="12345.625")
+    for length in range(len(text)):
+        reading = logs.Reading(Place("log"))
+        reading.feed(text[:length].encode())
+        reading.finish()
+        with contextlib.suppress(PlanError):
+            log = reading.log
+            series = log.series(quantity) if log is not None else []
+            assert all(each.exact(each.doubles[0]) == Fraction("12345.625") * worth
+                       for each in series)  # fmt: skip
+
+
+def test_another_unit_than_the_trainers_is_no_record() -> None:
+    for line in (
+        "DeepSpeed: epoch=0/micro_step=1/global_step=1, RunningAvgSamplesPerSec=1.5, "
+        "CurrSamplesPerSec=2.5, MemAllocated=1.0MB, MaxMemAllocated=12.5MB\n",
+        "step: 1  loss: 1.0  memory: 12.5MiB(3%)  tps: 5\n",
+        "iter 5: loss 10.9891, time 412.5s, mfu 17.21%\n",
+        "Step Time : 5.25ms GPU utilization: 512.5MODEL_TFLOP/s/GPU\n",
+    ):
+        reading = logs.Reading(Place("log"))
+        reading.feed(line.encode())
+        log = reading.log
+        wrong = {STEP, "memory.total", "memory.reserved"}
+        assert log is None or not wrong & log.columns.keys(), line
+
+
+def test_lines_of_several_ranks_are_told_apart(tmp_path: Path) -> None:
+    """Eight ranks write each step, some of them on one line; warm-up is of steps, not of lines."""
+    path = tmp_path / "log"
+    line = "completed step: {n}, seconds: {x}, TFLOP/s/device: 305.1, loss: 10.5"
+    text = ""
+    for n in range(12):
+        ranks = [f"[rank{i}] {line.format(n=n, x=60 if n < 5 else 2 + i / 64)}" for i in range(8)]
+        text += "\n".join(ranks[:4]) + "\n" + "".join(ranks[4:]) + "\n"
+    path.write_text(text, "utf-8")
+    (series,) = logs.read(path).series(STEP)
+    assert len(series.doubles) == 96 and series.begin(5) == 40
+    assert 2 <= measured(path)[STEP] < 3
+    (step,) = [row for row in compare.compare(plan(), path).rows if row.id == STEP]
+    assert step.how == "median of 56"
+
+
+def test_an_evaluation_or_a_checkpoint_is_in_no_step(tmp_path: Path) -> None:
+    """nanoGPT's iteration after an evaluation, torchtitan's line after a checkpoint."""
+    path = tmp_path / "log"
+    path.write_text("".join(
+        f"step {n}: train loss 4.2, val loss 4.3\niter {n}: loss 4.1, time 20000.00ms, mfu 1.00%\n"
+        f"iter {n + 1}: loss 4.1, time 400.00ms, mfu 17.00%\n" for n in range(0, 24, 2)
+    ))  # fmt: skip
+    assert {*logs.read(path).series(STEP)[0].doubles} == {400}
+    line = "step: {n}  loss: 1.0  memory: 30.5GiB(33%)  tps: {x}  tflops: 400.0  mfu: 41.0%\n"
+    saved = (
+        "[titan] Finished saving the checkpoint (or staging if async is enabled)in 5.53 seconds."
+    )
+    path.write_text("".join(
+        line.format(n=n, x="7,000") + f"{saved}\n" + line.format(n=n + 10, x=700)
+        + line.format(n=n + 20, x="7,000") for n in range(0, 300, 30)
+    ))  # fmt: skip
+    log = logs.read(path)
+    assert {*log.series(RATE)[0].doubles} == {7000}
+    assert len(log.series("memory.reserved")[0].doubles) == 30
+
+
+def test_a_clock_is_not_taken_for_the_time_of_a_step(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step,seconds\n" + "".join(f"{n},{2.5 * n}\n" for n in range(1, 20)))
+    with pytest.raises(PlanError, match="rises with each record, as a clock does"):
+        measured(path)
+
+
+def test_memory_without_a_unit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step_time,max_memory_allocated\n" + "2,41.5\n" * 9)
+    with pytest.raises(PlanError, match=r"41.5 bytes by its name .a unit, as in max_memory_alloc"):
+        logs.read(path)
+
+
+def test_a_share_that_is_in_percent_and_does_not_say_so_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step_time,throughput/device/MFU\n" + "2,57.1\n" * 9)
+    assert not logs.read(path).series("time.mfu")
+
+
+def test_evaluations_are_taken_out_of_a_run(tmp_path: Path) -> None:
+    """transformers' rates are over all of a run: 100 steps in 60 s, 10 s of them evaluations."""
+    rows: list[dict[str, float]] = [{"eval_runtime": 5.0, "eval_loss": 2.0, "step": 50}] * 2
+    rows.append({"train_runtime": 60.0, "train_steps_per_second": 1.6666666666666667, "step": 100})
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": rows}), "utf-8")
+    assert float(measured(path)[STEP]) == pytest.approx(0.5)
+    path.write_text("".join(f"{row}\n" for row in rows), "utf-8")  # the console
+    assert float(measured(path)[STEP]) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["iteration 1/ 2 | ", "global_batch_size: 8 | ", "step: 1  loss: ", "iteration: 1 / 2 | ",
+     "memory (MB) | allocated: 1 ", "completed step: 1, ", "Max_MA 1 GB ", "x" * 40],
+)  # fmt: skip
+def test_a_line_that_repeats_itself_takes_no_longer_for_it(line: str) -> None:
+    """A megabyte of beginnings of records without an end, which a pattern must not try each."""
+    reading, words = logs.Reading(Place("log")), "elapsed time per iteration train_step_timing in s"
+    begun = time.process_time()
+    reading.feed((line * (10**6 // len(line)) + words + "\n").encode())
+    assert time.process_time() - begun < 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_huge_log_is_read_in_bounded_time_and_memory(tmp_path: Path) -> None:
+    """25 MB, most of it of no interest, and a line of 20 MB; 100 MB take four times as long."""
+    path = tmp_path / "log"
+    noise = "INFO 2025-06-04 08:51:48 nothing of interest in this line, as in most of a log\n" * 40
+    with path.open("w") as file:
+        for n in range(1500):
+            file.write(noise + f"completed step: {n}, seconds: 2.5, TFLOP/s/device: 305.1\n")
+        file.write("x" * 20_000_000 + "\n" + "completed step: 9, seconds: 2.5\n")
+    code = (
+        "import sys, time\nfrom planner.connect import logs\nbegun = time.process_time()\n"
+        "log = logs.read(sys.argv[1])\nspent = time.process_time() - begun\n"
+        "lines = open('/proc/self/status').read().splitlines()\n"
+        "peak = next(int(x.split()[1]) for x in lines if x.startswith('VmHWM')) / 1000\n"
+        "print(len(log.series('time.step_seconds')[0].doubles), spent, peak, sep=';')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    length, spent, peak = done.stdout.strip().split(";")
+    assert int(length) == 1501 and float(spent) < 10 and float(peak) < 50
 
 
 def test_a_progress_bar_says_the_time_of_its_step(tmp_path: Path) -> None:
@@ -159,7 +391,8 @@ def test_the_state_of_a_trainer_says_how_long_its_steps_took(tmp_path: Path) -> 
     }  # fmt: skip
     path = tmp_path / "trainer_state.json"
     path.write_text(json.dumps(state, indent=2), "utf-8")
-    assert measured(path)[STEP] == 1 / Fraction("1.488")
+    # Of 21.5 s 1.5 are evaluation.
+    assert measured(path)[STEP] == 1 / Fraction("1.488") * Fraction("20") / Fraction("21.5")
     assert not logs.read(path).series("batch")
     path.write_text(json.dumps(state["log_history"][-1]), "utf-8")  # type: ignore[index]
     assert measured(path)[STEP] == 1 / Fraction("1.488")  # train_results.json

@@ -1,0 +1,244 @@
+"""Event files of TensorBoard: as they are written by others, and what hostile ones come to."""
+
+from __future__ import annotations
+
+import random
+import struct
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.base.errors import Place, PlanError
+from planner.connect import compare, events, logs
+from planner.questions import loading
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Written by torch 2.13's SummaryWriter (tensorboard 2.21), with the tags of torchtitan's
+#: MetricsProcessor, 12 steps of 2.5 s of which the first takes 40 s, a histogram and a text.
+TITAN = ROOT / "tests" / "data" / "logs" / "torchtitan.tfevents"
+GIB = 2**30
+STEP, RATE, FLOPS = (
+    f"time.{name}" for name in ("step_seconds", "tokens_per_second_per_device", "tflops_per_device")
+)
+Scalars = list[tuple[int, float, str, float]]
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def framed(data: bytes) -> bytes:
+    head = struct.pack("<Q", len(data))
+    marks = (struct.pack("<I", events._masked(each)) for each in (head, data))
+    return head + next(marks) + data + next(marks)
+
+
+def record(step: int, wall_time: float, tag: str, value: float) -> bytes:
+    """An event as SummaryWriter writes it: wall_time 1, step 2, summary 5 of a value 1."""
+    name = tag.encode()
+    inside = b"\x0a" + varint(len(name)) + name + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + varint(len(inside)) + inside
+    event = b"\x09" + struct.pack("<d", wall_time) + b"\x10" + varint(step)
+    return framed(event + b"\x2a" + varint(len(summary)) + summary)
+
+
+def written(path: Path, rows: Scalars) -> Path:
+    path.write_bytes(b"".join(record(*row) for row in rows))
+    return path
+
+
+def measured(path: Path) -> dict[str, Fraction]:
+    changes = ["training.global_batch=512", "training.sequence_length=1024"]
+    plan = loading.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml", changes)
+    return {row.id: row.measured for row in compare.compare(plan, path).rows}
+
+
+#: By trainer: the scalars of a record, and what they say.
+TAGS: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+    "Megatron-LM": (
+        {"iteration-time": 2.25, "batch-size": 512, "throughput": 300.5,
+         "mem-reserved-bytes": 5e10, "mem-allocated-bytes": 1e10,
+         "mem-max-allocated-bytes": 45097156608, "lm loss": 2.5},
+        {STEP: "2.25", "memory.total": 42 * GIB},
+    ),
+    "Megatron-Bridge": (
+        {"iteration-time": 2.25, "throughput/batches_per_sec": 0.4375,
+         "throughput/device/tokens_per_sec": 9000.5, "throughput/tokens_per_sec": 72004,
+         "throughput/tflops/device": 512.5, "throughput/global_batch_size": 512,
+         "memory/mem-max-allocated-gigabytes": 42.5, "memory/mem-max-reserved-gigabytes": 50.125},
+        {STEP: "2.25", RATE: "9000.5", "time.tokens_per_second": 72004, FLOPS: "512.5",
+         "memory.total": 42_500_000_000, "memory.reserved": 50_125_000_000},
+    ),
+    "NeMo": (
+        {"train_step_timing in s": 2.505, "global_batch_size": 512, "global_step": 3,
+         "TFLOPS_per_GPU": 301.25, "reduced_train_loss": 1.5},
+        {STEP: "2.505", FLOPS: "301.25"},
+    ),
+    "OLMo-core": (
+        {"throughput/device/TPS": 12345, "throughput/device/TPS (actual avg)": 11000,
+         "throughput/device/MFU": 57.1, "gpu_memory/GPU active mem (GiB)": 40.5,
+         "gpu_memory/GPU reserved mem (GiB)": 44},
+        {RATE: 12345, "memory.total": Fraction("40.5") * GIB, "memory.reserved": 44 * GIB},
+    ),
+    "LLM Foundry": (
+        {"throughput/batches_per_sec": 0.125, "throughput/samples_per_sec": 64.0,
+         "throughput/device/tokens_per_sec": 8192, "throughput/device/mfu": 0.42,
+         "memory/peak_allocated_mem": 30.5, "memory/peak_reserved_mem": 32.25},
+        {STEP: 8, RATE: 8192, "time.mfu": "0.42", "memory.total": 30_500_000_000,
+         "memory.reserved": 32_250_000_000},
+    ),
+    "MaxText": (
+        {"perf/step_time_seconds": 13.36, "perf/per_device_tflops": 4076.5,
+         "perf/per_device_tflops_per_sec": 305.125, "perf/per_device_tokens": 49152,
+         "perf/per_device_tokens_per_sec": 3679.25},
+        {STEP: "13.36", FLOPS: "305.125", RATE: "3679.25"},
+    ),
+    "torchtune": (
+        {"tokens_per_second_per_gpu": 2345.5, "peak_memory_active": 30.5,
+         "peak_memory_alloc": 30.25, "peak_memory_reserved": 33.5},
+        {RATE: "2345.5", "memory.total": Fraction("30.25") * GIB,
+         "memory.reserved": Fraction("33.5") * GIB},
+    ),
+    "verl": (
+        {"perf/mfu/actor": 0.25, "perf/max_memory_allocated_gb": 39.5,
+         "perf/max_memory_reserved_gb": 43.0, "timing_s/step": 90.0},
+        {"time.mfu": "0.25", "memory.total": Fraction("39.5") * GIB, "memory.reserved": 43 * GIB},
+    ),
+    # The clock beside a loss; 30 s of evaluation behind each fifth record are in no step.
+    "transformers": ({"train/loss": 2.0, "eval/loss": 2.0}, {STEP: "0.25"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_the_scalars_of_a_trainer_are_read(name: str, tmp_path: Path) -> None:
+    values, said = TAGS[name]
+    rows = [
+        (10 * n, 1.7e9 + 2.5 * n + 30 * (n // 5), tag, value)
+        for n in range(1, 13)
+        for tag, value in values.items()
+    ]
+    found = measured(written(tmp_path / "events.out.tfevents.1", rows))
+    assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
+
+
+def test_deepspeed_counts_samples_where_others_count_steps(tmp_path: Path) -> None:
+    """`Train/Samples/train_loss` stands at the number of samples: 512 of them take 4 s."""
+    rows: Scalars = [(512 * n, 1.7e9 + 4 * n, "Train/Samples/train_loss", 2.0) for n in range(12)]
+    assert measured(written(tmp_path / "log", rows))[STEP] == 4
+
+
+def test_what_is_drawn_over_samples_is_no_step(tmp_path: Path) -> None:
+    """Megatron-LM writes each scalar a second time, at the number of samples."""
+    rows: Scalars = []
+    for n in range(1, 13):
+        rows.append((n, 1.7e9 + 2 * n, "lm loss", 2.0))
+        rows.append((512 * n, 1.7e9 + 2 * n, "lm loss vs samples", 2.0))
+    assert measured(written(tmp_path / "log", rows))[STEP] == 2
+
+
+def test_a_file_of_torch_is_read() -> None:
+    log = logs.read(TITAN)
+    assert log.format == "TensorBoard"
+    assert [*log.series(STEP)[0].doubles] == [40.0] + [2.5] * 11
+    assert [*log.series(STEP)[0].steps] == [10 * n for n in range(1, 13)]
+    found = measured(TITAN)
+    assert found["memory.reserved"] == Fraction("40.1") * GIB and found[RATE] == Fraction("5762.25")
+    assert found["time.mfu"] == Fraction("0.303")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{}, {"new_style": True}, {"double_precision": True}])
+def test_what_a_writer_writes_now_is_read(how: dict[str, bool], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(tmp_path)
+    for n in range(1, 13):
+        writer.add_scalar("perf/step_time_seconds", 0.123456789, n, **how)
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    assert float(measured(file)[STEP]) == pytest.approx(0.123456789, rel=1e-7)
+
+
+def test_a_record_that_is_not_whole_is_left_for_later(tmp_path: Path) -> None:
+    """However the bytes of a file arrive, they say the same."""
+    data = TITAN.read_bytes()
+    whole = logs.read(TITAN).columns
+    reading, at, draw = logs.Reading(Place("log")), 0, random.Random(1)
+    while at < len(data):
+        size = draw.randrange(1, 2000)
+        reading.feed(data[at : at + size])
+        at += size
+    assert reading.log is not None and reading.log.columns == whole
+    cut = tmp_path / "log"
+    cut.write_bytes(data[:-7])  # the job was killed while it wrote
+    assert len(logs.read(cut).series(STEP)[0].doubles) == 12
+
+
+def test_an_event_file_without_what_is_compared_names_its_scalars(tmp_path: Path) -> None:
+    path = written(tmp_path / "log", [(n, 1e9, "val/accuracy", 0.5) for n in range(9)])
+    with pytest.raises(PlanError, match=r"no step time.*among its scalars: val/accuracy"):
+        logs.read(path)
+
+
+def test_hostile_event_files_are_one_fault_or_the_truth(tmp_path: Path) -> None:
+    """Bytes that were changed are a damaged record; they never change a number."""
+    data, path, draw = TITAN.read_bytes()[:6000], tmp_path / "log", random.Random(2)
+    path.write_bytes(data)
+    true = {*logs.read(path).series(STEP)[0].doubles}
+    for _ in range(300):
+        bad = bytearray(data)
+        for _ in range(draw.randrange(1, 4)):
+            bad[draw.randrange(len(bad))] = draw.randrange(256)
+        path.write_bytes(bad)
+        try:
+            found = logs.read(path)
+        except PlanError as error:
+            assert len(str(error).splitlines()) == 1
+        else:
+            assert {x for series in found.series(STEP) for x in series.doubles} <= true
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        b"\xff" * 30,  # a number without an end
+        b"\x2a\xff\xff\xff\xff\x0f",  # longer than the record
+        b"\x2a\x04\x0a\x02\x0a\x7f",  # a tag longer than its value
+        b"\x2a\x0b\x0a\x09\x0a\x02\xff\xfe\x15\x00\x00\x80\x3f",  # a tag that is no text
+        b"\x09\x00",
+    ],
+)
+def test_a_record_that_is_no_event_is_one_fault(inside: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(record(1, 1e9, "step_time", 1.0) + framed(inside))
+    with pytest.raises(PlanError, match=r"the record at byte [0-9]+ is damaged"):
+        logs.read(path)
+
+
+def test_a_record_of_exabytes_is_one_fault(tmp_path: Path) -> None:
+    head = struct.pack("<Q", 1 << 60)
+    path = tmp_path / "log"
+    path.write_bytes(head + struct.pack("<I", events._masked(head)) + bytes(100))
+    with pytest.raises(PlanError, match="damaged"):
+        logs.read(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0])
+def test_a_scalar_that_cannot_be_believed(value: float, tmp_path: Path) -> None:
+    rows: Scalars = [(n, 1e9, "step_time", value if n == 5 else 1.0) for n in range(9)]
+    path = written(tmp_path / "log", rows)
+    if value != value:
+        assert len(logs.read(path).series(STEP)[0].doubles) == 8
+    else:
+        with pytest.raises(PlanError, match="step_time"):
+            logs.read(path)
+
+
+def test_the_checksum_is_that_of_the_standard() -> None:
+    """RFC 3720, B.4: 32 bytes of zeros have the CRC-32C 8a9136aa."""
+    assert events._masked(bytes(32)) == ((0x8A9136AA >> 15 | 0x8A9136AA << 17) + 0xA282EAD8) % 2**32
