@@ -48,7 +48,9 @@ READERS: dict[str, Any] = {
     "torchtitan": tomllib.loads,
     "deepspeed": json.loads,
     "nanotron": yaml.safe_load,
-    "accelerate": yaml.safe_load,
+    **dict.fromkeys(
+        ("accelerate", "transformers", "trl", "axolotl", "llama-factory"), yaml.safe_load
+    ),
 }
 
 
@@ -87,6 +89,9 @@ WHERE = {
     "training.micro_batch": {
         "megatron": "micro-batch-size",
         "deepspeed": "train_micro_batch_size_per_gpu",
+        "transformers": "per_device_train_batch_size",
+        "trl": "per_device_train_batch_size",
+        "axolotl": "micro_batch_size",
         "nanotron": "tokens.micro_batch_size",
     },
     "training.global_batch": {
@@ -96,12 +101,18 @@ WHERE = {
     },
     "training.gradient_accumulation": {
         "deepspeed": "gradient_accumulation_steps",
+        "transformers": "gradient_accumulation_steps",
+        "axolotl": "gradient_accumulation_steps",
+        "llama-factory": "gradient_accumulation_steps",
         "nanotron": "tokens.batch_accumulation_per_replica",
     },
     "training.sequence_length": {
         "megatron": "seq-length",
         "torchtitan": "training.seq_len",
         "nanotron": "tokens.sequence_length",
+        "trl": "max_length",
+        "axolotl": "sequence_len",
+        "llama-factory": "cutoff_len",
     },
     "parallelism.tensor": {
         "megatron": "tensor-model-parallel-size",

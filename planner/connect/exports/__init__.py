@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
 
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from planner.plans.document import Plan
 
 #: The frameworks, each a document of this folder.
-FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
+FORMATS = (
+    *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate"),
+    *("transformers", "trl", "axolotl", "llama-factory"),
+)
+#: Before the name of a variable of the environment, among the options that rows say.
+VARIABLES = "env."
 
 
 class Framework(NamedTuple):
@@ -29,6 +34,7 @@ class Framework(NamedTuple):
     kernels: str | None
     by_hand: Sequence[str]
     rows: tuple[Row, ...]
+    environment: bool = False  # whether a file of it holds variables of the environment
 
 
 def config(plan: Plan, to: str) -> Config:
@@ -49,8 +55,15 @@ def config(plan: Plan, to: str) -> Config:
     follow(draft, known.rows)
     draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
-    text = write(known.form, draft.said, _head(plan, known, unsaid))
-    return Config(text, dict(draft.said), unsaid, known.form != "json")
+    variables = {
+        key.removeprefix(VARIABLES): str(value)
+        for key, value in draft.said.items()
+        if key.startswith(VARIABLES)
+    }
+    if not known.environment:
+        draft.said = {k: v for k, v in draft.said.items() if not k.startswith(VARIABLES)}
+    text = write(known.form, draft.said, _head(plan, known, unsaid, variables))
+    return Config(text, draft.said, unsaid, known.form != "json", variables)
 
 
 @cache
@@ -66,7 +79,12 @@ def framework(name: str) -> Framework:
     if name not in FORMATS:
         raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
-    return Framework(**{**said, "rows": (*said["rows"], *rules.OF_ALL)})
+    own, like = said["rows"], said.pop("like", None)
+    if like is None:
+        return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})
+    base = framework(like)
+    rows = (*rules.besides(base.rows, own), *own)
+    return Framework(**{**base._asdict(), **said, "rows": rows})
 
 
 def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
@@ -77,7 +95,9 @@ def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
     return [f"{', '.join(said)}: {why}" for why, said in keys.items()]
 
 
-def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:
+def _head(
+    plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...], environment: Mapping[str, Any]
+) -> str:
     """The comments that open the file."""
     from planner.base.display import one_line
 
@@ -89,6 +109,8 @@ def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:
         f"Processes: {devices}{per_node}; data parallel {plan.get('parallelism.data')}, "
         f"{plan.get('training.gradient_accumulation')} micro-batches per step.",
     ]
+    if environment and not known.environment:
+        lines.append("Environment: " + " ".join(f"{k}={v}" for k, v in environment.items()))
     if unsaid:
         lines += ["Not said here, or not quite:", *(f"  {each}" for each in caveats(unsaid))]
     lines.append("To be added by hand: " + "; ".join(known.by_hand) + ".")

@@ -3,24 +3,26 @@ the framework, or hears of its keys.
 
 A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     to          their key; alone it takes the value as it is
-    words       a word for each value; without ``to`` the word is a mapping of their keys (an empty
-                one where nothing needs saying), or holds what is ``near``, and ``why`` it differs
+    words       a word for each value: a value of ``to``, or a mapping of their keys (an empty one
+                where nothing needs saying), or what is ``near``, and ``why`` it differs
     only        the one value that goes without saying
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
-A row may stand under a condition, by itself or with others below ``rows``: that a key, or one of
-some, is ``given`` and not 0, ``unless`` it is, that there are ``several`` or a ``single`` one, that
-of two keys the values ``differ``, or that of the first is ``less``. Other rows name a ``rule`` with
-its arguments, a ``section`` that is stated elsewhere, or what the framework ``hears`` of: keys that
-follow from others, change nothing in a launch configuration, or are said by a rule; as a mapping,
-by the key that they stand under.
+    each        a word for each of the values that the key lists
+What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
+itself or with others below ``rows``: that a key, or one of some, is ``given`` and not 0, ``unless``
+it is, that there are ``several`` or a ``single`` one, that of two keys the values ``differ``, or
+that of the first is ``less``, ``where`` keys have one of the values named for each. Other rows name
+a ``rule`` with its arguments, a ``section`` that is stated elsewhere, or what the framework
+``hears`` of: keys that follow from others, change nothing in a launch configuration, or are said by
+a rule; as a mapping, by the key that they stand under.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import getmembers, isfunction
 from itertools import groupby, islice
 from math import prod
@@ -188,14 +190,17 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
 CONDITIONS: Mapping[str, Callable[..., object]] = {
     "given": lambda *values: any(values),
     "unless": lambda *values: not any(values),
-    "several": lambda value: value > 1,
+    "several": lambda *values: any(value > 1 for value in values),
     "single": lambda value: value == 1,
     "differ": operator.ne,
     "less": operator.lt,
+    "where": lambda *among: all(among),
 }
 
 
-def _holds(draft: Draft, name: str, about: str | Sequence[str]) -> object:
+def _holds(draft: Draft, name: str, about: str | Sequence[str] | Mapping[str, Any]) -> object:
+    if isinstance(about, Mapping):
+        return CONDITIONS[name](*(draft.get(key) in values for key, values in about.items()))
     keys = [about] if isinstance(about, str) else about
     return CONDITIONS[name](*map(draft.get, keys))
 
@@ -223,6 +228,28 @@ def follow(draft: Draft, rows: Iterable[Row]) -> None:
             draft.heard.update(about)
 
 
+def besides(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
+    """The rows that a framework takes from another that it is like: those about what its own rows
+    are not about."""
+    about = {subject for row in own for subject in _subjects(row)}
+    for row in rows:
+        if "rows" in row:
+            yield {**row, "rows": [*besides(row["rows"], own)]}
+        elif about.isdisjoint(_subjects(row)):
+            yield row
+
+
+def _subjects(row: Row) -> Iterator[tuple[str, str]]:
+    """What a row is about: a key, or a section."""
+    for inner in row.get("rows", ()):
+        yield from _subjects(inner)
+    key, said = next(iter(row.items()))
+    if "." in key:
+        yield "", key
+    elif key == "section":
+        yield key, said
+
+
 def _say(draft: Draft, key: str, row: Row) -> None:
     """One key of the plan; where its row stands under a condition, it counts as heard all the
     same."""
@@ -232,6 +259,8 @@ def _say(draft: Draft, key: str, row: Row) -> None:
     if value is None:
         return
     near = row.get("near")
+    if "each" in row:
+        value = [row["each"][one] for one in value]
     said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _why(row)
     if "only" in row:
         words = {row["only"]: {}}
@@ -242,7 +271,7 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         elif isinstance(word, Mapping) and "near" in word:
             said, why = word["near"], Nearly(word["why"])
         else:
-            said, why = {to: word} if to else word, None
+            said, why = word if isinstance(word, Mapping) else {to: word}, None
     if why is not None:
         draft.cannot(key, why)
     draft.said |= said

@@ -111,6 +111,7 @@ class Config:
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
     commented: bool  # the text says itself, in comments, what it leaves unsaid
+    environment: Mapping[str, str]  # variables that it asks for
 
     @property
     def lost(self) -> tuple[Unsaid, ...]:
