@@ -177,7 +177,6 @@ def axolotl(text: str, plan: Plan, _: Mapping[str, str]) -> dict[str, Any]:
         meant |= _mesh(ParallelismConfig(**sizes), plan)
     if read.deepspeed:
         meant["parallelism.zero"] = read.deepspeed["zero_optimization"]["stage"]
-        meant["parallelism.tensor"] = read.tensor_parallel_size or 1
     return meant
 
 
@@ -196,6 +195,7 @@ def llama_factory(text: str, plan: Plan, environment: Mapping[str, str]) -> dict
     model, data, args, tuning, _ = parser.get_train_args(said)
     meant = _training(args, plan)
     meant["training.recompute"] = not model.disable_gradient_checkpointing
+    meant |= {"training.optimizer": "muon"} if tuning.use_muon else {}
     if tuning.finetuning_type == "lora":
         meant["training.lora.rank"] = tuning.lora_rank
     # Of packed sequences it counts one token less, and pads to the length all the same.
