@@ -271,7 +271,7 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         elif isinstance(word, Mapping) and "near" in word:
             said, why = word["near"], Nearly(word["why"])
         else:
-            said, why = word if isinstance(word, Mapping) else {to: word}, None
+            said, why = {**word} if isinstance(word, Mapping) else {to: word}, None
     if why is not None:
         draft.cannot(key, why)
     draft.said |= said
