@@ -76,18 +76,34 @@ MOST_KEPT = 4
 def canonical(tree: Expression) -> Expression:
     """What SymPy makes of a tree: sums and products flat and in order, numbers first."""
     if tree.canonical is None and tree.args:
-        text = json.dumps(_plain(tree), separators=(",", ":"))
-        key = blake2b(text.encode(), digest_size=12).hexdigest()
-        try:
-            tree.canonical = _parsed(_kept()[key])
-        except (KeyError, TypeError, ValueError):
-            from planner.book.symbolic import from_sympy, to_sympy
-
-            tree.canonical = from_sympy(to_sympy(tree))
-            if not _NEW:
-                atexit.register(_write)
-            _NEW[key] = _kept()[key] = _plain(tree.canonical, texts=True)
+        tree.canonical = _made(tree)
     return tree.canonical or tree
+
+
+def factored(tree: Expression) -> Expression:
+    """The same with what all terms of a sum have in common before the sum."""
+    return _made(tree, "factor_terms")
+
+
+def _made(tree: Expression, function: str = "") -> Expression:
+    """A tree in order, perhaps after one of SymPy's functions."""
+    text = function + json.dumps(_plain(tree), separators=(",", ":"))
+    key = blake2b(text.encode(), digest_size=12).hexdigest()
+    try:
+        return _parsed(_kept()[key])
+    except (KeyError, TypeError, ValueError):
+        import sympy
+
+        from planner.book.symbolic import from_sympy, to_sympy
+
+        found = to_sympy(tree)
+        if function:
+            found = to_sympy(from_sympy(getattr(sympy, function)(found)))
+        made = from_sympy(found)
+        if not _NEW:
+            atexit.register(_write)
+        _NEW[key] = _kept()[key] = _plain(made, texts=True)
+        return made
 
 
 @cache

@@ -42,10 +42,7 @@ class Form:
         return bool(self.terms)
 
     def __add__(self, other: Form) -> Form:
-        found = dict(self.terms)
-        for monomial, coefficient in other.terms.items():
-            found[monomial] = found.get(monomial, 0) + coefficient
-        return Form(found)
+        return total((self, other))
 
     def __sub__(self, other: Form) -> Form:
         return self + constant(-1) * other
@@ -61,8 +58,8 @@ class Form:
         found: dict[Monomial, Rational] = {}
         for one, c in self.terms.items():
             for another, d in other.terms.items():
-                both = _times(one, another)
-                found[both] = found.get(both, 0) + c * d
+                both, product = _times(one, another), d if c == 1 else c if d == 1 else c * d
+                found[both] = found[both] + product if both in found else product
         return Form(found)
 
     def __truediv__(self, other: Form) -> Form:
@@ -72,7 +69,8 @@ class Form:
         if len(self.terms) == 1:
             ((monomial, c),) = self.terms.items()
             if exponent.denominator == 1:
-                return Form({_powered(monomial, exponent): Fraction(c) ** int(exponent)})
+                c = c if c == 1 else Fraction(c) ** int(exponent)
+                return Form({_powered(monomial, exponent): c})
             if c == 1:
                 return Form({_powered(monomial, exponent): 1})
         if exponent.denominator == 1 and 0 <= exponent <= 3 and len(self.terms) <= SPREAD:
@@ -154,6 +152,15 @@ class Form:
         return in_order("add", tuple(terms)) if terms else number(0)
 
 
+def total(forms: Iterable[Form]) -> Form:
+    """The sum of some forms."""
+    found: dict[Monomial, Any] = {}
+    for form in forms:
+        for monomial, c in form.terms.items():  # 0 plus a Fraction would be made anew
+            found[monomial] = found[monomial] + c if monomial in found else c
+    return Form(found)
+
+
 def constant(value: int | Fraction | float) -> Form:
     """A form without symbols; a float is the fraction that it is, to the last bit."""
     return Form({ONE: Fraction(value) if isinstance(value, float) else value})
@@ -173,7 +180,7 @@ def form_of(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form
         return constant(tree.data)
     parts = [form_of(argument, leaf) for argument in tree.args]
     if tree.op == "add":
-        return reduce(Form.__add__, parts)
+        return total(parts)
     if tree.op == "mul":
         return reduce(Form.__mul__, parts)
     if tree.op == "pow" and parts[0] == constant(1):

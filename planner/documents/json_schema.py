@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, starmap
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources, units
@@ -29,6 +28,7 @@ def read(kind: str) -> Schema:
     A quantity is text with its `unit`, which is the name of a definition of units.schema.json."""
     file = resources.folder("schemas") / f"{kind}.schema.json"
     root = resources.read_json(file, parse_float=units.number)
+    known = dict[str, Any]()  # what is referred to from many places, by its reference
 
     def resolved(node: Any) -> Any:
         if isinstance(node, list):
@@ -44,10 +44,12 @@ def read(kind: str) -> Schema:
                     if inner is not True or key in _DATA
                 }
             )
+        if node["$ref"] in known:
+            return known[node["$ref"]]
         name, _, pointer = node["$ref"].partition("#")
         steps = [step.replace("~1", "/") for step in pointer.split("/") if step]
         # A released schema is named by its address; beside it lies the file.
-        other = Path(name).name.removesuffix(".schema.json")
+        other = name.rpartition("/")[2].removesuffix(".schema.json")
         if other == "units":
             return {"type": "string", "unit": steps[-1]}
         if other == "names":  # none is left where a document is checked
@@ -56,7 +58,8 @@ def read(kind: str) -> Schema:
         target = read(other) if name else root
         for step in steps:
             target = target[step]
-        return target if name else resolved(target)
+        known[node["$ref"]] = target if name else resolved(target)
+        return known[node["$ref"]]
 
     schema: Schema = resolved(root)
     return schema

@@ -53,23 +53,26 @@ class Nearby(NamedTuple):
         return {k: self.changes[k] for k in keys if not (single and k == "parallelism.sequence")}
 
 
-def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
+def faster(
+    plan: Plan, quantities: tuple[str, ...] = (), like: Evaluation | None = None
+) -> list[Nearby]:
     """The fastest safe plan found with one change, with two and with three, each faster than the
     one before; none where nothing near is, or where time is not predicted.
 
     Args:
         plan: a safe one whose time is predicted.
         quantities: what else is evaluated of each.
+        like: an evaluation of it, whose graph serves again.
     """
     quantities = (STEP, SAFE, *quantities)
-    base = Evaluation(case.build(plan), exact=False)
+    base = Evaluation(like.case if like else case.build(plan), like=like, exact=False)
     try:
         here, best = Nearby({}, plan, base.values_of(quantities)), dict[int, Nearby]()
     except PlanError:
         return []
-    tried = set[frozenset[tuple[str, Any]]]()
+    tried, stands = set[frozenset[tuple[str, Any]]](), base
     for _ in range(MOST_STEPS):
-        fastest = here
+        fastest, there = here, stands
         for changes, other in _steps(plan, here):
             at_values = frozenset(changes.items())
             if at_values in tried:
@@ -77,8 +80,8 @@ def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
             tried.add(at_values)
             with suppress(PlanError):
                 built = case.build(other)
-                evaluation = base.rerun(built, exact=False)
-                evaluation = evaluation or Evaluation(built, like=base, exact=False)
+                evaluation = stands.rerun(built, exact=False)
+                evaluation = evaluation or Evaluation(built, like=stands, exact=False)
                 if evaluation.value(SAFE) < 0:  # the lesser part of the work, so it goes first
                     continue
                 found = Nearby(changes, other, evaluation.values_of(quantities))
@@ -88,10 +91,10 @@ def faster(plan: Plan, quantities: tuple[str, ...] = ()) -> list[Nearby]:
                 if many not in best or found.values[STEP] < best[many].values[STEP]:
                     best[many] = found
                 if found.values[STEP] < fastest.values[STEP]:
-                    fastest = found
+                    fastest, there = found, evaluation
         if fastest.values[STEP] > here.values[STEP] * (1 - WORTH):
             break
-        here = fastest
+        here, stands = fastest, stands if there.sealed else there
     rows, before = list[Nearby](), base.value(STEP)
     for many in sorted(best):
         if best[many].values[STEP] <= before * (1 - WORTH):

@@ -150,7 +150,7 @@ def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measur
             other = variant(plan, {key: Fraction(together[key][0].value) * (1 + share)})
             if all(other.get(name) != plan.get(name) for name in named):
                 built = case.build(other)
-                there = evaluation.rerun(built, exact=True) or Evaluation(built)
+                there = evaluation.rerun(built, exact=True) or Evaluation(built, like=evaluation)
                 return Fraction(there.value(target)) / here - 1
         with suppress(Absent):
             there = evaluation

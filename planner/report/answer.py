@@ -423,7 +423,7 @@ class Answer:
             return []
         ids = (DAYS, PROCESS, "memory.at_worst", *([COST] if COST in own else ()))
         rows, days = [], Fraction(own[DAYS].number)
-        for near in faster(plan, ids):
+        for near in faster(plan, ids, own.evaluation):
             values = {i: Fraction(near.values[i]) for i in ids}
             rows.append(
                 self._better(changed(near.chosen, plan.get), values, values[DAYS] / days - 1)

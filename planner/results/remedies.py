@@ -98,7 +98,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
             trials -= 1
             if trials < 0:
                 break
-            remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
+            remedy = _tried(evaluation, plan, changes, now, sum(rank for rank, _ in chosen))
             if remedy is not None:
                 found.append(remedy)
         if len(found) >= most:
@@ -115,10 +115,12 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
     return Advice(-headroom, decides, tuple(found[:most]))
 
 
-def _tried(plan: Plan, changes: Mapping[str, Any], now: float, rank: int) -> Remedy | None:
+def _tried(
+    like: Evaluation, plan: Plan, changes: Mapping[str, Any], now: float, rank: int
+) -> Remedy | None:
     """The plan with these changes; None where it is no valid plan, or none that is safe."""
     try:
-        evaluation = Evaluation(case.build(variant(plan, changes)))
+        evaluation = Evaluation(case.build(variant(plan, changes)), like=like)
         headroom = float(evaluation.value("memory.headroom"))
         at_worst = float(evaluation.value(SAFE))
     except (PlanError, Absent):

@@ -20,12 +20,10 @@ from functools import reduce
 from itertools import islice
 from typing import Any
 
-import sympy
-
 from planner.base.errors import PlanError
+from planner.book.canonical import factored
 from planner.book.expressions import Expression, Symbol, in_order, number
 from planner.book.quantity import Notation, Quantity
-from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
@@ -311,8 +309,7 @@ class _Solver:
                 return self._print(degree, root.value, root.symbols)
         raise NoForm("roundings or another branch of the formula decide")
 
-    def _print(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
-        tree = from_sympy(to_sympy(root))
+    def _print(self, degree: int, value: Fraction, tree: Expression) -> ClosedForm:
         bindings = {**self.case.bindings, **self.numbers}
         setter = Typesetter(Evaluation(replace(self.case, bindings=bindings), self.book))
         symbolic = setter.box(tree, {})
@@ -333,11 +330,15 @@ def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
     found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
     if found.symbols is None:
         return [found]
-    return [replace(found, symbols=from_sympy(sympy.factor_terms(to_sympy(found.symbols))))]
+    return [replace(found, symbols=factored(found.symbols))]
 
 
 def _quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """The roots of a x² + b x + c; in symbols by coefficients without divisors."""
+    import sympy
+
+    from planner.book.symbolic import from_sympy, to_sympy
+
     under = b.value**2 - 4 * a.value * c.value
     if under < 0:
         return []
@@ -352,4 +353,5 @@ def _quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficie
     first, second, third = (sympy.factor_terms(cleared.coeff_monomial(x**p)) for p in (2, 1, 0))
     under = sympy.sqrt(second**2 - 4 * first * third)
     roots = [(sign * under - second) / (2 * first) for sign in (1, -1)]
-    return [Coefficient(v, from_sympy(r)) for v, r in zip(values, roots, strict=True)]
+    trees = [from_sympy(to_sympy(from_sympy(root))) for root in roots]
+    return list(map(Coefficient, values, trees))
