@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks import launch_files
 from benchmarks.tables import rewritten
 from planner.connect import logs
 from planner.connect.imports import families, hf
@@ -24,7 +25,8 @@ SAYS = {
 
 def page(text: str) -> str:
     """The page with its tables as the program has them."""
-    return rewritten(rewritten(text, _logs(), "logs"), _configurations(), "configurations")
+    text = rewritten(rewritten(text, _logs(), "logs"), _configurations(), "configurations")
+    return rewritten(text, _launch_files(), "launch")
 
 
 def _logs() -> str:
@@ -34,6 +36,20 @@ def _logs() -> str:
         lines.append(f"| {name} | {' | '.join(marks)} |")
     marks = ("yes" if {*logs.COLUMNS} & {*ids} else "" for ids in SAYS.values())
     lines.append(f"| event files of TensorBoard, CSV, JSON | {' | '.join(marks)} |")
+    return "\n".join(lines)
+
+
+def _launch_files() -> str:
+    """What benchmarks.launch_files wrote: a row for each plan, a column for each framework."""
+    results = json.loads(launch_files.RESULTS.read_text("utf-8"))
+    plans = dict.fromkeys(name for held in results.values() for name in held["plans"])
+    lines = [
+        f"| plan | {' | '.join(held['version'] for held in results.values())} |",
+        "| --- |" + " --- |" * len(results),
+    ]
+    for name in plans:
+        said = (held["plans"].get(name, "") for held in results.values())
+        lines.append(f"| {name} | {' | '.join(said)} |")
     return "\n".join(lines)
 
 

@@ -1,11 +1,15 @@
-"""Exports in the hands of Megatron-LM: `python -m benchmarks.launch_files --megatron DIR`.
+"""Exports in the hands of the frameworks: `python -m benchmarks.launch_files --megatron DIR …`.
 
-Each plan of tests/data/launch_plans.yaml is exported, parsed and validated by Megatron-LM's own
-arguments.py, its configuration made, and the model built without memory (on the meta device, on one
-device) to count its parameters. DIR is a checkout of github.com/NVIDIA/Megatron-LM; besides it
-torch, triton and what Megatron Core imports are needed, and no GPU: where Transformer Engine and
-CUDA are only asked for, something stands in for them. Last run with
-Megatron-LM of 2026-08-22 (d98e8a6).
+Each plan of tests/data/launch_plans.yaml is exported, parsed and validated by the framework's own
+code, and the model built without memory (on the meta device, on one device) to count its
+parameters. Each DIR is a checkout of the framework, or a folder of packages that has it; besides
+it torch and what it imports are needed, and no GPU: where kernels and CUDA are only asked for,
+something stands in for them. `--write` keeps the results (tests/data/launch_results.json), of which
+`make pages` makes the table of docs/connections.md.
+
+--megatron    Megatron-LM: arguments.py validates, gpt_builder builds
+--torchtitan  torchtitan: ConfigManager reads the file, Trainer.Config, the sizes of the mesh and
+              update_from_config validate, the model's configuration builds
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import sys
 import tempfile
@@ -25,11 +30,13 @@ from typing import Any
 import yaml
 
 from planner.connect.exports import config
+from planner.connect.exports.table import Config
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.results.result import evaluate
 
-PLANS = Path(__file__).parents[1] / "tests" / "data" / "launch_plans.yaml"
+DATA = Path(__file__).parents[1] / "tests" / "data"
+PLANS, RESULTS = DATA / "launch_plans.yaml", DATA / "launch_results.json"
 ALL = {"tokens": "1T", "sequence_length": 4096, "global_batch": 1024, "precision": "bf16"}
 #: What Megatron-LM asks of every run and a plan does not hold.
 BESIDES = ["--lr", "1e-4", "--mock-data", "--tokenizer-type", "NullTokenizer"]
@@ -86,6 +93,8 @@ def arguments(said: Mapping[str, Any]) -> list[str]:
 class Megatron:
     """Megatron-LM's own reading of arguments, without a GPU."""
 
+    version = "Megatron-LM of 2026-08-22 (d98e8a6)"
+
     def __init__(self, folder: str) -> None:
         if not hasattr(typing, "override"):  # before Python 3.12
             typing.override = lambda function: function
@@ -121,6 +130,14 @@ class Megatron:
         attention.__init__ = without_widths
         self.torch: Any = torch
 
+    def valid(self, made: Config, plan: Plan) -> str:
+        fsdp = "use-megatron-fsdp" in made.said
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32" if fsdp else "1"
+        return "yes" if self.validated(arguments(made.said), plan.get("cluster.devices")) else ""
+
+    def count(self, made: Config, plan: Plan) -> int:
+        return self.built(made.said)
+
     def validated(self, given: list[str], devices: int) -> Any:
         """The arguments as Megatron-LM completes them."""
         from megatron.training import arguments as theirs
@@ -147,7 +164,7 @@ class Megatron:
             args.padded_vocab_size, args.init_model_with_meta_device = said["vocab-size"], True
             with self.torch.device("meta"):
                 model = gpt_builder(args, True, True)
-        return sum(one.numel() for one in {id(p): p for p in model.parameters()}.values())
+        return unique(model)
 
 
 def apart(function: Callable[[], Any]) -> str:
@@ -170,25 +187,86 @@ def apart(function: Callable[[], Any]) -> str:
     return answer
 
 
+class Torchtitan:
+    """torchtitan's own reading of a configuration, and its models."""
+
+    version = "torchtitan 0.3.0"
+
+    def __init__(self, folder: str) -> None:
+        sys.path.insert(0, folder)
+        import torch
+        from torchtitan.models.common import config_utils
+
+        dispatcher: Any = config_utils.make_token_dispatcher_config
+        named = {"comm_backend": "standard"}  # DeepEP's kernels are not there
+        config_utils.make_token_dispatcher_config = lambda **given: dispatcher(**{**given, **named})
+        self.torch: Any = torch
+
+    def valid(self, made: Config, plan: Plan) -> str:
+        from torchtitan.distributed import ParallelDims
+
+        job = self.job(made)
+        sizes = ParallelDims.from_config(job.parallelism, plan.get("cluster.devices"))
+        group = sizes.dp_replicate * sizes.dp_shard * job.training.local_batch_size
+        assert job.training.global_batch_size % group == 0, "the batch is no multiple"
+        steps = job.training.global_batch_size // group
+        if sizes.pp > 1:
+            steps *= job.training.local_batch_size
+            steps //= job.parallelism.pipeline_parallel_microbatch_size
+        assert steps == plan.get("training.gradient_accumulation"), f"{steps} micro-batches"
+        job.model_spec.model.update_from_config(config=job)
+        return "yes"
+
+    def count(self, made: Config, plan: Plan) -> int:
+        with self.torch.device("meta"):
+            model = self.job(made).model_spec.model.build()
+        return unique(model)
+
+    def job(self, made: Config) -> Any:
+        from torchtitan.config import ConfigManager
+
+        # Float8 replaces linears one for one, and asks for a GPU.
+        kept = (line for line in made.text.splitlines() if ".convert(" not in line)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "run.py").write_text("\n".join(kept), "utf-8")
+            sys.path.insert(0, folder)
+            return ConfigManager().parse_args(["--module", "run", "--config", "plan"])
+
+
+def unique(model: Any) -> int:
+    """The parameters of a model, shared ones once."""
+    return sum(one.numel() for one in {id(p): p for p in model.parameters()}.values())
+
+
+FRAMEWORKS: dict[str, Callable[[str], Any]] = {"megatron": Megatron, "torchtitan": Torchtitan}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--megatron", required=True, help="a checkout of Megatron-LM")
-    megatron = Megatron(parser.parse_args().megatron)
-    print("| plan | refused by us | validated | parameters | ours |")
-    print("| --- | --- | --- | --- | --- |")
-    bad = 0
-    for name, plan in plans():
-        made = config(plan, "megatron")
-        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = (
-            "32" if "use-megatron-fsdp" in made.said else "1"
-        )
-        devices, said = plan.get("cluster.devices"), made.said
-        valid = apart(lambda d=devices, s=said: megatron.validated(arguments(s), d) and "yes")
-        count, own = apart(lambda s=said: megatron.built(s)), evaluate(plan)["parameters.total"]
-        lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
-        print(f"| {name} | {lost} | {valid[:160]} | {count[:160]} | {own.number} |")
-        bad += not lost and (valid != "yes" or count != str(own.number))
-    print(f"\n{bad} of them wrong, of those that are not refused")
+    for name in FRAMEWORKS:
+        parser.add_argument(f"--{name}", help="a checkout, or a folder of packages")
+    parser.add_argument("--write", action="store_true", help="keep the results for the docs")
+    options, bad = vars(parser.parse_args()), 0
+    results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    for name, framework in FRAMEWORKS.items():
+        if options[name] is None:
+            continue
+        theirs, rows = framework(options[name]), {}
+        print(f"\n{theirs.version}\n\n| plan | refused by us | validated | parameters | ours |")
+        print("| --- | --- | --- | --- | --- |")
+        for said, plan in plans():
+            made, own = config(plan, name), str(evaluate(plan)["parameters.total"].number)
+            lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
+            valid = "" if lost else apart(lambda m=made, p=plan, t=theirs: t.valid(m, p))
+            count = "" if lost else apart(lambda m=made, p=plan, t=theirs: t.count(m, p))
+            print(f"| {said} | {lost} | {valid[:160]} | {count[:160]} | {own} |", flush=True)
+            wrong = not lost and (valid != "yes" or count != own)
+            rows[said] = "wrong" if wrong else f"refused: {lost}" if lost else "equal"
+            bad += wrong
+        results[name] = {"version": theirs.version, "plans": rows}
+    if options["write"]:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    print(f"\n{bad} wrong, of those that are not refused")
     return int(bad > 0)
 
 

@@ -674,7 +674,7 @@ def _diff(options: argparse.Namespace) -> int | str:
         "--from",
         "what wrote it",
         dest="source",
-        choices=("huggingface", "megatron", "nanotron", "eleuther"),
+        choices=("huggingface", "megatron", "nanotron", "torchtitan", "eleuther"),
         default="huggingface",
     ),
     flag("--plan", "of a launch file the whole run as a plan, and not its model alone"),

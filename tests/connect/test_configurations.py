@@ -267,9 +267,7 @@ def test_keys_of_training_and_generation_are_no_architecture() -> None:
         "architectures": ["LlamaForCausalLM"],
         "bos_token_id": 1,
         "initializer_range": 0.02,
-        "rms_norm_eps": 1e-5,
         "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
-        "rope_theta": 500000.0,
         "torch_dtype": "bfloat16",
         "transformers_version": "4.40.0",
         "use_cache": True,
@@ -277,6 +275,16 @@ def test_keys_of_training_and_generation_are_no_architecture() -> None:
         "quantization_config": {"bits": 4},
     }
     assert imports.import_config({**LLAMA, **noise}) == imports.import_config(LLAMA)
+
+
+def test_rotary_base_and_epsilon_are_kept_for_launch_files() -> None:
+    """Meta 2024, The Llama 3 herd of models, table 3: a base of 500,000."""
+    given = {"rms_norm_eps": 1e-5, "rope_theta": 500000.0}
+    plain = imports.import_config(LLAMA)
+    kept = {"rope_base": 500000, "norm_epsilon": 1e-5}
+    assert imports.import_config({**LLAMA, **given}) == {**plain, **kept}
+    nested = {"rope_parameters": {"rope_theta": 500000.0}, "rms_norm_eps": 1e-5}
+    assert imports.import_config({**LLAMA, **nested}) == {**plain, **kept}
 
 
 def test_the_text_part_of_a_multimodal_configuration_is_imported() -> None:

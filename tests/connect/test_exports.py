@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ import pytest
 import yaml
 
 from fuzz import seeds
-from planner.base.errors import PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect import exports
 from planner.connect.exports import FORMATS, config
 from planner.connect.exports.rules import CONDITIONS
+from planner.connect.exports.table import CALL, texts
+from planner.connect.imports import python_file
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -43,9 +44,16 @@ def arguments(text: str) -> dict[str, str | bool]:
     return read
 
 
+def python(text: str, to: str) -> dict[str, Any]:
+    """What a Python file says, but for where its names are from."""
+    calls = {one for one in texts(exports.framework(to).rows) if CALL.fullmatch(one)}
+    found = python_file.read(text, Place("run"), calls)
+    return {k: v for k, v in found.items() if k and not k.endswith(python_file.MODULE)}
+
+
 READERS: dict[str, Any] = {
     "megatron": arguments,
-    "torchtitan": tomllib.loads,
+    "torchtitan": lambda text: python(text, "torchtitan"),
     "deepspeed": json.loads,
     "nanotron": yaml.safe_load,
     **dict.fromkeys(
@@ -294,11 +302,6 @@ def test_modules_that_predict_further_tokens_stand_beside_the_layers() -> None:
     ("to", "theirs", "words"),
     [
         ("megatron", "cp-comm-type", {"ring": "p2p", "gather": "all_gather"}),
-        (
-            "torchtitan",
-            "parallelism.context_parallel_rotate_method",
-            {"ring": "alltoall", "gather": "allgather"},
-        ),
         (
             "accelerate",
             "parallelism_config.parallelism_config_cp_comm_strategy",

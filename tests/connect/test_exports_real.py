@@ -1,6 +1,6 @@
 """Launch configurations in the hands of the frameworks themselves, where these are installed.
 
-Optional: `pip install deepspeed accelerate torchtitan==0.2.2 megatron-core`; each test skips
+Optional: `pip install deepspeed accelerate torchtitan==0.3.0 megatron-core`; each test skips
 itself where its framework is missing.
 """
 
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmarks import launch_files
 from planner.connect.exports import config, framework
+from planner.connect.exports.table import texts
 from planner.plans.document import Plan
 from planner.questions import loading
+from planner.results.result import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,25 +100,23 @@ def test_accelerate_reads_its_configuration(layout: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_torchtitan_has_every_key(layout: str) -> None:
-    jobs = pytest.importorskip("torchtitan.config.job_config")
-    made = tomllib.loads(config(load(layout), "torchtitan").text)
-    job = jobs.JobConfig()
-    for section, keys in made.items():
-        known = {f.name: f.type for f in dataclasses.fields(getattr(job, section))}
-        for key, value in keys.items():
-            assert key in known, f"{section}.{key}"
-            choices: tuple[Any, ...] = getattr(known[key], "__args__", ())
-            if choices and all(isinstance(choice, str) for choice in choices):
-                assert value in choices, f"{section}.{key} = {value}"
+def test_torchtitan_starts_what_is_not_refused(layout: str) -> None:
+    """Its own parser, the sizes of its mesh and its models; python -m benchmarks.launch_files has
+    more of it."""
+    pytest.importorskip("torchtitan.trainer")
+    plan = load(layout)
+    made = config(plan, "torchtitan")
+    if not made.lost:
+        theirs = launch_files.Torchtitan("")
+        assert launch_files.apart(lambda: theirs.valid(made, plan)) == "yes"
+        count = launch_files.apart(lambda: theirs.count(made, plan))
+        assert count == str(evaluate(plan)["parameters.total"].number)
 
 
 def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-    rows = {
-        key: said for row in framework("torchtitan").rows for key, said in row.items() if "." in key
-    }
-    for name in rows["training.schedule"]["words"].values():
+    for name in ("1F1B", "Interleaved1F1B", "GPipe"):
+        assert name in set(texts(framework("torchtitan").rows))
         assert schedules.get_schedule_class(name)
 
 

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import tomllib
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,8 +19,10 @@ import yaml
 
 import planner
 from planner import report as render
+from planner.base.errors import Place
 from planner.connect import compare, exports
 from planner.connect.exports import FORMATS
+from planner.connect.imports import python_file
 from planner.questions.studies import study as studies
 from planner.questions.studies.run import Outcome, sweep
 from planner.results.result import Result
@@ -226,7 +227,7 @@ def _read(text: str, form: str) -> object:
 
 def _unnamed(read: object) -> object:
     if isinstance(read, dict):
-        named = {"description", "project", "run"}
+        named = {"description", "project", "run", "model_spec.flavor"}
         return {k: isinstance(v, str) if k in named else _unnamed(v) for k, v in read.items()}
     return read
 
@@ -236,7 +237,7 @@ def _parsed(text: str, form: str) -> object:
         lines = [line for line in text.split("\n") if not line.startswith("#")]
         return shlex.split("\n".join(lines), comments=True)
     if form == "torchtitan":
-        return tomllib.loads(text)
+        return python_file.read(text, Place("run"), ())
     return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
 
 

@@ -26,7 +26,11 @@ VARIABLES = "env."
 
 class Framework(NamedTuple):
     """What its document says of a framework: how a file of it is titled, used and written (flags,
-    json, yaml or toml), the kernels that its models run, what is to be added by hand, its rows."""
+    json, yaml or python), the kernels that its models run, what is to be added by hand, its rows.
+
+    A Python file has a ``frame``, and ``imports`` by the name that is used. Of a file that is read,
+    ``defaults`` hold where it leaves keys out, and ``flavors`` are models that ship by the name
+    that a model's registry knows them by."""
 
     title: str
     use: str
@@ -35,6 +39,10 @@ class Framework(NamedTuple):
     by_hand: Sequence[str]
     rows: tuple[Row, ...]
     environment: bool = False  # whether a file of it holds variables of the environment
+    frame: str = ""
+    imports: Mapping[str, str] = {}
+    defaults: Mapping[str, Any] = {}
+    flavors: Mapping[str, Mapping[str, str]] = {}
 
 
 def config(plan: Plan, to: str) -> Config:
@@ -44,7 +52,7 @@ def config(plan: Plan, to: str) -> Config:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
     from planner.connect.exports.rules import follow
-    from planner.connect.exports.table import Config, Draft, write
+    from planner.connect.exports.table import Config, Draft, python, write
 
     known = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
@@ -62,7 +70,11 @@ def config(plan: Plan, to: str) -> Config:
     }
     if not known.environment:
         draft.said = {k: v for k, v in draft.said.items() if not k.startswith(VARIABLES)}
-    text = write(known.form, draft.said, _head(plan, known, unsaid, variables))
+    head = _head(plan, known, unsaid, variables)
+    if known.form == "python":
+        text = head + python(known, draft.said)
+    else:
+        text = write(known.form, draft.said, head)
     return Config(text, draft.said, unsaid, known.form != "json", variables)
 
 

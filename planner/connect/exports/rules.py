@@ -154,7 +154,7 @@ def modules_on_stages(draft: Draft) -> dict[str, Any]:
         left = iter(range(sum(held)))
         modules = [[f"layers.{i}" for i in islice(left, count)] for count in held]
         modules[0].insert(0, "tok_embeddings")
-        modules[-1] += ["norm", "output"]
+        modules[-1] += ["norm", "lm_head"]
         return {"parallelism.module_fqns_per_model_part": modules}
     return {
         "parallelism.pipeline_parallel_layers_per_stage": layers // chunks,
@@ -193,16 +193,17 @@ CONDITIONS: Mapping[str, Callable[..., object]] = {
     "several": lambda *values: any(value > 1 for value in values),
     "single": lambda value: value == 1,
     "differ": operator.ne,
-    "less": operator.lt,
+    "less": lambda first, second: None not in (first, second) and first < second,
     "where": lambda *among: all(among),
 }
 
 
-def _holds(draft: Draft, name: str, about: str | Sequence[str] | Mapping[str, Any]) -> object:
+def holds(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Row) -> object:
+    """Whether a condition holds of the values that keys have."""
     if isinstance(about, Mapping):
-        return CONDITIONS[name](*(draft.get(key) in values for key, values in about.items()))
+        return CONDITIONS[name](*(get(key) in values for key, values in about.items()))
     keys = [about] if isinstance(about, str) else about
-    return CONDITIONS[name](*map(draft.get, keys))
+    return CONDITIONS[name](*map(get, keys))
 
 
 def follow(draft: Draft, rows: Iterable[Row]) -> None:
@@ -212,7 +213,7 @@ def follow(draft: Draft, rows: Iterable[Row]) -> None:
         if "." in key:
             _say(draft, key, {"to": about} if isinstance(about, str) else about)
         elif key in CONDITIONS:
-            if _holds(draft, key, about):
+            if holds(draft.get, key, about):
                 follow(draft, row["rows"])
         elif key == "rule":
             options = {name: value for name, value in row.items() if name != key}
@@ -254,7 +255,7 @@ def _say(draft: Draft, key: str, row: Row) -> None:
     """One key of the plan; where its row stands under a condition, it counts as heard all the
     same."""
     value, to, words = draft.get(key), row.get("to"), row.get("words")
-    if not all(_holds(draft, name, row[name]) for name in CONDITIONS if name in row):
+    if not all(holds(draft.get, name, row[name]) for name in CONDITIONS if name in row):
         return
     if value is None:
         return

@@ -8,16 +8,20 @@ of, and that the plan gives, is reported as unsaid; so a new key of the plan is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from planner.base.display import one_line, plain, quoted
+from planner.base.display import one_line, plain
 from planner.documents.source import nested
 from planner.plans.document import Block, Plan
 from planner.plans.model import FURTHER
+
+if TYPE_CHECKING:
+    from planner.connect.exports import Framework
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
 SECTIONS = ("model", "training", "parallelism")
@@ -139,10 +143,56 @@ def write(form: str, said: Mapping[str, Any], head: str) -> str:
     tree = nested(said)
     if form == "json":
         return json.dumps(tree, indent=2) + "\n"
-    if form == "yaml":
-        return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
-    lines = [head.rstrip("\n")]  # TOML: one table for each section, in the order of the rows
-    for section, keys in tree.items():
-        lines += ["", f"[{section}]"]
-        lines += [f"{key} = {quoted(value)}" for key, value in keys.items()]
-    return "\n".join(lines) + "\n"
+    return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
+
+
+#: A call, as the rows of a framework write one.
+CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)")
+#: How a call ends that takes what stands below it as arguments.
+OPEN = ("()", "[-1])")
+
+
+def python(known: Framework, said: Mapping[str, Any]) -> str:
+    """The text of a Python file: what is said as assignments to ``config``, below a call its
+    arguments, unless the row has them. Only what a row writes is a call, never
+    what a plan says."""
+    written = {text for text in texts(known.rows) if CALL.fullmatch(text)}
+    calls = {key for key, value in said.items() if isinstance(value, str) and value in written}
+
+    def call_of(key: str) -> str | None:
+        steps = key.split(".")
+        above = (".".join(steps[:end]) for end in range(len(steps) - 1, 0, -1))
+        found = next((one for one in above if one in calls), None)
+        return found if found and said[found].endswith(OPEN) else None
+
+    def worth(value: Any) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(map(worth, value))}]"
+        return value if isinstance(value, str) and value in written else repr(value)
+
+    def line(key: str) -> str:
+        call = CALL.fullmatch(said[key]) if key in calls else None
+        if call is None:
+            return worth(said[key])
+        inner = [call[2]] * bool(call[2])
+        inner += [f"{one.rpartition('.')[2]}={line(one)}" for one in said if call_of(one) == key]
+        short = ", ".join(inner)
+        broken = "".join(f"\n        {one}," for one in inner) + "\n    "
+        return f"{call[1]}({short if len(short) < 80 else broken})"
+
+    body = "\n".join(f"    config.{key} = {line(key)}" for key in said if call_of(key) is None)
+    modules: dict[str, list[str]] = {}
+    for name, module in sorted(known.imports.items()):
+        if re.search(rf"\b{name}\b", f"{known.frame}{body}"):
+            modules.setdefault(module, []).append(name)
+    wanted = (f"from {each} import {', '.join(modules[each])}" for each in sorted(modules))
+    return known.frame.format(imports="\n".join(wanted), lines=body) + "\n"
+
+
+def texts(said: Any) -> Iterator[str]:
+    """All text in the values of rows."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, (list, tuple, Mapping)):
+        for inner in said.values() if isinstance(said, Mapping) else said:
+            yield from texts(inner)

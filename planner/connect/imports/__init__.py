@@ -11,7 +11,7 @@ from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 
 #: Where faults of arguments are that stand on the command line.
 ARGUMENTS = Place("arguments")
-LAUNCHED = ("megatron", "nanotron")  # whose files say a run
+LAUNCHED = ("megatron", "nanotron", "torchtitan")  # whose files say a run
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -38,8 +38,9 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
     """The model of a file; of arguments that say a run, a plan.
 
     Args:
-        path: a config.json, a launch file, a file of arguments, or the arguments themselves.
-        source: huggingface, megatron, nanotron or eleuther.
+        path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
+            Python file the function after a colon, where it has several configurations.
+        source: huggingface, megatron, nanotron, torchtitan or eleuther.
         plan: of a launch file the whole run, and not its model alone.
 
     Raises:
@@ -48,8 +49,15 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
     from planner.connect.imports.found import sentence
 
     if plan and source not in LAUNCHED:
-        of = f"--from {' or '.join(LAUNCHED)}"
+        of = f"--from {', '.join(LAUNCHED)}"
         raise PlanError(Fault("--plan is of a launch file", None, of))
+    function = ""
+    if (
+        source == "torchtitan"
+        and not files.is_file(path)
+        and path.rpartition(".py:")[2].isidentifier()
+    ):
+        path, function = path.rpartition(":")[::2]
     place, text = Place(path), path
     if source != "huggingface" and arguments.are(path) and not files.is_file(path):
         place = ARGUMENTS
@@ -61,11 +69,12 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
         said = sentence(document.get("model", document), f"{made.script}.py")
         written = tidy.write(document, made.came_from, "the script's default", kind)
         return Imported(written, document, [said, *made.said], place)
-    if source == "nanotron" or (source == "megatron" and plan):
+    if source in ("nanotron", "torchtitan") or (source == "megatron" and plan):
         from planner.connect.imports import launch
 
-        found = launch.read(text, source, place)
+        found = launch.read(text, source, place, function)
         kind, model = "plan" if plan else "model", found.document["model"]
+        model = {"extends": model} if isinstance(model, str) else model
         document, came_from = (found.document, found.came_from) if plan else (model, {})
         written = tidy.write(document, came_from, f"{source} file", kind)
         lines = [sentence(model, source), *(found.said if plan else ())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -80,12 +79,3 @@ class Arguments(Config):
         if value not in (True, False, None):
             raise self.fault(f"--{key} takes no value, not {value!r}")
         return bool(value)
-
-
-def words(said: Any) -> Iterator[str]:
-    """All text in the values of a row."""
-    if isinstance(said, str):
-        yield said
-    elif isinstance(said, (list, dict)):
-        for inner in said.values() if isinstance(said, dict) else said:
-            yield from words(inner)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from math import lcm, prod
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import framework
-from planner.connect.imports import megatron
+from planner.connect.exports import Framework, framework
+from planner.connect.exports.rules import CONDITIONS, Row, holds
+from planner.connect.exports.table import CALL, texts
+from planner.connect.imports import megatron, python_file
 from planner.connect.imports.arguments import parse
+from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import placed
 from planner.documents import schema, source, yaml_nodes
 from planner.documents.source import nested
@@ -20,6 +23,7 @@ from planner.plans.plan import planned
 SECTIONS = {
     "megatron": ("training.", "parallelism."),
     "nanotron": ("training.", "parallelism.", "model."),
+    "torchtitan": ("training.", "parallelism.", "model."),
 }
 #: Where exports say how many processes there are.
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
@@ -36,32 +40,43 @@ class Read(NamedTuple):
     came_from: dict[str, tuple[str, ...]]
 
 
-def read(text: str, name: str, place: Place) -> Read:
+class Said(dict[str, Any]):
+    """What a file says, by dotted keys; what is no literal in it cannot be asked for."""
+
+    place: Place
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = super().get(key, default)
+        if isinstance(value, Unread):
+            where = self.place._replace(line=value.line)
+            raise PlanError(Fault(f"{key} is no literal: {value.text}", where))
+        return value
+
+
+def read(text: str, name: str, place: Place, function: str = "") -> Read:
     """The plan that a launch file says.
+
+    Args:
+        function: of a Python file with several configurations, the function that makes it.
 
     Raises:
         PlanError: the file is malformed, or says what is not modelled.
     """
-    flags = name == "megatron"
-    said = parse(text, place) if flags else _flat(_yaml(text, place))
-    rows = [*_each(framework(name).rows)]
-    keys: dict[str, Any] = {}
-    came_from: dict[str, tuple[str, ...]] = {}
-    for row in rows:
-        key, about = next(iter(row.items()))
-        key = key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
-        if key.startswith(SECTIONS[name]) and key not in keys:
-            about = {"to": about} if isinstance(about, str) else about
-            value = _meant(about, said)
-            if value is not None:
-                options = dict.fromkeys(one for one in _options(about) if one in said)
-                shown = tuple(f"--{one}" if flags else one for one in options)
-                came_from[key] = shown or (f"the default of {name}",)
-                keys[key] = _typed(value, place) if flags else value
-    of_batch = [keys.get(key) for key in BATCH]
+    known = framework(name)
+    said = _said(text, known, place, function)
+    keys, came_from = _keys(said, known, name, place)
+    flags = known.form == "flags"
+    sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "context", "expert", "pipeline")]
+    tensor, context, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
+    least = lcm(tensor * context, expert) * pipeline  # the fewest devices
+    if known.form == "python" and "training.global_batch" not in keys:  # its batch is one of each
+        one_each = {"gradient_accumulation": 1, "data": least // (tensor * context * pipeline)}
+        of_batch = [keys.get(key, one_each.get(key.partition(".")[2])) for key in BATCH]
+    else:
+        of_batch = [keys.get(key) for key in BATCH]
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
         keys["training.global_batch"] = prod(size or 1 for size in of_batch)
-    for row in rows:
+    for row in _rows(known.rows):
         if row.get("rule") == "quotient" and row["of"] not in keys and row["to"] in said:
             sizes = [keys.get(key) for key in row["by"]]
             whole = _typed(said[row["to"]], place)
@@ -75,9 +90,17 @@ def read(text: str, name: str, place: Place) -> Read:
         document["model"] = megatron.read(text, place)
         stages = _stages(said, document["model"]["layers"], keys.get("parallelism.pipeline") or 1)
         document["parallelism"] |= {"stages": stages} if stages else {}
+    if known.form == "python":
+        document["parallelism"] |= _chunks(said, keys)
+        if "layers" not in document["model"]:
+            flavor = _flavor(said, known, f"{place.file}:{function}")
+            if flavor is None:
+                allowed = (
+                    "a flavor of torchtitan's registries, or layers by its families' functions"
+                )
+                raise PlanError(Fault("no model that is known", place, allowed))
+            document["model"] = flavor
     told = PROCESSES.search(text)
-    sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "pipeline", "context")]
-    least = prod(size for size in sizes if isinstance(size, int) and size > 0)
     document["cluster"] = {"accelerator": ACCELERATOR, "devices": int(told[1]) if told else least}
     open_ = ["cluster.accelerator"] + (
         [] if told else ["cluster.devices, the fewest that it takes"]
@@ -89,6 +112,96 @@ def read(text: str, name: str, place: Place) -> Read:
         "the processes that its comments say" if told else "the fewest",
     )
     return Read(document, [f"no key says {what}: an assumption" for what in open_], came_from)
+
+
+def _said(text: str, known: Framework, place: Place, function: str) -> Said:
+    """What a file says, below it what holds where it says nothing."""
+    if known.form == "flags":
+        found: Mapping[str, Any] = parse(text, place)
+    elif known.form == "python":
+        calls = {one for one in texts(known.rows) if CALL.fullmatch(one)}
+        found = python_file.read(text, place, calls, function)
+    else:
+        found = _flat(_yaml(text, place))
+    said = Said({**known.defaults, **found})
+    said.place = place
+    return said
+
+
+def _keys(
+    said: Said, known: Framework, name: str, place: Place
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """The keys of a plan that a file says by the rows, and which of its own said each."""
+    flags, keys, asked = known.form == "flags", dict[str, Any](), set[str]()
+    came_from: dict[str, tuple[str, ...]] = {}
+
+    def hear(rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            key, about = next(iter(row.items()))
+            if key in CONDITIONS:
+                if _may_hold(keys, asked, key, about):
+                    hear(row["rows"])
+                continue
+            key = _of_model(key)
+            if not key.startswith(SECTIONS[name]) or key in keys:
+                continue
+            about = {"to": about} if isinstance(about, str) else about
+            where = [(one, about[one]) for one in about if one in CONDITIONS and about[one] != key]
+            if not all(_may_hold(keys, asked, *one) for one in where):
+                continue
+            value = _meant(about, said, place)
+            asked.add(key)
+            if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
+                options = dict.fromkeys(one for one in _options(about) if one in said)
+                shown = tuple(f"--{one}" if flags else one for one in options)
+                came_from[key] = shown or (f"the default of {name}",)
+                keys[key] = _typed(value, place) if flags else value
+
+    hear(known.rows)
+    return keys, came_from
+
+
+def _chunks(said: Said, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
+    modules = said.get("parallelism.module_fqns_per_model_part")
+    each, layers = (
+        said.get("parallelism.pipeline_parallel_layers_per_stage"),
+        keys.get("model.layers"),
+    )
+    size = keys.get("parallelism.pipeline") or 1
+    if isinstance(modules, list) and all(isinstance(one, list) for one in modules):
+        held = [sum(str(one).startswith("layers.") for one in part) for part in modules]
+        virtual = len(held) // size
+        return {"virtual_pipeline": virtual} | ({"stages": held} if virtual == 1 else {})
+    if isinstance(each, int) and isinstance(layers, int) and each > 0 and size > 1:
+        return {"virtual_pipeline": max(layers // each // size, 1)}
+    return {}
+
+
+def _flavor(said: Said, known: Framework, name: str) -> str | None:
+    """The model that ships as the flavor of a registry which a file calls: of the family that the
+    call is from, else of one in the name of file and function."""
+    flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
+    where = f"{said.get(f'model_spec.{MODULE}') or ''} {said.get('model_spec') or ''} {name}"
+    own = [held for family, held in known.flavors.items() if family in where]
+    found = {held[flavor] for held in own or known.flavors.values() if flavor in held}
+    return found.pop() if len(found) == 1 else None
+
+
+def _may_hold(
+    keys: Mapping[str, Any], asked: Container[str], name: str, about: str | Sequence[str] | Row
+) -> bool:
+    """Whether a condition holds of what was read; where its keys were not read yet, it may."""
+    over = [about] if isinstance(about, str) else about
+    if not all(_of_model(key) in asked for key in over):
+        return True
+    neutral = {"several": 1, "single": 1}.get(name)
+    return bool(holds(lambda key: keys.get(_of_model(key), neutral), name, about))
+
+
+def _of_model(key: str) -> str:
+    """The key of a model that a key of its layers is said by."""
+    return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
 def _yaml(text: str, place: Place) -> Mapping[str, Any]:
@@ -108,10 +221,10 @@ def _flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _each(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """All rows, whatever condition they stand under: what they say is said, or is not."""
+def _rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """All rows, whatever condition they stand under."""
     for row in rows:
-        yield from _each(row["rows"]) if "rows" in row else [row]
+        yield from _rows(row["rows"]) if "rows" in row else [row]
 
 
 def _options(about: Mapping[str, Any]) -> Iterator[str]:
@@ -123,7 +236,7 @@ def _options(about: Mapping[str, Any]) -> Iterator[str]:
             yield from word.get("near", word)
 
 
-def _meant(about: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
     """The value of a key whose words a file has: of several the one with most of them; the one that
     goes without saying where none is there."""
     to, words = about.get("to"), about.get("words")
@@ -140,6 +253,9 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
             found.append((len(options), not near, value))
     if found:
         return max(found, key=lambda one: one[:2])[2]
+    if to and said.get(to) is not None:
+        known = [str(word) for word in words.values() if not isinstance(word, Mapping)]
+        raise PlanError(Fault.among(f"{to} is {said.get(to)}", str(said.get(to)), known, place))
     return silent[0] if len(silent) == 1 else None
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.imports.arguments import Arguments, parse, words
+from planner.connect.exports.table import texts
+from planner.connect.imports.arguments import Arguments, parse
 from planner.connect.imports.families import ARGUMENTS, row
 from planner.connect.imports.rules import values
 from planner.connect.imports.tidy import without_defaults
@@ -38,7 +39,7 @@ def read(text: str, place: Place | None = None) -> dict[str, Any]:
 
 def _judge_unknown(found: Mapping[str, Any], place: Place | None) -> None:
     """An argument that no row names is harmless, or refused."""
-    known = {*ARGUMENTS["others"], *words([list(row(kind).traits.values()) for kind in ROWS])}
+    known = {*ARGUMENTS["others"], *texts([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
         if name in known or harmless.search(name) or not shaped.search(name) or value == "0":

@@ -62,6 +62,19 @@ def first(c: Config, keys: Sequence[str]) -> int | None:
     return next((value for value in given if value is not None), None)
 
 
+def number(c: Config, keys: Sequence[str]) -> int | float | None:
+    """The first of some numbers that describe and shape nothing, also among those of rotary
+    positions; what is no number, or several, is left out."""
+    inner = c.get("rope_parameters")
+    held = inner if isinstance(inner, Mapping) else {}
+    for said in (str(one.get(key)) for one in (c, held) for key in keys):
+        if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{0,15})?(e[+-]?[0-9]{1,2})?", said):
+            value = float(said)
+            if 0 < value < 1e12:
+                return int(value) if value.is_integer() else value
+    return None
+
+
 def either(c: Config, rules: Sequence[Said]) -> Any:
     """The first of these that is neither absent nor 0; the last."""
     *tried, last = rules

@@ -1,0 +1,163 @@
+"""A configuration that is written in Python, read without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container
+from types import NoneType
+from typing import Any, NamedTuple
+
+from planner.base.errors import Fault, Place, PlanError
+
+LONGEST = 400_000  # characters of a file
+MOST = 200_000  # values that are looked at, each time that they are named
+LITERALS = (str, int, float, bool, NoneType)
+#: The key of the one argument that a call has by its place.
+FIRST = "0"
+#: What a statement sets is not known where it runs on a condition.
+CONDITIONAL = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
+
+
+class Unread(NamedTuple):
+    """A value that is no literal: where it stands, and its text."""
+
+    line: int
+    text: str
+
+
+def read(text: str, place: Place, calls: Container[str], function: str = "") -> dict[str, Any]:
+    """What a configuration of a file says, by dotted keys of the object that it makes: values,
+    calls as text (``Name()``, or as one of ``calls``) with their arguments below them, and what is
+    no literal as ``Unread``.
+
+    Args:
+        calls: calls that are taken as they are written.
+        function: the function that makes it, where there are several.
+
+    Raises:
+        PlanError: no Python, or no such configuration in it.
+    """
+    if len(text) > LONGEST:
+        allowed = f"at most {LONGEST:,} characters"
+        raise PlanError(Fault("too long for a configuration", place, allowed))
+    try:
+        body = ast.parse(text).body
+        reader = _Reader(body, calls)
+        made = [name for name, one in reader.functions.items() if _returns(one)]
+        if function and function not in made:
+            raise PlanError(Fault.among(f"no function {function}", function, made, place))
+        if len(made) > 1 and not function:
+            fault = f"several configurations in it ({', '.join(made[:4])}, …)"
+            raise PlanError(Fault(fault, place, f"{place.file}:{made[0]}"))
+        found = reader.run(body)
+        for name in [function] if function else made:
+            found = reader.run(reader.functions[name].body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise PlanError(Fault("no Python that can be read", place._replace(line=line))) from None
+    if not found:
+        allowed = "one function that returns it, or assignments to `config`"
+        raise PlanError(Fault("no configuration in it", place, allowed))
+    return found
+
+
+def _returns(function: ast.FunctionDef) -> bool:
+    return any(isinstance(one, ast.Return) and one.value for one in ast.walk(function))
+
+
+class _Reader:
+    """Functions and names of a file."""
+
+    def __init__(self, body: list[ast.stmt], calls: Container[str]) -> None:
+        self.calls, self.steps = calls, 0
+        self.functions = {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
+        self.names: dict[str, dict[str, Any]] = {}
+        self.modules = {
+            each.asname or each.name: "." * one.level + (one.module or "")
+            for one in body
+            if isinstance(one, ast.ImportFrom)
+            for each in one.names
+        }
+
+    def run(self, body: list[ast.stmt]) -> dict[str, Any]:
+        """What assignments one after another make of `config`, or of what is returned."""
+        found: dict[str, Any] = {}
+        for one in body:
+            if isinstance(one, ast.Assign) and len(one.targets) == 1:
+                self.assign(one.targets[0], self.value(one.value))
+            elif isinstance(one, ast.AnnAssign) and one.value is not None:
+                self.assign(one.target, self.value(one.value))
+            elif isinstance(one, ast.Return) and one.value is not None:
+                return self.value(one.value)
+            else:
+                for inner in ast.walk(one) if isinstance(one, CONDITIONAL) else [one]:
+                    for target in _targets(inner):
+                        self.assign(target, {"": Unread(target.lineno, "set on a condition")})
+        return next((self.names[name] for name in ("config", "cfg") if name in self.names), found)
+
+    def assign(self, target: ast.expr, found: dict[str, Any]) -> None:
+        name, _, key = ast.unparse(target).partition(".")
+        if not isinstance(target, (ast.Name, ast.Attribute)) or "(" in key or "[" in key:
+            return
+        if not key:
+            self.names[name] = found
+        elif name in self.names:
+            held = self.names[name]
+            if f"{name}.{key}" not in str(found.get("")):  # else it goes on from what there was
+                for old in [one for one in held if f"{one}.".startswith(f"{key}.")]:
+                    del held[old]
+            held |= _below(key, found)
+
+    def value(self, node: ast.expr) -> dict[str, Any]:
+        """What a value is (below the empty key) and what stands below it."""
+        self.steps += 1
+        if self.steps > MOST:
+            raise ValueError
+        text = ast.unparse(node).replace("'", '"')
+        if text in self.calls:
+            return {"": text}
+        if isinstance(node, ast.Name) and node.id in self.names:
+            return self.names[node.id]
+        if isinstance(node, ast.Call):
+            return self.call(node)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            listed = [one for one in node.elts if not isinstance(one, ast.Name)]
+            return {"": [self.value(one).get("") for one in listed]}
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = node.operand.value if isinstance(node.operand, ast.Constant) else None
+            if isinstance(value, (int, float)):
+                return {"": -value}
+        if isinstance(node, ast.Constant) and isinstance(node.value, LITERALS):
+            return {"": node.value}
+        return {"": Unread(node.lineno, text[:80])}
+
+    def call(self, node: ast.Call) -> dict[str, Any]:
+        name = ast.unparse(node.func)
+        if name in self.functions and not node.args and not node.keywords:
+            outer, self.names = self.names, {}
+            made = self.run(self.functions[name].body)
+            self.names = outer
+            return made
+        found: dict[str, Any] = {"": f"{name}()"}
+        found[MODULE] = self.modules.get(name, "")
+        if len(node.args) == 1:
+            found |= _below(FIRST, self.value(node.args[0]))
+        for each in node.keywords:
+            if each.arg:
+                found |= _below(each.arg, self.value(each.value))
+        self.steps += len(found)
+        return found
+
+
+#: The key of the module that a function which is called comes from.
+MODULE = "module of"
+
+
+def _below(key: str, found: dict[str, Any]) -> dict[str, Any]:
+    return {f"{key}.{inner}" if inner else key: value for inner, value in found.items()}
+
+
+def _targets(statement: ast.AST) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, (ast.AugAssign, ast.AnnAssign)) else []
