@@ -72,7 +72,7 @@ def config(plan: Plan, to: str) -> Config:
         draft.said = {k: v for k, v in draft.said.items() if not k.startswith(VARIABLES)}
     head = _head(plan, known, unsaid, variables)
     if known.form == "python":
-        text = head + python(known, draft.said)
+        text = head + python(known.frame, known.imports, known.rows, draft.said)
     else:
         text = write(known.form, draft.said, head)
     return Config(text, draft.said, unsaid, known.form != "json", variables)

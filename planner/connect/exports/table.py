@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -19,9 +19,6 @@ from planner.base.display import one_line, plain
 from planner.documents.source import nested
 from planner.plans.document import Block, Plan
 from planner.plans.model import FURTHER
-
-if TYPE_CHECKING:
-    from planner.connect.exports import Framework
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
 SECTIONS = ("model", "training", "parallelism")
@@ -152,11 +149,11 @@ CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)")
 OPEN = ("()", "[-1])")
 
 
-def python(known: Framework, said: Mapping[str, Any]) -> str:
+def python(frame: str, imports: Mapping[str, str], rows: Any, said: Mapping[str, Any]) -> str:
     """The text of a Python file: what is said as assignments to ``config``, below a call its
     arguments, unless the row has them. Only what a row writes is a call, never
     what a plan says."""
-    written = {text for text in texts(known.rows) if CALL.fullmatch(text)}
+    written = {text for text in texts(rows) if CALL.fullmatch(text)}
     calls = {key for key, value in said.items() if isinstance(value, str) and value in written}
 
     def call_of(key: str) -> str | None:
@@ -182,11 +179,11 @@ def python(known: Framework, said: Mapping[str, Any]) -> str:
 
     body = "\n".join(f"    config.{key} = {line(key)}" for key in said if call_of(key) is None)
     modules: dict[str, list[str]] = {}
-    for name, module in sorted(known.imports.items()):
-        if re.search(rf"\b{name}\b", f"{known.frame}{body}"):
+    for name, module in sorted(imports.items()):
+        if re.search(rf"\b{name}\b", f"{frame}{body}"):
             modules.setdefault(module, []).append(name)
     wanted = (f"from {each} import {', '.join(modules[each])}" for each in sorted(modules))
-    return known.frame.format(imports="\n".join(wanted), lines=body) + "\n"
+    return frame.format(imports="\n".join(wanted), lines=body) + "\n"
 
 
 def texts(said: Any) -> Iterator[str]:
