@@ -324,6 +324,10 @@ P_32 = symbol(
 W = printed("W", "bandwidth of the device's memory", "memory_bandwidth", unit="bytes/s")
 n_sm = of_accelerator("n_sm", "multiprocessors", "multiprocessors", latex="n_SM")
 f_clk = of_accelerator("f_clk", "clock", "clock", unit="1/s")
+n_mxu = of_accelerator("n_mxu", "rows, and columns, of a systolic matrix unit", "matrix_unit.width")
+n_prog = of_accelerator(
+    "n_prog", "parts of a device that run programs of their own", "matrix_unit.programs"
+)
 B_link = bytes_per_second(
     "B_link",
     "bandwidth of the link inside a node, as the datasheet prints it",
@@ -453,6 +457,7 @@ n_mix = efficiency(
 n_emb = efficiency(
     "n_emb", "accesses of each value of the embedding, forward and backward", "embedding_accesses"
 )
+q_grp = efficiency("q_grp", "rate of grouped products, relative to other large ones", "grouped")
 q_back = efficiency(
     "q_back",
     "memory traffic of elementwise kernels backward, relative to forward",

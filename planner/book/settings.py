@@ -31,7 +31,7 @@ _NAMES = {
     "run.": "finishes interrupted",
     "time.": "accumulation assumed attention bias buckets casts context expert expert_tensor "
     "experts_beside gathering inputs_again offload pipeline replicas shards stragglers_given "
-    "switched tensor tensor_overlap tiles torus",
+    "switched systolic tensor tensor_overlap tiles torus",
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count attention_precision cuda_graphs early_stop "
     "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel optimizer_matrices "

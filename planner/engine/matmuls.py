@@ -62,6 +62,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
                 "split": split,
                 "wide": first.settings["wide"],
                 "frozen": first.settings["frozen"],
+                "final": members[-1].settings["final"],
                 "bias": any(member.settings["bias"] for member in members),
                 "adapted": any(member.settings["adapted"] for member in members),
                 "hidden matrix": first.settings["hidden matrix"],

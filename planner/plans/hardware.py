@@ -164,7 +164,9 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
-    for key, fact in {**facts["assumed"], **dispatcher}.items():
+    own = measured(accelerator)
+    for key, otherwise in {**facts["assumed"], **dispatcher}.items():
+        fact = own.get(key) or otherwise
         draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
     if accelerator.get("link") is not None:
         for key in ("latency", "switch_latency", "switch_share"):
@@ -357,6 +359,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
     shards = layout["data"] * layout["context"] // replicas
     overlapped = bool(layout.get("tensor_overlap"))
     experts = layout["expert"] * layout["expert_tensor"]
+    systolic = accelerator.get("matrix_unit")
     return {
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
@@ -372,7 +375,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.context": span(layout["context"], inner),
         # Replicas lie as far apart as each of them reaches.
         "time.replicas": span(replicas, replicas * shards * layout["tensor"]),
-        "time.tiles": accelerator.get("multiprocessors") is not None,
+        "time.tiles": systolic is None and accelerator.get("multiprocessors") is not None,
+        "time.systolic": systolic is not None,
         "time.casts": narrow(training["precision"]),
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],

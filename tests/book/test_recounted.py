@@ -258,12 +258,41 @@ def _(v: View) -> float:
         copies, share = reached(v.q("network.reach.devices")), v.e_kl / v.e_link
     inside = tokens * row * copies * (v.e - 1) / v.e / link / share
     inside += tokens * copies * v.a_row if once else 0
+    if v.on("time.torus") and not once:
+        busiest = max(v.q(f"network.experts.cut.{axis}") for axis in "xyz")
+        inside = tokens * row * v.k * busiest / (link / (2 * v.n_ax))
     if where == "node":
         return inside + wait
     away = tokens * row * (nodes - 1) / nodes * v.q("network.experts.crowded")
     if not once:
         return max(inside, away * v.k / card) + wait
     return max(inside, away * reached(v.q("network.reach.nodes")) / v.B_net / v.e_disp) + wait
+
+
+def busiest_link(members: int, ring: bool) -> float:
+    """Each of so many devices in a row sends one part to each of them: parts over one link."""
+    load = [0.0] * members
+    for here in range(members):
+        for there in range(members):
+            ahead = (there - here) % members
+            if (not ring and there > here) or (ring and 0 < 2 * ahead < members):
+                for hop in range(here, here + ahead):
+                    load[hop % members] += 1 / members
+            elif ring and 2 * ahead == members:  # as far both ways: half of it each
+                for hop in range(here, here + ahead):
+                    load[hop % members] += 0.5 / members
+    return max(load)
+
+
+for _axis in "xyz":
+
+    @recounts(f"network.experts.cut.{_axis}")
+    def _(v: View, axis: str = _axis) -> float:
+        sides = [int(side) for side in (v.n_X, v.n_Y, v.n_Z)]
+        this = "xyz".index(axis)
+        places = range(0, int(v.t_e * v.e), int(v.t_e))
+        members = len({place // math.prod(sides[:this]) % sides[this] for place in places})
+        return 0 if members == 1 else busiest_link(members, members == sides[this])
 
 
 @recounts("network.experts.crowded")
@@ -419,7 +448,8 @@ def _(v: View) -> float:
     if mode == "none" or (mode == "full" and not v.on("layers")):
         return 0
     if mode == "full":
-        return v.q("time.part.forward")
+        spared = v.total("product", lambda x: x.q("time.product.forward"), final=True)
+        return v.q("time.part.forward") - v.on("training.early_stop") * spared
     if v.on("time.again.operations"):
         return v.total("product", lambda x: x.q("time.product.forward")) * 0.5 + v.total(
             "block", lambda x: x.q("time.elementwise")
@@ -563,7 +593,9 @@ def _(v: View) -> float:
 
 
 def padded(v: View, width: float) -> float:
-    """As wide as it runs: odd widths slowly, or filled up to the next 8 or 64."""
+    """As wide as it runs: odd widths slowly, or filled up to the next 8 or 64; whole arrays."""
+    if v.on("time.systolic"):
+        return math.ceil(width / v.n_mxu) * v.n_mxu
     return min(
         width * v.k_64 * v.k_8, math.ceil(width / 8) * 8 * v.k_64, math.ceil(width / 64) * 64
     )
@@ -595,6 +627,7 @@ def wasted(v: View, rows: float, columns: float, depth: float, count: float, hal
     """Work of whole tiles on whole waves of multiprocessors over what is needed: the best way."""
     if not v.on("time.tiles"):
         return 1
+    assert not v.on("time.systolic")
     needed = rows * columns
     ways = []
     for high, wide, pieces in (
@@ -613,11 +646,20 @@ def cut(v: View) -> tuple[float, float]:
     return v.q("time.product.count"), v.q("time.product.half")
 
 
+def cut_by_experts(v: View) -> float:
+    """Of experts' rows on each program of the device, one tile more for each end within them."""
+    if not v.on("time.systolic") or v.on("split") != "experts":
+        return 1
+    count = v.q("time.product.count")
+    tiles = v.q("time.product.rows") * count / v.n_prog / 128
+    return (tiles + count - 1) / tiles
+
+
 def taken(v: View, run: tuple[float, ...], plain: tuple[float, ...], waste: float) -> float:
     """Arithmetic at the rate that the depth allows, or the traffic of three matrices."""
     count, half = v.q("time.product.count"), v.q("time.product.half")
     rows, columns, depth = run
-    flops = 2 * rows * columns * (depth + half) * count * waste
+    flops = 2 * rows * columns * (depth + half) * count * waste * cut_by_experts(v)
     m, n, k = plain
     moved = (m * k + k * n + m * n) * count * v.k_x
     return max(flops / v.q("time.product.rate"), moved / (v.W * v.e_mem))
@@ -650,7 +692,8 @@ def _(v: View) -> float:
 
 @recounts("time.product.rate")
 def _(v: View) -> float:
-    return v.e_16 * v.q("time.peak_16") if v.on("wide") else v.e_mm * v.q("time.peak")
+    grouped = v.q_grp if v.on("split") == "experts" else 1
+    return grouped * (v.e_16 * v.q("time.peak_16") if v.on("wide") else v.e_mm * v.q("time.peak"))
 
 
 @recounts("time.orthogonal")
@@ -1391,7 +1434,10 @@ def _(v: View) -> float:
     if kind == "open":  # 1,024 multiply-adds a clock
         peak = min(peak, 2 * 1024 * v.n_sm * v.f_clk)
     faster = v.q_8 if v.on("training.attention_precision") == "fp8" else 1
-    return v.e_att * peak * min(1, (v.d_h / 128) ** v.x_head) * faster
+    filled = min(1, (v.d_h / 128) ** v.x_head)
+    if kind == "unknown" and v.on("time.systolic"):
+        filled = (v.d_h + v.d_v) / (padded(v, v.d_h) + padded(v, v.d_v))
+    return v.e_att * peak * filled * faster
 
 
 def batched(v: View, m: float, n: float, k: float) -> float:
@@ -2318,11 +2364,22 @@ PLANS: dict[str, dict[str, Any]] = {
     ),
     "tiles that nobody knows": plan(
         DENSE, {"zero": 1}, {"optimizer": "muon"},
-        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+        cluster={"accelerator": {"extends": "trainium1", "link": LINK}},
     ),
     "half of a square": plan(
-        DENSE, {"zero": 1}, {"optimizer": "muon", "muon": {"symmetric": True}},
-        cluster={"accelerator": {"extends": "tpu-v5e", "link": LINK}},
+        DENSE, {"zero": 1},
+        {"optimizer": "muon", "muon": {"symmetric": True}, "attention": "eager"},
+        cluster={"accelerator": {"extends": "trainium1", "link": LINK}},
+    ),
+    "experts on a torus": plan(
+        EXPERTS, {"expert": 10, "zero": 3},
+        {"precision": "fp8", "bf16_layers": {"first": 1, "last": 1}},
+        cluster={"accelerator": "tpu-v7x", "devices_per_node": 60, "slice": [5, 6, 2]},
+    ),
+    "experts along a line": plan(
+        EXPERTS, {"expert": 30, "zero": 1}, {},
+        cluster={"accelerator": {"extends": "tpu-v5p", "link": {**LINK, "domain": 10}},
+                 "slice": [5, 2, 1]},
     ),
     "bases": plan(
         {**DENSE, "bias": True}, {"tensor": 5, "zero": 1},

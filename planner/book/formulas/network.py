@@ -4,6 +4,8 @@ A group that fits into one node uses its link. One that spans nodes uses all net
 its members in a node have; the link carries the rest.
 """
 
+from collections.abc import Iterator
+
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.layout import shards as owners
 from planner.book.language import *
@@ -32,12 +34,19 @@ link.by("datasheet; it prints one direction", link_convention="per-direction").e
 TORUS = "Austin et al. 2025, How to Scale Your Model, TPUs and sharded matrices (torus)"
 
 
+def _covered(stride: Operand | int, size: Operand) -> Iterator[tuple[str, Expression, Expression]]:
+    """Along each axis of a torus over how many devices a group extends whose members lie a stride
+    apart, and whether these are a whole ring (1) or a line (0)."""
+    for axis, before, side in (("x", 1, n_X), ("y", n_X, n_Y), ("z", n_X * n_Y, n_Z)):
+        covered = maximum(1, minimum(stride * size, before * side) / maximum(stride, before))
+        yield axis, covered, maximum(0, covered - side + 1)
+
+
 def _links(group: str, letter: str, stride: Operand | int, size: Operand) -> Expression:
     """Over how many of a device's links a group exchanges, whose members lie a stride apart: along
     the axes of a torus."""
     found: list[Quantity] = []
-    for axis, before, side in (("x", 1, n_X), ("y", n_X, n_Y), ("z", n_X * n_Y, n_Z)):
-        covered = maximum(1, minimum(stride * size, before * side) / maximum(stride, before))
+    for axis, covered, ring in _covered(stride, size):
         along = estimate(
             f"network.links.{group}.{axis}",
             rf"n_{{\lambda {letter} {axis}}}",
@@ -46,7 +55,7 @@ def _links(group: str, letter: str, stride: Operand | int, size: Operand) -> Exp
         )
         found.append(
             along.where(torus=True).equals(
-                minimum(1, covered - 1) * (1 + maximum(0, covered - side + 1)),
+                minimum(1, covered - 1) * (1 + ring),
                 "None where the group does not extend along the axis; both where it fills it, a "
                 "ring; one where it fills a part of it, a line, whose ends wait for all that "
                 "passes the middle.",
@@ -374,15 +383,42 @@ crowded = estimate(
     "pods, which oversubscription divides; all pairs of nodes talk at once.",
 )
 
-experts.by(LEPIKHIN, expert="node", dispatcher="all-to-all").equals(
-    _copies / (link * e_a2a) + waiting, "Of k copies of each token all but 1/e leave the device."
-)
+#: Of what each device sends evenly to all of its group, what the busiest link along an axis passes.
+_cuts: list[Quantity] = []
+for _axis, _along, _ring in _covered(t_e, e):
+    _cut = of_experts(
+        f"network.experts.cut.{_axis}",
+        rf"\chi_{{e {_axis}}}",
+        f"what the busiest link along the {_axis} axis passes of what each device sends to all",
+        source=TORUS,
+    )
+    _cuts.append(
+        _cut.where(torus=True).equals(
+            floor(_along**2 / 4) / (_along * (1 + _ring)),
+            "Half of c devices in a row send half of what they have to the other half: c/4 over "
+            "the link in the middle of a line, over each of the two that divide a ring c/8.",
+        )
+    )
 ALLTOALL = "NCCL, ncclAllToAll: every rank sends each other rank its rows"
-experts.by(ALLTOALL, expert="nodes", dispatcher="all-to-all").equals(
-    maximum(_copies / (link * e_a2a), _of_rank * k * (1 - 1 / NODES) * crowded / fabric) + waiting,
-    "All but 1/M of k copies of each token leave the node over the network card of their device. "
-    "All pairs of nodes talk at once, so an oversubscribed network slows them.",
-)
+_across_nodes = _of_rank * k * (1 - 1 / NODES) * crowded / fabric
+for _shape in (False, True):
+    _passing = (
+        2 * n_ax * _of_rank * k * maximum(*_cuts) / link if _shape else _copies / (link * e_a2a)
+    )
+    experts.by(
+        TORUS if _shape else LEPIKHIN, expert="node", dispatcher="all-to-all", torus=_shape
+    ).equals(
+        _passing + waiting,
+        "Rows pass from neighbour to neighbour, along all axes at once; the links in the middle of "
+        "the longest pass most: the bisection, whatever each device could send by itself."
+        if _shape
+        else "Of k copies of each token all but 1/e leave the device.",
+    )
+    experts.by(ALLTOALL, expert="nodes", dispatcher="all-to-all", torus=_shape).equals(
+        maximum(_passing, _across_nodes) + waiting,
+        "All but 1/M of k copies of each token leave the node over the network card of their "
+        "device. All pairs of nodes talk at once, so an oversubscribed network slows them.",
+    )
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * crowded

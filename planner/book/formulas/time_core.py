@@ -3,7 +3,7 @@
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
-from planner.book.formulas.time_product import kernel, loaded, shallow, waves
+from planner.book.formulas.time_product import SYSTOLIC, kernel, loaded, padded, shallow, waves
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)"
@@ -59,10 +59,15 @@ rate.by(CALIBRATED, time_attention="open", coefficient="FLOP").equals(
     "and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do half); heads "
     "below 128 fill the products less well.",
 )
-rate.by("no published calibration", time_attention="unknown").equals(
+rate.by("no published calibration", time_attention="unknown", systolic=False).equals(
     faster * e_att * peak_16 * _filled,
     "Without multiprocessors and clock, and on accelerators of other vendors, the share of open "
     "kernels is taken of the 16-bit peak.",
+)
+rate.by(SYSTOLIC, time_attention="unknown", systolic=True).equals(
+    faster * e_att * peak_16 * (d_h + d_v) / (padded(d_h) + padded(d_v)),
+    "A share of the 16-bit peak; heads that are narrower than the arrays leave the rest of them "
+    "idle, in the product that sums over their width as in the one that gives it.",
 )
 
 forward = of_core(
@@ -93,10 +98,11 @@ half.by("no multiprocessors are known", tiles=False).equals(
 )
 
 
-def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
+def _product(m: Any, n: Any, k: Any, tiled: bool, systolic: bool) -> Expression:
     """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
     where it is known how the device cuts products."""
-    heads, widths = b * a / t, (m, loaded(n), loaded(k))
+    as_run = padded if systolic else loaded
+    heads, widths = b * a / t, (m, as_run(n), as_run(k))
     waste = waves(widths, heads, half) if tiled else 1
     return kernel(widths, (m, n, k), heads, waste, e_16 * peak_16, half)
 
@@ -117,23 +123,27 @@ scores_backward = of_scores(
 )
 
 
-for _tiled in (True, False):
-    _untiled = "The same where it is not known how the device cuts products: nothing is wasted."
-    forward.by(SCALED, training_attention="eager", tiles=_tiled).equals(
-        _product(s / c, s, d_h, _tiled) + _product(s / c, d_v, s, _tiled) + scores,
+for _cut in (True, False), (False, False), (False, True):
+    _as: dict[str, Any] = {"training_attention": "eager", "tiles": _cut[0]}
+    _as |= {} if _cut[0] else {"systolic": _cut[1]}
+    _alike = "The same on systolic arrays, whose widths are padded." if _cut[1] else (
+        "The same where it is not known how the device cuts products: nothing is wasted."
+    )  # fmt: skip
+    forward.by(SCALED, **_as).equals(
+        _product(s / c, s, d_h, *_cut) + _product(s / c, d_v, s, *_cut) + scores,
         "Queries with keys and scores with values, in full, and the kernels on the scores."
-        if _tiled
-        else _untiled,
+        if _cut[0]
+        else _alike,
     )
-    backward.by(SCALED, training_attention="eager", tiles=_tiled, coefficient="FLOP").equals(
-        _product(s / c, d_h, s, _tiled)
-        + _product(s, d_h, s / c, _tiled)
-        + _product(s / c, s, d_v, _tiled)
-        + _product(s, d_v, s / c, _tiled)
+    backward.by(SCALED, **_as, coefficient="FLOP").equals(
+        _product(s / c, d_h, s, *_cut)
+        + _product(s, d_h, s / c, *_cut)
+        + _product(s / c, s, d_v, *_cut)
+        + _product(s, d_v, s / c, *_cut)
         + scores_backward,
         "Four products of the transposed shapes, and the kernels on the scores."
-        if _tiled
-        else _untiled,
+        if _cut[0]
+        else _alike,
     )
 
 # -- context parallelism -----------------------------------------------------------------------

@@ -316,6 +316,7 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
 
 again.by(MODULES, block=ELSE).equals(0, "Nothing of it can be chosen.")
 
+EARLY_STOP = "torch.utils.checkpoint of PyTorch 2.13, early stop; jax.checkpoint runs what is used"
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
 repeated = seconds_of_part(
@@ -332,8 +333,13 @@ repeated.by(PER_OPERATION, recompute="selective", again_operations=True).equals(
     Sum(product.forward, "product") / 2 + Sum(elementwise, "block"),
     "Every second product and all elementwise kernels; attention and exchanges are kept.",
 )
-repeated.by(CHECKPOINTS, recompute="full", layers=True).equals(
+repeated.by(CHECKPOINTS, recompute="full", early_stop=False, layers=True).equals(
     forward, "The whole forward pass of the layer, with its exchanges."
+)
+repeated.by(EARLY_STOP, recompute="full", early_stop=True, layers=True).equals(
+    forward - Sum(product.forward, "product", final=True),
+    "The forward pass of the layer up to the last tensor that its backward needs: its last product "
+    "is left out where nothing keeps its output.",
 )
 repeated.by(CHECKPOINTS, recompute="full", layers=False).equals(
     0, "Embedding and head are not computed again."

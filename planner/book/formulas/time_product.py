@@ -9,6 +9,8 @@ from planner.book.language import *
 GUIDE = "NVIDIA, Matrix multiplication background user's guide"
 TILES = f"{GUIDE} (tile and wave quantization)"
 WIDTHS = f"{GUIDE} (tensor-core requirements); bounded by the cost of padding"
+SYSTOLIC = "Austin et al. 2025, How to Scale Your Model, TPUs (matrix units)"
+GROUPS = "MaxText, kernels/megablox (make_group_metadata); tokamax, ragged_dot (tuned tiles)"
 
 of_product = partial(estimate, per="product")
 width = partial(of_product, source=WIDTHS)
@@ -27,6 +29,11 @@ def loaded(width: Operand) -> Expression:
     so that a wider product never takes less time."""
     padded_8, padded_64 = 8 * ceil(width / 8), 64 * ceil(width / 64)
     return minimum(k_64 * k_8 * width, k_64 * padded_8, padded_64)
+
+
+def padded(width: Operand) -> Expression:
+    """A width as systolic arrays run it: as if it filled the last one that it enters."""
+    return n_mxu * ceil(width / n_mxu)
 
 
 def waves(shape: Shape, count: Factor, half: Operand) -> Expression:
@@ -99,23 +106,20 @@ _LOADED = (
     "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
     "multiple of 8 or 64, whichever costs least."
 )
-columns = width(
-    "time.product.columns", r"\hat N_x", "columns of a product as kernels run them"
-).equals(loaded(N_x), _LOADED)
-
-depth = width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it").equals(
-    loaded(K_x), _LOADED
-)
-
+columns = width("time.product.columns", r"\hat N_x", "columns of a product as kernels run them")
+depth = width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it")
 rows_summed = width(
     "time.product.rows_summed",
     r"\hat M_x",
     "rows of a product as kernels run them where they are summed over",
-).equals(
-    loaded(rows),
-    "The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as "
-    "it is, another for what odd widths cost or as if it were padded, whichever costs least.",
 )
+for _width, _plain in ((columns, N_x), (depth, K_x), (rows_summed, rows)):
+    _which = "The rows are the depth of the product that gives the weight's gradient. "
+    _which = _which if _width is rows_summed else ""
+    _width.where(systolic=False).equals(loaded(_plain), _which + _LOADED)
+    _width.by(SYSTOLIC, systolic=True).equals(
+        padded(_plain), f"{_which}As if it filled whole arrays."
+    )
 
 rate = of_product(
     "time.product.rate",
@@ -124,11 +128,14 @@ rate = of_product(
     unit="FLOP/s",
     source=CALIBRATED,
 )
-rate.where(wide=False).equals(
-    e_mm * peak, "A share of the dense peak of the training precision: clocks fall under load."
-)
-rate.where(wide=True).equals(
-    e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak."
+_NARROW_RATE = "A share of the dense peak of the training precision: clocks fall under load."
+_WIDE_RATE = "Logits and router stay in 16 bit: a share of that peak."
+rate.where(wide=False, split=APART).equals(e_mm * peak, _NARROW_RATE)
+rate.where(wide=True, split=APART).equals(e_16 * peak_16, _WIDE_RATE)
+_GROUPED_RATE = "Of what other large products sustain the share that grouped ones do"
+rate.where(wide=False, split="experts").equals(q_grp * e_mm * peak, f"{_GROUPED_RATE}.")
+rate.where(wide=True, split="experts").equals(
+    q_grp * e_16 * peak_16, f"{_GROUPED_RATE}, in 16 bit."
 )
 
 half = of_product("time.product.half", r"d_x", "depth at which a product runs at half of its rate")
@@ -153,8 +160,16 @@ def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
         "whole waves over the multiprocessors, over what the product needs: the best of the three. "
         "The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower.",
     )
-    return waste.where(tiles=False).equals(
+    waste.where(tiles=False, systolic=False).equals(
         1, "How the device cuts products is not known: nothing is wasted."
+    )
+    waste.where(tiles=False, systolic=True, split=APART).equals(
+        1, "Rows stream through the arrays; their widths are padded already."
+    )
+    return waste.by(GROUPS, tiles=False, systolic=True, split="experts").equals(
+        1 + 128 * n_prog * (count - 1) / (rows * count),
+        "Rows of all experts follow one another in tiles of 128; one in which an expert ends and "
+        "the next begins is worked off for both.",
     )
 
 
