@@ -18,7 +18,7 @@ from planner.base import files
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, needed
 from planner.cli.completion import SHELLS
-from planner.connect.exports import FORMATS
+from planner.connect.exports import FORMATS, SCHEDULERS
 
 if TYPE_CHECKING:
     from planner.plans.document import Plan
@@ -697,6 +697,7 @@ def _import(options: argparse.Namespace) -> int:
     "write the launch configuration of a framework",
     *PLAN,
     argument("--to", "the framework", required=True, choices=FORMATS),
+    argument("--job", "in a job file of this scheduler, which starts it", choices=SCHEDULERS),
     flag("--force", "write what can be said of a plan that the framework cannot run"),
     argument(OUTPUT, "the file to write"),
 )
@@ -710,8 +711,13 @@ def _export(options: argparse.Namespace) -> int:
             print(f"{options.to}: {caveat}", file=sys.stderr)
         print(f"{options.to} cannot run this plan; --force writes the rest", file=sys.stderr)
         return FAILED
-    files.put(made.text, options.output, plan.document.files())
-    if options.output not in (None, "-") or not (made.commented and sys.stdout.isatty()):
+    text, told = made.text, made.commented
+    if options.job is not None:
+        from planner.connect.exports import jobs
+
+        text, told = jobs.job(plan, options.to, made, options.job), False
+    files.put(text, options.output, plan.document.files())
+    if options.output not in (None, "-") or not (told and sys.stdout.isatty()):
         for caveat in exports.caveats(made.unsaid):  # the text itself may say them on the terminal
             print(f"{options.to}: {caveat}", file=sys.stderr)
     return OK

@@ -20,6 +20,8 @@ FORMATS = (
     *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate"),
     *("transformers", "trl", "axolotl", "llama-factory"),
 )
+#: Whose job files can hold one of them.
+SCHEDULERS = ("slurm", "kubernetes", "skypilot")
 #: Before the name of a variable of the environment, among the options that rows say.
 VARIABLES = "env."
 

@@ -1,0 +1,96 @@
+"""Job files of schedulers: nodes, devices and environment of a plan, the launch configuration of a
+framework in it, and the line that starts that on each node."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources
+from planner.base.display import one_line
+from planner.base.errors import Fault, PlanError
+from planner.connect.exports import Framework, framework
+from planner.connect.exports.table import Config
+from planner.plans.document import Plan
+
+#: How files of a framework's form end.
+ENDINGS = {"flags": "args", "json": "json", "yaml": "yaml", "toml": "toml", "python": "py"}
+#: The script that a user brings, in a framework's line and in a job's.
+SCRIPT, OWN = "TRAIN.py", '"${TRAIN:-train.py}"'
+
+
+def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
+    """The text of a job file.
+
+    Args:
+        to: the framework.
+        made: its launch configuration of the plan.
+        scheduler: slurm, kubernetes or skypilot.
+
+    Raises:
+        PlanError: nodes that are not whole, an accelerator that the scheduler has no name for, or a
+            framework whose line starts no such job.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    facts = resources.read_yaml(Path(__file__).with_name("jobs.yaml"))
+    known, about = framework(to), facts["schedulers"][scheduler]
+    values = {**_devices(plan, facts), "environment": made.environment, "text": made.text.rstrip()}
+    if scheduler == "skypilot" and values["skypilot"] is None:
+        raise _no_name(plan, scheduler, "cluster.accelerator")
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{plan.name}".lower()).strip("-")[:40].strip("-")
+    values["name"] = slug if slug[:1].isalpha() else f"plan-{slug}".rstrip("-")
+    values["file"] = f"{values['name'].replace('-', '_')}.{ENDINGS[known.form]}"
+    values["line"] = _line(known, to, facts, about, values)
+    values["head"] = _head(plan, known, about)
+    folder = FileSystemLoader(resources.folder("templates") / "jobs")
+    jinja = Environment(
+        loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    return jinja.get_template(f"{scheduler}.jinja").render(values)
+
+
+def _devices(plan: Plan, facts: Any) -> dict[str, Any]:
+    """Whole nodes, and what their accelerators are called."""
+    devices = plan.get("cluster.devices")
+    per_node = min(plan.get("cluster.devices_per_node") or devices, devices)
+    if devices % per_node:
+        where = plan.document.place(("cluster", "devices"))
+        raise PlanError(Fault(f"{devices} devices are no whole nodes of {per_node}", where))
+    vendor = plan.get("cluster.accelerator.vendor")
+    if vendor not in facts["vendors"]:
+        raise _no_name(plan, "torchrun", "cluster.accelerator.vendor")
+    node = plan.document.find(("cluster", "accelerator"))
+    names = facts["accelerators"].get(node.reference, {})
+    unnamed = {"skypilot": None, "product": None}
+    sizes = {"nodes": devices // per_node, "per_node": per_node}
+    return {**unnamed, **names, **facts["vendors"][vendor], **sizes}
+
+
+def _no_name(plan: Plan, what: str, key: str) -> PlanError:
+    where = plan.document.place(("cluster", "accelerator"))
+    shown = one_line(str(plan.get(f"{key}.name") or plan.get(key)))
+    return PlanError(Fault(f"{what} has no name for {shown}", where))
+
+
+def _line(known: Framework, to: str, facts: Any, about: Any, values: dict[str, Any]) -> str:
+    """The framework's line with where all nodes meet, its file and what is handed on."""
+    launcher = known.use.partition(" ")[0]
+    if launcher not in facts["launchers"]:
+        raise PlanError(Fault(f"no job starts {to}", None, ", ".join(facts["launchers"])))
+    meet = facts["launchers"][launcher].format(rank=about["rank"], **values)
+    line = known.use.replace("…", meet).replace("FILE", values["file"]).replace(SCRIPT, OWN)
+    return line + str(about["more"])
+
+
+def _head(plan: Plan, known: Framework, about: Any) -> str:
+    """The comments that open the file."""
+    hand = [*about["by_hand"], *(["TRAIN, the training script"] if SCRIPT in known.use else [])]
+    lines = [
+        f"Job of the plan: {plan.name}",
+        f"Starts: {known.title}",
+        f"Use: {about['use']}",
+        "To be added by hand: " + "; ".join(hand) + ".",
+    ]
+    return "\n".join(f"# {one_line(line)}" for line in lines)
