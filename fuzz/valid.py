@@ -260,6 +260,7 @@ MIXERS: Document = {
     "delta_net": {"key_heads": 4, "value_heads": 8, "key_head_dim": 32, "value_head_dim": 64},
     "short_conv": {"kernel": 3},
     "recurrence": {"width": 512, "heads": 4},
+    "rwkv": {"width": 512},
     "lightning": {"heads": 8, "head_dim": 64},
 }
 EXPERTS = {"experts": 8, "top_k": 2, "intermediate": 256}
@@ -270,6 +271,8 @@ NEEDS: dict[str, Document] = {
     "model.attention.global_every": {"model.attention.window": 512},
     "model.cross_attention.": {**_ENCODED, "model.cross_attention": MIXERS["cross_attention"]},
     "model.moe.": {"model.moe": EXPERTS},
+    "model.altup.": {"model.altup": {"inputs": 4}},
+    "model.laurel.": {"model.laurel": {"rank": 64}},
     "model.per_layer_embedding.": {"model.per_layer_embedding": {"width": 64}},
     "model.encoder.": _ENCODED,
     "model.encoder.attention.relative_buckets": {"model.encoder.positions": "relative"},

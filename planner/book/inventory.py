@@ -82,6 +82,8 @@ def attention(values: Values) -> Components:
         yield _vector("lambda", 4 * d_h, "attention")
     if values["sinks"]:
         yield _vector("sinks", a, "attention", split="column")
+    if values.get("relative_each"):
+        yield Component("distance", n_rel_own, a, "embedding", type="table")
     # Differential attention runs the core once for each half of the values.
     runs = 2 if values["differential"] else 1
     scores = "attention scores"
@@ -93,11 +95,17 @@ def attention(values: Values) -> Components:
 
 def _projections(values: Values) -> Components:
     bias, own = values["bias"], not values["shared_kv"]
-    yield Component("query", h, a * d_h, "attention", "column", bias)
+    width = 2 * h if values.get("doubled") else h
+    made = [("query", a * d_h, bias)]
     if own:
-        yield Component("key", h, a_kv * d_h, "attention", "column", values["key_bias"])
+        made.append(("key", a_kv * d_h, values["key_bias"]))
     if own and not values["value_from_key"]:
-        yield Component("value", h, a_kv * d_v, "attention", "column", bias)
+        made.append(("value", a_kv * d_v, bias))
+    for name, out, biased in made:
+        yield Component(name, width, out, "attention", "column", biased)
+        if values.get("adapter_rank"):
+            yield Component(f"{name}_adapter_down", width, r_aa, ADAPTERS)
+            yield Component(f"{name}_adapter_up", r_aa, out, ADAPTERS, "column")
     if values["qk_norm"] != "none":
         each = values["qk_norm"] == "head"
         yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
@@ -133,6 +141,8 @@ def _indexer(values: Values) -> Components:
     yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
 
 
+#: The group of projections that each layer has of its own where layers share a block.
+ADAPTERS = "adapters"
 #: Gates beyond the first, each another matrix beside it.
 FURTHER_GATES = tuple(f"gate_{place}" for place in range(2, 7))
 
@@ -149,12 +159,19 @@ def mlp(values: Values) -> Components:
     bias = values["bias"]
     for name in _into(values):
         yield Component(name, h, f, "mlp", "column", bias)
+    if values.get("adapter_rank"):
+        outputs = len(_into(values))
+        yield Component("adapter_down", h, r_ma, ADAPTERS)
+        yield Component("adapter_up", r_ma, outputs * f, ADAPTERS, "column")
+    if values.get("receptance"):
+        yield Component("receptance", h, h, "mlp")
+        yield _vector("mix", 2 * h, "mlp")
     if values["activation_parameters"]:
         yield _vector("activation", n_act, "mlp")
     if values["inner_norm"]:
         yield _norm("inner_norm", f)
     if not values["lone"]:
-        yield Component("down", f, h, "mlp", "row", bias)
+        yield Component("down", f, h, "mlp", "row", values["output_bias"])
 
 
 def moe(values: Values) -> Components:
@@ -175,6 +192,10 @@ def moe(values: Values) -> Components:
     for name in _into(values):
         yield Component(f"expert_{name}", width, f_e, **routed)
     yield Component("expert_down", f_e, width, **routed)
+    if values.get("zero_expert_gates"):
+        idle = {**routed, "copies": E_0, "applied": number(0), "bias": False}
+        for name in _into(values):
+            yield Component(f"idle_{name}", width, f_e, **idle)
     if latent:
         yield Component("latent_up", width, h, "experts")
     shared_bias = values["shared_bias"]
@@ -257,6 +278,16 @@ def recurrence(values: Values) -> Components:
     yield Component("output", width, h, group, "row", True)
 
 
+def rwkv(values: Values) -> Components:
+    """Time mixing of RWKV-4 (Peng et al. 2023, arXiv 2305.13048, section 3.1)."""
+    group, width = "recurrence", w_rw
+    for name in ("key", "value", "receptance"):
+        yield Component(name, h, width, group, "column")
+    yield _vector("mix", 3 * h, group)
+    yield _vector("decay", 2 * width, group, split="column")
+    yield Component("output", width, h, group, "row")
+
+
 def lightning(values: Values) -> Components:
     """Lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
     group, width = "linear attention", a_l * d_l
@@ -270,7 +301,8 @@ def lightning(values: Values) -> Components:
 def norm(values: Values) -> Components:
     """RMSNorm (Zhang & Sennrich 2019) has weights, LayerNorm (Ba et al. 2016) biases as well."""
     if values["weight"]:
-        yield _norm("weight", h_e if values["narrow"] else h, values["bias"])
+        width = h_e if values["narrow"] else h
+        yield _norm("weight", 2 * width if values.get("doubled") else width, values["bias"])
 
 
 def embedding(values: Values) -> Components:
@@ -307,6 +339,31 @@ def per_layer_embedding(values: Values) -> Components:
         yield _norm("norm", h)
 
 
+def altup(values: Values) -> Components:
+    """Alternating updates (Baykal et al. 2023, arXiv 2301.13310) as in Gemma 3n: a layer predicts
+    each part of the residual stream from all parts, and corrects them by its output; the parts
+    come from the embedding, and become one before the head, by a projection each."""
+    group, parts = "alternating updates", values["inputs"]
+    if values["at"] == "ends":
+        more = number(parts - 1)
+        yield Component("projection", h, h, group, copies=more, applied=more)
+        return
+    yield _norm("router_norm", h)
+    # Of the layer's input, and of its output.
+    yield Component("router", h, n_alt, group, applied=number(2))
+    yield Component("prediction", n_alt, n_alt**2, group)
+    yield Component("mix", h, n_alt**2, group, type="scan", scan="mix")
+    yield Component("correction", n_alt, n_alt, group)
+    yield _vector("scale", h, group)
+
+
+def laurel(values: Values) -> Components:
+    """Learned augmented residual layer (Menghani et al. 2024, arXiv 2411.07501), low-rank."""
+    yield Component("left", h, r_la, "augmented residual")
+    yield Component("right", r_la, h, "augmented residual")
+    yield _norm("norm", h)
+
+
 def head(values: Values) -> Components:
     width = h_e if values.get("embedding_dim") else h
     if values.get("embedding_dim") and not values["transform"]:
@@ -319,7 +376,8 @@ def head(values: Values) -> Components:
 
 def projection(values: Values) -> Components:
     """Hidden state and next embedding, side by side (DeepSeek-AI 2024, section 2.2, eq. 21)."""
-    yield Component("projection", 2 * h, h, "projection", "column")
+    inputs = 1 if values.get("lone") else 2
+    yield Component("projection", inputs * h, h, "projection", "column")
 
 
 def pooler(values: Values) -> Components:
@@ -341,14 +399,15 @@ def classifier(values: Values) -> Components:
 BLOCKS: dict[str, Callable[[Values], Components]] = {
     block.__name__: block
     for block in (
-        *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, lightning, norm),
-        *(embedding, positions, per_layer_embedding, head, pooler, classifier, projection),
+        *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, rwkv, lightning, norm),
+        *(embedding, positions, per_layer_embedding, altup, laurel, head, pooler, classifier),
+        *(projection,),
     )
 }
 
 #: Block kinds that keep something of earlier tokens while a sequence is served.
 REMEMBERING = frozenset(
-    {"attention", "mamba", "delta_net", "short_conv", "recurrence", "lightning"}
+    {"attention", "mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning"}
 )
 
 
@@ -369,5 +428,8 @@ def components(kind: str, values: Values) -> Components:
         found = [replace(c, side=others.get(c.name, "decoder")) for c in found]
     if values.get("reused"):
         again = bool(values.get("again"))
-        found = [replace(c, shared=True, bias=False, again=again) for c in found]
+        found = [
+            c if c.group == ADAPTERS else replace(c, shared=True, bias=False, again=again)
+            for c in found
+        ]
     yield from found

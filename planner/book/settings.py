@@ -19,7 +19,8 @@ from planner.base.errors import nearest
 _NAMES = {
     "": "adapted again bias block copies dummies experts final frozen gradients group grouped "
     "head head_workspace latent layers lora matmul matrix moment part phase quantised "
-    "recomputed remembers routed scan shared side split table type wide windowed",
+    "recomputed remembers routed scan shared side split "
+    "streamed table type wide windowed",
     "block.": "capped gated lone multiplied sees",
     "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
     "energy.": "hosts_given pue_given",

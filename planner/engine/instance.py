@@ -274,6 +274,7 @@ def _of_part(
             "layers": part.name not in ("embedding", "head"),
             "head": part.name == "head",
             "experts": any(block.kind == "moe" for block in part.blocks),
+            "streamed": any(block.kind == "altup" for block in part.blocks),
         },
     )
     blocks, pieces = [], []

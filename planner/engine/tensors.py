@@ -48,6 +48,21 @@ WIDTHS: dict[str, Expression] = {
     "rotary head": n.d_rot,
     "vocabulary": layout.vocabulary.symbol,
     "table": layout.vocabulary * n.h,
+    # Of other mixers over tokens: what their input projection gives, and what passes between.
+    "mamba 1 projection": 2 * n.m_in,
+    "mamba 1 selection": n.r_dt + 2 * n.n_st,
+    "mamba 2 projection": 2 * n.m_in + 2 * n.g_m * n.n_st + n.a_m,
+    "mamba inner": n.m_in,
+    "delta query key value": 2 * n.a_dk * n.d_dk + n.a_dv * n.d_dv,
+    "delta value": n.a_dv * n.d_dv,
+    "delta chunk": n.a_dv * n.c_d,
+    "lightning": n.a_l * n.d_l,
+    "recurrence": n.w_r,
+    "rwkv": n.w_rw,
+    # Beside mixers: parts of the residual stream, a low-rank path, an embedding of each layer.
+    "streams": n.n_alt * n.h,
+    "augmented rank": n.r_la,
+    "per-layer": n.h_p,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.

@@ -194,13 +194,20 @@ def _norm_bias(data: Mapping[str, Any]) -> bool:
     return bool(data["norm"] == "layernorm" if given is None else given)
 
 
-def _norm(data: Mapping[str, Any], name: str, narrow: bool = False, cast: bool = False) -> Block:
+def _norm(
+    data: Mapping[str, Any],
+    name: str,
+    narrow: bool = False,
+    cast: bool = False,
+    doubled: bool = False,
+) -> Block:
     values = {
         "type": data["norm"],
         "weight": data.get("norm_weight", True),
         "bias": _norm_bias(data),
         "offset": data.get("norm_offset", False),
         "narrow": narrow,
+        "doubled": doubled,
         "cast": cast,  # whether products alone read its output, and no router
     }
     return Block("norm", name, values)
@@ -218,6 +225,11 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
             labels.append(names[0] if label in labels else label)
             groups.append([_block(draft, kind, name, data, known, role) for name in names])
     blocks: list[Block] = []
+    shared = kind.get("shared_block")
+    if shared and (kind.get("parallel") or groups[0][0].kind != "attention"):
+        wrong = "a block that layers share begins with attention, its norm before it"
+        draft.fault("model.mixer", wrong, "attention, or a list that begins with it")
+        draft.finish()
     if kind.get("parallel"):
         count = 1 if kind.get("shared_norm") else len(labels)
         routed = [_routes(group) for group in groups]
@@ -229,12 +241,24 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     else:
         placement = kind.get("norm_placement", "pre")
         for label, group in zip(labels, groups, strict=True):
-            if placement in ("pre", "sandwich"):
-                blocks.append(_norm(kind, f"{label}_norm", cast=not _routes(group)))
-            blocks += group
+            mine: list[Block] = []
+            bare = label == labels[0] and kind.get("mixer_norm") is False
+            if placement in ("pre", "sandwich") and not bare:
+                doubled = bool(shared) and label == labels[0]
+                cast = not _routes(group)
+                mine.append(_norm(kind, f"{label}_norm", cast=cast, doubled=doubled))
+            mine += group
             if placement != "pre":
                 suffix = "_post_norm" if placement == "sandwich" else "_norm"
-                blocks.append(_norm(kind, f"{label}{suffix}"))
+                mine.append(_norm(kind, f"{label}{suffix}"))
+            again = shared == "again" and label in (labels[0], "mlp")
+            blocks += [_marked(block, "reused") for block in mine] if again else mine
+    if shared:
+        blocks.append(Block("projection", "shared_projection", {"lone": True}))
+    if kind.get("altup"):
+        blocks += [_altup(kind, "altup", "layer")]
+    if kind.get("laurel"):
+        blocks.append(Block("laurel", "laurel", kind["laurel"]))
     if kind.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, kind, data, table=False))
     if blocks:
@@ -266,6 +290,8 @@ def _embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
         blocks.append(_norm(data, "embedding_norm", _narrow(data)))
     if data.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, data, data, table=True))
+    if data.get("altup"):
+        blocks.append(_altup(data, "altup", "ends"))
     return blocks
 
 
@@ -279,27 +305,36 @@ def _per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
     return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
 
 
+def _altup(data: Kind, name: str, at: str) -> Block:
+    return Block("altup", name, {**data["altup"], "at": at})
+
+
 def _narrow(data: Kind) -> bool:
     """Whether positions and norm of the embedding have its own, narrower width."""
     return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
 
 
 def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> list[Block]:
-    if positions not in ("learned", "relative"):
-        return []
+    """The tables of positions and of biases by distance; MPNet has both."""
     attention = first.get("attention") or {}
+    buckets, own = attention.get("relative_buckets"), attention.get("relative_each")
+    alone = positions == "learned" or (positions == "relative" and not own)
+    tables = {name: positions} if alone else {}
+    if positions == "learned" and buckets and not own:
+        tables[name.replace("positions", "distances")] = "relative"
     values = {
-        "positions": positions,
-        "relative_buckets": attention.get("relative_buckets"),
+        "relative_buckets": buckets,
         "heads": attention.get("heads"),
         "narrow": draft is not None and _narrow(first),
     }
-    if draft is not None:
+    if draft is not None and positions in ("learned", "relative"):
         key = "max_sequence" if positions == "learned" else "relative_buckets"
         where = "model" if positions == "learned" else "model.attention"
         if draft.get(f"{where}.{key}") is None:
             draft.fault(where, f"{positions} positions need {where}.{key}")
-    return [Block("positions", name, values)]
+    return [
+        Block("positions", name, {**values, "positions": kind}) for name, kind in tables.items()
+    ]
 
 
 def _encoder(data: Kind) -> Kind:
@@ -345,7 +380,7 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
         _norm(data, "hidden_norm"),
         _marked(_tables(data, "next_embedding"), "reused"),
         _norm(data, "next_norm"),
-        Block("projection", "projection", {}),
+        Block("projection", "projection", {"lone": False}),
         *_blocks(draft, last, data),
     ]
     return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
@@ -353,7 +388,9 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
 
 def _head(draft: Draft, data: Kind, modules: int) -> Part:
     """Norm and head, and as often again as modules predict further tokens."""
-    blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
+    blocks = [_altup(data, "altup_sum", "ends")] if data.get("altup") else []
+    if data["final_norm"]:
+        blocks.append(_norm(data, "final_norm"))
     if data["pooler"]:
         blocks.append(Block("pooler", "pooler", {}))
     if data.get("classifier"):

@@ -97,6 +97,9 @@ def _attention(it: Shape) -> None:
     it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads", "attention.heads")
     if values.get("index_heads"):
         it.need("index_head_dim", "query_rank", "kv_rank")
+    if values.get("relative_each"):
+        it.need("relative_buckets")
+    values["doubled"] = bool(kind.get("shared_block"))
     past, window = kind.get("causal") is not False, values.get("window")
     values["sees"] = " ".join(["past"] * past + ["window"] * bool(window)) or "all"
     longest = kind.get("max_sequence")
@@ -107,8 +110,8 @@ def _attention(it: Shape) -> None:
 
 def _cross_attention(it: Shape) -> None:
     """As the self-attention of the layer, where the document does not say otherwise."""
-    given = it.values
-    it.values = {**_constants("attention"), **(it.kind.get("attention") or {}), "window": None}
+    given, own = it.values, {"window": None, "relative_each": False}
+    it.values = {**_constants("attention"), **(it.kind.get("attention") or {}), **own}
     it.values.update({k: v for k, v in given.items() if v is not None})
     _attention(it)
     it.values["cross"], it.values["sees"] = True, "all"
@@ -134,6 +137,8 @@ def _mlp(it: Shape) -> None:
         allowed = "false" if it.values["inner_norm"] else f"a multiple of {it.kind['hidden']}"
         it.fault("inner_norm" if it.values["inner_norm"] else "intermediate", wrong, allowed)
     it.inherit(("bias", "model.bias"))
+    if it.values.get("output_bias") is None:
+        it.values["output_bias"] = it.values["bias"]
 
 
 def _moe(it: Shape) -> None:
@@ -207,6 +212,10 @@ def _recurrence(it: Shape) -> None:
     it.divides("heads", it.values["width"], says, "recurrence.width")
 
 
+def _rwkv(it: Shape) -> None:
+    it.inherit(("width", "hidden"))
+
+
 def _per_layer_embedding(it: Shape) -> None:
     it.need("width")
     it.inherit(("vocab", "vocab"))
@@ -229,6 +238,7 @@ TOKEN_MIXERS: dict[str, Complete] = {
     "delta_net": _delta_net,
     "short_conv": _short_conv,
     "recurrence": _recurrence,
+    "rwkv": _rwkv,
     "lightning": _lightning,
 }
 CHANNEL_MIXERS: dict[str, Complete] = {"mlp": _mlp, "moe": _moe}

@@ -326,7 +326,7 @@ def _(v: View) -> float:
 
 # -- one layer ---------------------------------------------------------------------------------
 
-MIXERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
+MIXERS = ("mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning")
 
 
 @recounts("time.elementwise.bytes")
@@ -346,6 +346,11 @@ def _(v: View) -> float:
         logits = n * v.q("layout.vocabulary") / v.t
         fused = v.on("training.loss") in ("fused", "chunked")
         return logits * (4 * v.k_a if fused else v.k_a + 12)
+    if block == "altup":
+        # Read for the router, read, predicted, written, read, repeated, scaled, written.
+        return 8 * n * (v.n_alt * v.h) * v.k_a
+    if block == "laurel":
+        return n * v.h * v.k_a * (2 + 3)
     # Two read, one written, and a mask of a byte.
     residual = stream * (v.k_a + v.k_a + v.k_a + v.p_drop)
     if block == "attention":
@@ -367,6 +372,8 @@ def _(v: View) -> float:
         biased = sum(1 for x in v.below("product", split="experts") if x.on("bias"))
         added = biased * v.q("layout.routed") * v.h * (v.on("training.expert_kernels") == "loop")
         return residual + (3 * activated + v.q("time.permutation") + 3 * added) * v.k_a
+    if block == "per_layer_embedding":
+        return residual + n * v.k_a * (2 * v.h + 5 * v.h_p)
     assert block in MIXERS
     return residual + v.n_mix * n * (2 * v.h) * v.k_a / v.t
 
@@ -1238,6 +1245,9 @@ def _(v: View) -> float:
             return sequences * (v.s + v.s_o) * (v.r_kv + v.d_r) * v.k_kv
         tokens = min(v.w, v.s + v.s_o) if v.on("windowed") else v.s + v.s_o
         return sequences * tokens * max(1, v.a_kv / v.t) * (v.d_h + v.d_v) * v.k_kv
+    if block == "rwkv":
+        whole = 2 * v.h  # the token before, of both mixings
+        return sequences * v.k_a * (whole + (v.w_rw + v.w_rw + v.w_rw) / v.t)
     window = v.total("component", lambda x: x.n_in * x.n_out, type="conv")
     state = {
         "mamba": lambda: v.m_in * v.n_st,
@@ -1534,7 +1544,8 @@ def _(v: View) -> float:
     mode = v.on("training.recompute")
     if mode == "full":
         ranks = v.q("memory.activations.input_ranks")
-        return v.k_a * v.s * v.b / v.c * v.h / ranks
+        streams = v.total("block", lambda x: x.n_alt, block="altup") or 1
+        return v.k_a * v.s * v.b / v.c * v.h * streams / ranks
     kept = v.total("tensor", lambda x: x.q("memory.tensor"), moment="kept")
     if mode == "none":
         return kept
@@ -1935,7 +1946,7 @@ def _(v: View) -> float:
         return (1 + 1) * v.applied * v.n_in * v.n_out * share
     if kind in ("core", "index"):
         return (1 + 1) * v.q("compute.keys") * (v.n_in + v.n_out) * share
-    if v.on("scan") == "mamba1":
+    if v.on("scan") in ("mamba1", "mix"):
         return (1 + 1) * v.n_in * v.n_out
     if v.on("scan") == "mamba2":
         size = v.c_m
@@ -2502,6 +2513,14 @@ PLANS: dict[str, dict[str, Any]] = {
     "served heads": plan(
         {**DENSE, "mixer": "lightning", "lightning": {"heads": 6, "head_dim": 70}}, {},
         {**SERVED, "global_batch": 360},
+    ),
+    "served mixing": plan(
+        {**DENSE, "mixer": "rwkv", "rwkv": {"width": 630}, "mlp": {"receptance": True}}, {},
+        {**SERVED, "global_batch": 360},
+    ),
+    "several streams": plan(
+        {**DENSE, "altup": {"inputs": 3}, "laurel": {"rank": 24},
+         "per_layer_embedding": {"width": 48}}, {"zero": 1}, {"recompute": "full"},
     ),
     "both sides": plan(
         "bert-base", {"tensor": 2, "zero": 1},

@@ -5,8 +5,10 @@ from planner.book.language import *
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 #: Blocks whose kernels are their own, and those that do next to nothing.
-OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
+OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning")
 NOTHING = ("positions", "pooler", "classifier")
+#: Blocks beside mixer and feed-forward, narrow or about the residual stream itself.
+SIDES = ("per_layer_embedding", "altup", "laurel")
 
 flops = partial(Quantity, unit="FLOP")
 of_component = partial(flops, per="component", coefficient="FLOP")
@@ -85,6 +87,10 @@ component.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
     "Each state of each channel is read once; how states come to be is not a matmul.",
 )
 
+component.by("Baykal et al. 2023 (arXiv 2301.13310)", type="scan", scan="mix").equals(
+    2 * n_in * n_out, "Each part of the residual stream is a mix of all parts, token by token."
+)
+
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
 component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
@@ -127,7 +133,9 @@ backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=True
 backward_component.by(
     "DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", type=("linear", "index"), frozen=True
 ).equals(0, "The loss sends no gradient here.")
-backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2")).equals(2 * component, _TWICE)
+backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix")).equals(
+    2 * component, _TWICE
+)
 backward_component.by(ENDS, type="scan", scan="delta").equals(
     2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
@@ -232,7 +240,7 @@ again = flops(
 again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
 
 #: Blocks of which nothing can be chosen to be computed again.
-ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
+ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING, *SIDES)
 
 block_again = flops(
     "compute.block.again",

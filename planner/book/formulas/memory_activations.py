@@ -38,8 +38,13 @@ layer.by(f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6", recompute="selec
     Sum(tensor, "tensor", moment="kept", recomputed="no"),
     "What belongs to a recomputed module (training.recompute_modules) is computed again.",
 )
-layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full").equals(
-    k_a * tokens * h / input_ranks, "The layer's input only; the rest is computed again."
+_INPUT = "The layer's input only; the rest is computed again."
+layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
+    k_a * tokens * h / input_ranks, _INPUT
+)
+layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
+    k_a * tokens * h * Sum(n_alt, "block", block="altup") / input_ranks,
+    f"{_INPUT} It has all parts of the residual stream.",
 )
 
 largest_layer = in_bytes(

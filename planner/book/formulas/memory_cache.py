@@ -44,6 +44,11 @@ block.by("De et al. 2024 (arXiv 2402.19427)", block="recurrence").equals(
     k_a * held * (w_r + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
+block.by("Peng et al. 2023 (arXiv 2305.13048), section 3.3", block="rwkv").equals(
+    k_a * held * (2 * h + 3 * w_rw / t),
+    "The last token of both mixings, which every rank holds whole; numerator, denominator and "
+    "largest exponent of every channel.",
+)
 block.by("LFM2 (arXiv 2511.23404)", block="short_conv").equals(
     k_a * held * _window / t, "The window of the convolution."
 )

@@ -63,7 +63,7 @@ read.where(table=False, routed=True).equals(
 )
 
 #: Blocks that keep a state of one size, however long the sequence is.
-STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
+STATES = ("mamba", "delta_net", "recurrence", "rwkv", "short_conv", "lightning")
 
 cached = decoding(
     "time.decode.cache",

@@ -3,7 +3,7 @@ kernels and exchanges, what is computed again, what the host launches, what trav
 
 from planner.book.formulas import time_core as core
 from planner.book.formulas import time_product as product
-from planner.book.formulas.compute import ELSE, NOTHING, OTHERS
+from planner.book.formulas.compute import ELSE, NOTHING, OTHERS, SIDES
 from planner.book.formulas.layout import (
     micro_batches,
     routed,
@@ -132,6 +132,18 @@ traffic.where(block=OTHERS).equals(
     "hidden size; no published run calibrates it.",
 )
 traffic.where(block=NOTHING).equals(0, "Too little to count.")
+traffic.by("Gemma 3n (transformers 5.23, modeling_gemma3n.py)", block="altup").equals(
+    8 * k_a * tokens * n_alt * h,
+    "Each part of the residual stream is read, predicted and written, the prediction is read "
+    "again, and the correction read, repeated, scaled and written.",
+)
+traffic.where(block="laurel").equals(
+    5 * k_a * tokens * h, "The norm reads and writes its values, and two are added to a third."
+)
+traffic.where(block="per_layer_embedding").equals(
+    _residual + k_a * tokens * (5 * h_p + 2 * h),
+    "The residual sum; the gate's activation and its product with the embedding, and a norm.",
+)
 traffic.where(block="projection").equals(
     4 * k_a * tokens * h / sequence_ranks,
     "Hidden state and embedding are read and written side by side.",
@@ -163,7 +175,7 @@ elementwise = seconds_of_block(
 
 # -- exchanges ---------------------------------------------------------------------------------
 
-QUIET = ("norm", "embedding", "head", *NOTHING)
+QUIET = ("norm", "embedding", "head", *NOTHING, *SIDES)
 
 exchanges = Quantity(
     "time.exchanges",

@@ -85,7 +85,7 @@ def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: 
     fits = [ending for ending in classes if named.endswith(ending)]
     ending = max(fits, key=len, default="")
     traits = classes.get(ending, {})
-    if ending == "Model" and traits.get("head") is False:
+    if ending == "Model" and {**family.traits, **traits}.get("head") is False:
         # Other programs call a class with a head so too; the library's are called as the type.
         stem, *known = (re.sub("[^a-z0-9]", "", n.lower()) for n in (named[: -len(ending)], *types))
         fits = [one for one in known if one.startswith(stem)]

@@ -92,6 +92,15 @@ def mamba_head_dim(c: Config, inner: Said) -> int:
     return c.need("mamba_d_head")
 
 
+def tied_head(c: Config) -> bool:
+    """BERT: the library's classes hold the bias of a head twice where its matrix is not tied."""
+    if c.flag("tie_word_embeddings") is False:
+        raise c.fault(
+            "a head of its own, whose bias the class holds twice, is not modelled", "tied"
+        )
+    return True
+
+
 # Labels ---------------------------------------------------------------------------------------
 
 
@@ -283,6 +292,10 @@ def neo_windows(c: Config) -> list[str]:
     return ["sliding" if label == "local" else "full" for label in labels]
 
 
+def neo_layers(c: Config) -> list[str]:
+    return ["local" if label == "sliding" else "global" for label in neo_windows(c)]
+
+
 def exaone_windows(c: Config) -> list[str]:
     """Every so many layers one has full attention, or as letters say, LLLG; null or 0: all."""
     if c.get("sliding_window") is None:
@@ -327,6 +340,63 @@ def kimi_layers(c: Config) -> list[str]:
     return _where(c, lambda i: i and i % 4 == 0, "full", "linear")
 
 
+def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
+    """A number, or a list with the same number for each layer."""
+    value = c.get(key)
+    if isinstance(value, list):
+        numbers = c.list_of(key, int) or []
+        if len(set(numbers)) != 1:
+            raise c.fault(f"{c.name(key)} differs from layer to layer, which is not modelled")
+        return Config({"model_type": c.type, key: numbers[0]}, {}, {}, c.place).need(key)
+    return c.whole(key) if value is not None else worth(otherwise, c)
+
+
+def zamba_layers(c: Config) -> list[str]:
+    """Zamba: so many hybrid layers hold a block, and those behind them apply these in turn."""
+    words, left = zamba_words(c), c.whole("num_mem_blocks") or 1
+    labels = []
+    for word in words:
+        labels.append("linear" if word != "hybrid" else "hybrid" if left > 0 else "again")
+        left -= word == "hybrid"
+    return labels
+
+
+def zamba_words(c: Config) -> Sequence[str]:
+    """A word for each layer, as given or as the class makes it."""
+    if c.type == "zamba":
+        size, rest = c.need("attn_layer_period"), c.whole("attn_layer_offset", 0) or 0
+        hybrid = {2, *(i for i in range(3, depth(c)) if (i - 3) % size == rest)}
+    else:
+        hybrid = {6, 12, 18, 24, 30, 36, 42, 47, 51}
+    if c.get("layer_types") is not None:
+        c.read |= {"attn_layer_period", "attn_layer_offset"}
+        return listed(c, "layer_types", {"all": "linear"}, {**WORDS["layers_block_type"]})
+    if c.type == "zamba2" and depth(c) != 54:
+        raise c.fault(f"num_hidden_layers is {depth(c)}, where the class means 54 layers")
+    return _where(c, hybrid.__contains__, "hybrid", "linear")
+
+
+def zamba_hybrids(c: Config) -> list[int]:
+    return [i for i, word in enumerate(zamba_words(c)) if word == "hybrid"]
+
+
+def lfm3_layers(c: Config) -> list[str]:
+    """LFM3: every second layer but the first has attention, every second of these a window."""
+    return [
+        "full" if i % 4 == 2 else "sliding" if i % 4 == 0 and i else "conv" for i in range(depth(c))
+    ]
+
+
+def flint_windows(c: Config) -> list[str]:
+    """Flint: the first two layers, every fourth and the last see all tokens."""
+    return _where(c, lambda i: i < 2 or i % 4 == 1 or i == depth(c) - 1, "full", "sliding")
+
+
+def muse_windows(c: Config) -> list[str]:
+    """Muse Glimmer: every fourth layer, counted from the last, sees all tokens."""
+    return _where(c, lambda i: (depth(c) - 1 - i) % 4 == 0, "full", "sliding")
+
+
 def olmo_hybrid_layers(c: Config) -> list[str]:
     labels = every(c, 4, "full", "linear")
     return labels if "full" in labels else [*labels[:-1], "full"]
@@ -348,6 +418,21 @@ def nemotron_layers(c: Config) -> Sequence[str]:
     if layers is not None and layers != len(given):
         raise c.fault(f"num_hidden_layers is {layers}, but {len(given)} layers are named")
     return [known[word] for word in given]
+
+
+def nemotron_latent(c: Config) -> int | None:
+    width = c.whole("moe_latent_size")
+    if width and c.flag("mlp_bias"):
+        raise c.fault("moe_latent_size with mlp_bias is not modelled", "one of them")
+    return width
+
+
+def less(c: Config, keys: Sequence[str]) -> int:
+    """What one key holds, less what another does."""
+    whole, part = c.need(keys[0]), c.whole(keys[1], 0) or 0
+    if part > whole:
+        raise c.fault(f"{c.name(keys[1])} is {part}", f"at most {whole}")
+    return whole - part
 
 
 # Arguments of Megatron-LM -----------------------------------------------------------------------
@@ -476,7 +561,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "half": lambda c, key: c.need(key) // 2,
     "one_more": lambda c, key: c.need(key) + 1,
     "sum": lambda c, keys: sum(c.need(key) for key in keys),
-    "less": lambda c, keys: c.need(keys[0]) - (c.whole(keys[1], 0) or 0),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.
@@ -496,6 +580,13 @@ RULES: dict[str, Callable[..., Any]] = {
     "all": lambda c, label: [label] * depth(c),
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
+    "less_one": lambda c, key: c.need(key) - 1,
+    "times": lambda c, keys: prod(c.need(key) for key in keys),
+    "zamba_head": lambda c: 2 * c.need("hidden_size") // c.need("num_attention_heads"),
+    "zamba_mamba_head": lambda c: (
+        c.need("mamba_expand") * c.need("hidden_size") // c.need("n_mamba_heads")
+    ),
+    "longcat_halves": lambda c: ["shortcut", "dense"] * c.need("num_layers"),
     "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
     "gemma4_windows": lambda c: [*every(c, 6, "full", "sliding")[:-1], "full"],
     "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
