@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import counts
-from planner import import_config
 from planner.base.errors import PlanError
 from planner.connect.imports import families, hf
 
@@ -113,7 +112,7 @@ def compare(config: Any, named: str) -> tuple[str, Any, Any]:
     return "exact", expected, held[0]
 
 
-# Small models that run ------------------------------------------------------------------------------
+# Small models that run ------------------------------------------------------------------------
 
 #: Widths of a small model, by the keys of configurations.
 SMALL = {
@@ -243,7 +242,7 @@ def passes(only: Sequence[str]) -> Iterator[dict[str, Any]]:
                 print(f"{kind}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
 
 
-# Variations ----------------------------------------------------------------------------------------
+# Variations ------------------------------------------------------------------------------------
 
 
 def varied(kind: str, chance: random.Random) -> tuple[Any, dict[str, Any]]:
@@ -332,8 +331,8 @@ def census(only: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
-    """What classes.json says of a type: the defaults of the class's own keys that its row reads, and
-    other names of keys; keys that change no tensor stay as they were written."""
+    """What classes.json says of a type: the defaults of the class's own keys that its row reads,
+    and other names of keys; keys that change no tensor stay as they were written."""
     import dataclasses
 
     kind_class = type(default(kind))
