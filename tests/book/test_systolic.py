@@ -164,6 +164,7 @@ def test_a_tile_in_which_one_expert_ends_is_worked_off_for_the_next_too() -> Non
     assert waste(2) == Fraction(12 + 31, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accelerator", ["tpu-v5p", "tpu-v6e", "tpu-v7x"])
 def test_wider_and_longer_never_takes_less_time(accelerator: str) -> None:
     moe = {"experts": 8, "top_k": 2, "intermediate": 1408}
