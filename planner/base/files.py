@@ -254,6 +254,70 @@ class Opened(NamedTuple):
             yield chunk
 
 
+#: Bytes by which a file is known again that grows.
+_KEPT = 1024
+
+
+class Growing:
+    """A file that somebody writes to, as it grows, or standard input (`-`), as it comes.
+
+    A file that took its name since (a rotated log) is read from its beginning after the rest of
+    the old one, and so is one that was cut to less than was read. One that is not there yet is
+    waited for.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.turns, self.has_ended = path, 0, False
+        self._stack = contextlib.ExitStack()
+        self._file: IO[bytes] | None = None
+        self._last = b""  # of what was read, by which a file is known that was cut
+
+    def __enter__(self) -> Growing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def chunk(self, most: int) -> bytes:
+        """The next bytes, so many at most; none where nothing was written since. `turns` grows
+        where they begin a file anew, `has_ended` says that nothing can follow.
+
+        Raises:
+            PlanError: as for ``opened``, but for a file that is missing in a folder.
+        """
+        if str(self.path) == "-":
+            return self._piped(most)
+        if self._file is None:
+            folder = os.path.dirname(os.path.abspath(self.path))
+            if os.path.isdir(folder) and not os.path.lexists(self.path):
+                return b""
+            self._file = self._stack.enter_context(opened(self.path, sys.maxsize)).file
+        self._file.seek(-len(self._last), os.SEEK_CUR)
+        if self._file.read(len(self._last)) != self._last:  # it was cut, and written to since
+            self._file.seek(0)
+            self.turns, self._last = self.turns + 1, b""
+            return b""
+        data = self._file.read(most)
+        if data:
+            self._last = data[-_KEPT:]
+            return data
+        with contextlib.suppress(OSError):  # moved away, and nothing has its name yet
+            if not os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
+                self._stack.close()
+                self._file, self.turns, self._last = None, self.turns + 1, b""
+        return b""
+
+    def _piped(self, most: int) -> bytes:
+        import select
+
+        handle = sys.stdin.fileno()
+        if not select.select([handle], [], [], 0)[0]:
+            return b""
+        data = os.read(handle, most)
+        self.has_ended = not data
+        return data
+
+
 def _near(path: Path) -> str | None:
     """The file beside a missing one that was probably meant."""
     try:

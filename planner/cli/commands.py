@@ -730,6 +730,9 @@ def _export(options: argparse.Namespace) -> int:
     argument("--log FILE", "a trainer's log, an event file of TensorBoard, CSV or JSON"),
     argument("--step-time TIME", "in the place of a log: the measured time of a step, as 1.4s"),
     argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
+    flag("--follow", "read a log that grows, and tell what changes, until Ctrl-C or SIGTERM"),
+    argument("--until-step N", "with --follow: end when this step is logged", type=int),
+    argument("--timeout TIME", "with --follow: end after so long, as 30m"),
     TEMPLATES,
     argument("--format", "the table alone in this format", choices=("text", "md", "json")),
     many(
@@ -739,6 +742,7 @@ def _export(options: argparse.Namespace) -> int:
     ),
     examples=(
         "compare PLAN.yaml --log train.log",
+        "compare PLAN.yaml --log train.log --follow --until-step 500 --timeout 2h",
         "compare presets/llama70b_h100x1024.yaml --step-time 4.2s",
     ),
 )
@@ -754,12 +758,24 @@ def _compare(options: argparse.Namespace) -> int:
         raise PlanError(
             Fault("--warm-up goes with --log", None, "--step-time is of a typical step")
         )
+    if options.follow and (options.log is None or options.format == "md"):
+        raise PlanError(Fault("--follow goes with --log, as text or JSON"))
+    if not options.follow and (options.until_step, options.timeout) != (None, None):
+        raise PlanError(Fault("--until-step and --timeout go with --follow"))
     suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [*filter(None, [options.log]), *plan.document.files()]
     kinds = _outputs(options.output, suffixes, "report", inputs)
-    if options.log is not None:
+    holds = True
+    if options.follow:
+        from planner.cli.follow import run
+
+        followed, holds = run(options, plan)
+        if followed is None:
+            return FAILED
+        found = followed
+    elif options.log is not None:
         found = compare.compare(plan, options.log, options.warm_up)
     else:
         found = compare.compare_step(plan, options.step_time)
@@ -770,9 +786,10 @@ def _compare(options: argparse.Namespace) -> int:
             files.write_text(path, table)
         else:
             render.write(with_questions(found.result), path)
-    if not options.output or "-" in options.output or options.format is None:
+    wanted = not options.output or "-" in options.output or options.format is None
+    if wanted and not (options.follow and options.format == "json"):  # whose last line has it
         sys.stdout.write(table)
-    return OK
+    return OK if holds else FAILED
 
 
 @command(

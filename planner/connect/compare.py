@@ -3,16 +3,19 @@ the log is read, or its step time is told."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from planner.base import units
 from planner.base.display import as_json, columns, format_value, one_line, plain, significant
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect import logs
+from planner.connect import causes, logs
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results.result import Quantity, Result, evaluate
@@ -22,6 +25,8 @@ QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
 STEP = "time.step_seconds"
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
+#: How a rate was measured that follows from the time of a step.
+FROM_STEP = "from the step time"
 #: What stands for the format of a log where a step time was told.
 TOLD = "step time"
 #: What the first line says of it.
@@ -31,6 +36,27 @@ PACE = (
     *(STEP, "time.tokens_per_second", "time.tokens_per_second_per_device"),
     *("time.tflops_per_device", "time.mfu", "time.hfu", "time.training_days"),
 )
+
+
+#: What is judged, by what it is called in a line: its interval is that of published runs, and it
+#: is measured as it is defined here, which utilisation counted by others is not.
+JUDGED = {
+    STEP: "one step",
+    "time.tokens_per_second": "tokens per second",
+    "time.tokens_per_second_per_device": "tokens/s of a device",
+    "memory.total": "live tensors, peak",
+    "memory.reserved": "reserved memory",
+    "memory.process": "memory of a process",
+}
+#: What else stands in the table.
+SHORT = {**JUDGED, "time.tflops_per_device": "TFLOP/s of a device", "time.mfu": "utilisation, MFU"}
+#: The words of a verdict, by its state.
+VERDICTS = {
+    **{"inside": "AS PREDICTED", "outside": "DIFFERS", "open": "OPEN"},
+    "another": "ANOTHER RUN",
+}
+#: A difference of the time of a step that is worth an explanation inside its interval, too.
+WORTH = Fraction(1, 20)
 
 
 @dataclass(frozen=True)
@@ -54,10 +80,52 @@ class Row:
         return Fraction(value) if isinstance(value, float) else value
 
     @property
+    def predicted(self) -> Quantity:
+        """What is predicted, where an assumed utilisation is planned."""
+        return self.quantity.predicted or self.quantity
+
+    @property
+    def interval(self) -> tuple[Any, Any] | None:
+        """What published runs leave open of the prediction; None without one."""
+        return self.predicted.interval if self.whole else None
+
+    @property
     def inside(self) -> bool | None:
         """Whether the measured value lies in the interval; None without one."""
-        interval = self.quantity.interval if self.whole else None
+        interval = self.interval
         return None if interval is None else bool(interval[0] <= self.measured <= interval[1])
+
+    @property
+    def gap(self) -> Fraction:
+        """Measured less predicted."""
+        return self.measured - Fraction(self.predicted.number)
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says by itself that a run is another than the plan: what follows from the time
+        of a step does not."""
+        return self.id in JUDGED and self.how != FROM_STEP and self.inside is not None
+
+    @property
+    def between(self) -> str:
+        """The interval, in one unit where both ends have the same."""
+        low, high = (self.text(end) for end in self.interval or ("", ""))
+        shared = low.partition(" ")[2] == high.partition(" ")[2]
+        return f"{low.partition(' ')[0]}–{high}" if shared else f"{low} – {high}"
+
+    @property
+    def sentence(self) -> str:
+        """What was measured beside what is predicted."""
+        said = f"{SHORT[self.id]} {self.text(self.measured)}"
+        return f"{said}, predicted {self.text(self.predicted.value)} ({self.between})"
+
+    @property
+    def difference(self) -> str:
+        """By how much the measured value is above or below the planned one."""
+        if not self.ratio:
+            return ""
+        more = 100 / self.ratio - 100
+        return f"{'−' if more < 0 else '+'}{significant(abs(more), 3 if abs(more) >= 10 else 2)} %"
 
     @property
     def title(self) -> str:
@@ -108,6 +176,57 @@ class Comparison:
     notes: tuple[str, ...]
     result: Result
     warm_up: int | None = None
+    #: What the log states of its run that the plan has otherwise.
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """`inside` or `outside` of what published runs leave open, `open` where nothing says,
+        `another` where it is not the run that was planned."""
+        if self.unlike:
+            return "another"
+        inside = [row.inside for row in self.rows if row.judged]
+        return "open" if not inside else "inside" if all(inside) else "outside"
+
+    @cached_property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        rows = {row.id: row for row in self.rows}
+        lead = rows.get(STEP) or next((row for row in self.rows if row.judged), None)
+        pieces = [f"{each[0].upper()}{each[1:]}." for each in self.unlike]
+        if lead is not None and lead.inside is not None:
+            where = "inside" if lead.inside else "outside"
+            pieces.append(
+                f"{SHORT[lead.id].capitalize()}: {lead.text(lead.measured)} measured, "
+                f"{lead.text(lead.predicted.value)} predicted, {where} the interval of published "
+                f"runs of this kind ({lead.between})."
+            )
+        others = [row for row in self.rows if row.judged and row is not lead and not row.inside]
+        if others:
+            said = "; ".join(
+                f"{SHORT[row.id]}, {row.text(row.measured)} for {row.text(row.predicted.value)} "
+                f"({row.between})"
+                for row in others
+            )
+            pieces.append(f"{'Outside' if lead and lead.inside else 'So are'}: {said}.")
+        if lead is not None and lead.quantity.predicted is not None:
+            mfu = self.result["time.mfu"]
+            pieces.append(
+                f"The plan assumes a utilisation of {significant(mfu.number * 100, 3)} %, "
+                f"{lead.text(lead.planned)} a step."
+            )
+        return " ".join(pieces) or "No interval of published runs holds for what was measured."
+
+    @cached_property
+    def explained(self) -> list[str]:
+        """What could explain the differences, the time of a step first."""
+        lines: list[str] = []
+        for row in () if self.unlike else self.rows:
+            far = row.id == STEP and row.judged and abs(row.gap) > WORTH * row.measured
+            if (row.judged and not row.inside and row.id[:7] in ("time.st", "memory.")) or far:
+                known = self.result.predicted or self.result
+                lines += causes.explained(known, row.id, row.gap, 2)
+        return lines[:3]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as a result holds it under ``comparison``."""
@@ -132,17 +251,36 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     Raises:
         PlanError: the log cannot be read, or holds no more than the warm-up.
     """
-    log, result = logs.read(path), evaluate(plan)
-    measured, notes = _measured(log, warm_up)
-    notes += [wrong for _, wrong in unlike(plan, log)]
-    _derive(measured, plan)
-    _of_result(measured, result)
-    rows = tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured)
+    return compare_log(plan, logs.read(path), path, warm_up)
+
+
+def compare_log(
+    plan: Plan, log: logs.Log, path: str | Path, warm_up: int | None = None
+) -> Comparison:
+    """As ``compare``, of a log that was read."""
+    result = evaluate(plan)
+    rows, notes = rows_of(result, log, warm_up)
+    wrong = tuple(said for _, said in unlike(plan, log))
+    notes += wrong
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
-    found = Comparison(name, log.format, rows, tuple(notes), result, warm_up)
+    found = Comparison(name, log.format, rows, tuple(notes), result, warm_up, wrong)
     result.comparison = found  # its reports show it
     return found
+
+
+def rows_of(
+    result: Result, log: logs.Log, warm_up: int | None = None
+) -> tuple[tuple[Row, ...], list[str]]:
+    """What a log holds beside what a result has, and what a reader of it has to know.
+
+    Raises:
+        PlanError: the log holds no more than the warm-up.
+    """
+    measured, notes = _measured(log, warm_up)
+    _derive(measured, result.plan)
+    _of_result(measured, result)
+    return tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured), notes
 
 
 def compare_step(plan: Plan, text: str) -> Comparison:
@@ -299,7 +437,7 @@ def _derive(measured: Measured, plan: Plan) -> None:
             measured[STEP] = done / measured[rate][0], "from the tokens per second"
     if STEP in measured and measured[STEP][0]:
         for rate, done in work.items():
-            measured.setdefault(rate, (done / measured[STEP][0], "from the step time"))
+            measured.setdefault(rate, (done / measured[STEP][0], FROM_STEP))
 
 
 def _of_result(measured: Measured, result: Result) -> None:
@@ -323,9 +461,16 @@ def table(
 ) -> str:
     """Rows for a terminal, below lines that say what of."""
     cells = [_header(planned), *(row.cells() for row in rows)]
-    lines = [*head, "", *columns(cells, right=(1, 2, 3))]
-    remarks = [f"- {note}" for note in notes]
-    lines += ["", *remarks] if remarks else []
+    return _lines(*head, "", *columns(cells, right=(1, 2, 3)), *_remarks(notes))
+
+
+def _remarks(notes: Iterable[str]) -> list[str]:
+    """Notes below a table, a blank line before them."""
+    found = [f"- {note}" for note in notes]
+    return ["", *found] if found else []
+
+
+def _lines(*lines: str) -> str:
     return "".join(one_line(line) + "\n" for line in lines)
 
 
@@ -333,8 +478,41 @@ def text(comparison: Comparison) -> str:
     """A table for a terminal."""
     if comparison.format == TOLD:
         return _text_of_step(comparison)
-    head = (comparison.result.plan.name, f"{comparison.log} ({comparison.format})")
-    return table(head, comparison.rows, comparison.notes)
+    word = VERDICTS[comparison.state]
+    indent = " " * (len(word) + 2)
+    said = _wrapped(indent + comparison.sentence, indent)
+    cells: list[tuple[str, ...]] = [("", "planned", "measured", "", "5 to 95 %", "")]
+    for row in comparison.rows:
+        number, _, unit = row.text(row.measured).partition(" ")
+        planned = "absent" if row.planned is None else row.text(row.planned)
+        between = row.between if row.inside is not None else ""
+        cells.append(
+            (
+                SHORT[row.id],
+                planned.removesuffix(f" {unit}"),
+                f"{number} {unit.replace('tokens/s', '/s').replace(' ', '')}",
+                row.difference,
+                between if " – " in between else between.removesuffix(f" {unit}"),
+                "outside" if row.inside is False and row.id in JUDGED else "",
+            )
+        )
+    of = f"{comparison.log} ({comparison.format})"
+    notes = [note for note in comparison.notes if note not in comparison.unlike]
+    return _lines(
+        f"{word}  {comparison.result.plan.name}",
+        *said,
+        "",
+        *columns(cells, right=(1, 2, 3, 4)),
+        *(line for each in _remarks(comparison.explained) for line in _wrapped(each)),
+        *(line for each in _remarks([of, *notes]) for line in _wrapped(each)),
+    )
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    """A text in lines of a terminal, a number never without its unit."""
+    joined = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(joined, 80, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _text_of_step(comparison: Comparison) -> str:
@@ -344,8 +522,7 @@ def _text_of_step(comparison: Comparison) -> str:
     lead = f"{said[0]} a step: {', '.join([f'MFU {said[1]}', f'{said[2]} a device', *said[3:]])}"
     cells: list[tuple[str, ...]] = [("quantity", "planned", "at this pace", "ratio")]
     cells += [(row.id, *row.cells()[1:4]) for row in comparison.rows]
-    lines = [lead, comparison.result.plan.name, "", *columns(cells, right=(1, 2, 3))]
-    return "".join(one_line(line) + "\n" for line in lines)
+    return _lines(lead, comparison.result.plan.name, "", *columns(cells, right=(1, 2, 3)))
 
 
 def markdown(comparison: Comparison) -> str:
@@ -355,6 +532,7 @@ def markdown(comparison: Comparison) -> str:
         "",
         f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
         "",
+        *([] if comparison.format == TOLD else [one_line(comparison.sentence), ""]),
         "| " + " | ".join(_header()) + " |",
         "| --- | --: | --: | --: | --- |",
     ]
@@ -365,5 +543,13 @@ def markdown(comparison: Comparison) -> str:
 
 
 def data(comparison: Comparison) -> str:
-    """The rows as JSON."""
-    return as_json({"plan": comparison.result.plan.name, **comparison.to_json()})
+    """The rows as JSON, with the verdict and what could explain it."""
+    return as_json({"plan": comparison.result.plan.name, **verdict(comparison)})
+
+
+def verdict(comparison: Comparison) -> dict[str, Any]:
+    """Plain data of a comparison with its verdict."""
+    if comparison.format == TOLD:
+        return comparison.to_json()
+    said = {"state": comparison.state, "text": comparison.sentence}
+    return {**comparison.to_json(), "verdict": {**said, "explained": comparison.explained}}

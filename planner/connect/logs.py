@@ -132,6 +132,23 @@ class Log:
         """The columns of a quantity, the first that was logged first."""
         return list(self.columns.get(quantity, {}).values())
 
+    @property
+    def step(self) -> float | None:
+        """The last step that is logged; None where the log does not number them."""
+        last = (series.steps[-1] for named in self.columns.values() for series in named.values())
+        return max((step for step in last if not math.isnan(step)), default=None)
+
+    def recent(self, warm_up: int, count: int) -> Log:
+        """The last so many records of each column, after the warm-up."""
+        found = Log(self.file, self.format)
+        for quantity, named in self.columns.items():
+            for label, series in named.items():
+                begin = max(series.begin(warm_up), len(series.doubles) - count)
+                if begin < len(series.doubles):
+                    part = Series(series.worth, series.doubles[begin:], series.steps[begin:])
+                    found.columns.setdefault(quantity, {})[label] = part
+        return found
+
 
 def read(path: str | Path) -> Log:
     """The log of a run.
@@ -196,6 +213,11 @@ class Reading:
             self._too_long, self._left = True, b""
             if self.kind in ("", "JSON"):
                 self.kind = "document"
+
+    def again(self) -> None:
+        """The file begins anew, and goes on with the same run; what was left of a line is lost."""
+        self._left, self._too_long = b"", False
+        self._events = events.Records(self.place)
 
     def finish(self) -> None:
         """Nothing more comes: what is left is a last line without its end, maybe cut off.
@@ -618,6 +640,8 @@ class _Table:
             self._open = text + "\n"
             return None
         cells = self._cells(text, place)
+        if [cell.strip() for cell in cells] == self._labels:  # of a file that began anew
+            return None
         if len(cells) != len(self._labels):
             if not is_whole and len(cells) < len(self._labels):
                 return None

@@ -13,9 +13,11 @@ import jsonschema
 import pytest
 
 from planner.base.errors import PlanError
-from planner.connect import compare, logs
+from planner.connect import causes, compare, logs
 from planner.plans.document import Plan
+from planner.plans.plan import variant
 from planner.questions import loading
+from planner.results.result import evaluate
 from planner.review import check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,7 +137,48 @@ def test_tables_hold_every_row() -> None:
     body = [line for line in compare.markdown(found).splitlines() if line.startswith("| ")][2:]
     assert len(body) == len(found.rows)
     for row in found.rows:
-        assert row.quantity.title in compare.text(found)
+        assert compare.SHORT[row.id] in compare.text(found)
+    assert {*compare.SHORT} == {*compare.QUANTITIES}
+    verdict = tree["verdict"]
+    assert verdict["state"] == "outside" and verdict["text"] == found.sentence
+    assert 0 < len(verdict["explained"]) <= 3
+
+
+def test_a_verdict_leads_and_what_could_explain_the_difference_follows() -> None:
+    """On a screen, at most 25 lines of 80 columns."""
+    for plan, log in (
+        (gpt3(), LOGS / "megatron.log"),
+        (gpt2(), LOGS / "torchtitan.tfevents"),
+        (gpt2("training.global_batch=1024"), LOGS / "torchtitan.log"),
+    ):
+        lines = compare.text(compare.compare(plan, log)).splitlines()
+        assert len(lines) <= 25 and max(map(len, lines)) <= 80
+        assert lines[0].startswith(("DIFFERS  ", "AS PREDICTED  ", "ANOTHER RUN  "))
+
+
+def test_what_a_run_does_otherwise_explains_it() -> None:
+    """Each thing that a run may do otherwise is found again from what it costs."""
+    plan = loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml")
+    result = evaluate(plan)
+    for says, key, value in (
+        ("data-parallel traffic without overlap", "parallelism.data_overlap", "none"),
+        ("attention without a fused kernel", "training.attention", "eager"),
+        ("full recomputation", "training.recompute", "full"),
+        ("sharded gradients (ZeRO 2)", "parallelism.zero", 2),
+    ):
+        other = evaluate(variant(plan, {key: value}))
+        for name in ("time.step_seconds", "memory.total"):
+            gap = Fraction(other[name].number) - Fraction(result[name].number)
+            if abs(gap) * 100 > result[name].number:
+                found = causes.causes(result, name, gap)
+                assert found[0].says == says, (name, found)
+                assert f"is about what {says} would" in causes.explained(result, name, gap)[0]
+
+
+def test_what_no_setting_explains_is_said() -> None:
+    result = evaluate(loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml"))
+    (line,) = causes.explained(result, "time.step_seconds", Fraction(10**6))
+    assert line.startswith("no setting of the plan explains +") and "slow clocks" in line
 
 
 @pytest.mark.parametrize(
@@ -185,7 +228,7 @@ def test_a_report_holds_the_comparison_and_can_be_checked(
     (tmp_path / "plan.yaml").write_bytes((ROOT / "presets" / "gpt3_a100x1024.yaml").read_bytes())
     words = ("compare", "plan.yaml", "--log", "runs/a.log", "--warm-up", "4")
     done = run_cli(*words, "--set", "time.mfu=null", "-o", f"r.{ending}", cwd=tmp_path)
-    assert done.returncode == 0 and "planned/measured" in done.stdout, done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("DIFFERS  "), done.stderr
     text = Path(f"r.{ending}").read_text("utf-8")
     assert "runs/a.log" in text
     if ending == "json":

@@ -1,4 +1,4 @@
-"""A study on a cluster of several worker processes, one of which is killed on the way.
+"""A study on a cluster of several worker processes, two of which are killed on the way.
 
 Run where Dask or Ray is installed (extras `dask` and `ray`); skipped elsewhere.
 """
@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import clusters
 from planner.base.errors import PlanError
 from planner.questions.studies import engines, run, study, work
 
@@ -38,39 +37,18 @@ STUDY: dict[str, Any] = {
 pytestmark = pytest.mark.slow
 
 
-def compared(address: str, tmp_path: Path, kill: Callable[[], int]) -> None:
-    """The table of a cluster is that of one process, though a worker is killed on the way."""
-    read = study.load(STUDY)
+def compared(address: str, workers: clusters.Workers, tmp_path: Path) -> None:
+    """The table of a cluster is that of one process, though two workers are killed on the way."""
     alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
-    run.sweep(read, alone, workers=1)
-    killed: list[int] = []
-
-    def progress(done: int, total: int, seconds: float) -> None:
-        if done > total // 4 and not killed:
-            killed.append(kill())
-
-    run.sweep(read, spread, on=address, progress=progress)
-    assert killed
+    run.sweep(study.load(STUDY), alone, workers=1)
+    assert len({*clusters.swept(STUDY, spread, address, workers)}) == clusters.DEATHS
     assert spread.read_bytes() == alone.read_bytes()
 
 
-def dask_cluster(workers: int, threads: int = 1) -> Any:
-    """A cluster of some processes, as a context."""
-    return pytest.importorskip("distributed").LocalCluster(
-        n_workers=workers, threads_per_worker=threads, processes=True, dashboard_address=None
-    )
-
-
-def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
-    with dask_cluster(3) as cluster:
-        address = cluster.scheduler_address.replace("tcp://", "dask://")
-        workers = [worker.pid for worker in cluster.workers.values()]
-
-        def kill() -> int:
-            os.kill(workers[0], signal.SIGKILL)
-            return int(workers[0])
-
-        compared(address, tmp_path, kill)
+def test_a_dask_cluster_loses_two_workers_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with clusters.dask(3) as (address, workers):
+        compared(address, workers, tmp_path)
 
 
 def test_an_executor_of_the_callers_serves_several_sweeps(tmp_path: Path) -> None:
@@ -102,67 +80,20 @@ def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
     assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 
 
-def free_port(first: int) -> int:
-    for port in range(first, first + 500):
-        with socket.socket() as held:
-            if held.connect_ex(("127.0.0.1", port)):
-                return port
-    raise OSError("no free port")
-
-
 @pytest.fixture
 def ray_cluster() -> Iterator[str]:
     """A Ray head of two workers in processes of its own."""
     pytest.importorskip("ray")
-    program = shutil.which("ray", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
-    if program is None:
-        pytest.skip("the program ray is not there")
-    client = free_port(23001)
-    command = [
-        *(program, "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),
-        *(f"--port={free_port(26001)}", f"--ray-client-server-port={client}"),
-        *("--include-dashboard=false", "--object-store-memory=100000000"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    head = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
-        while free_port(client) == client and time.monotonic() < deadline:
-            time.sleep(0.2)
-        yield f"ray://127.0.0.1:{client}"
-    finally:
-        os.killpg(head.pid, signal.SIGTERM)
-        try:
-            head.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(head.pid, signal.SIGKILL)
-            head.wait(20)
-
-
-def ray_workers() -> list[int]:
-    """The processes that work on our pieces."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if command.startswith((b"ray::work", b"ray::IDLE")):  # between two pieces
-            found.append(int(folder.name))
-    return found
+        with clusters.ray(2) as (address, _):
+            yield address
+    except FileNotFoundError:
+        pytest.skip("the program ray is not there")
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="workers are found in /proc")
-def test_a_ray_cluster_loses_a_worker_and_nothing_else(ray_cluster: str, tmp_path: Path) -> None:
-    def kill() -> int:
-        worker = ray_workers()[0]
-        os.kill(worker, signal.SIGKILL)
-        return worker
-
-    compared(ray_cluster, tmp_path, kill)
+def test_a_ray_cluster_loses_two_workers_and_nothing_else(ray_cluster: str, tmp_path: Path) -> None:
+    compared(ray_cluster, clusters.ray_workers, tmp_path)
 
 
 def test_a_killed_process_of_this_machine_is_replaced(
@@ -198,7 +129,7 @@ def test_a_study_that_is_stopped_leaves_ray_nothing_to_complain_of(
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     until = time.monotonic() + 120
-    while not ray_workers() and process.poll() is None and time.monotonic() < until:
+    while not clusters.ray_workers() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     process.terminate()
     said = process.communicate(timeout=60)[1].decode(errors="replace")
