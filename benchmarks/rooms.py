@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent / "planner"
 #: questions and requirements of a plan 650; quantities that a plan defines 750; patterns of
 #: units and schemas for programs of others 300; what a batch cannot sum, deadlines of a line 50;
 #: the server of the page and its interface for programs 1,600, its
-#: controls, answers and what it finds 1,450; event files, logs as they grow, what explains them 1,200; launch files
-#: in Python, written and read, 400.
+#: controls, answers and what it finds 1,450; event files, logs as they grow and what explains them
+#: 1,200; launch files in Python, written and read, 400.
 MOST = 51_950
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.

@@ -31,6 +31,8 @@ from planner.connect import events
 MAX_BYTES = 256 * 10**6
 #: Bytes of a line at most; a longer one is no record of a log.
 LONGEST = 1 << 20
+#: Letters of the header of a table at most.
+LONGEST_HEADER = 1 << 16
 #: Bytes of a device that no run has so few of: a unit was left out.
 LEAST_MEMORY = 1 << 20
 #: Bytes that are read at once.
@@ -280,7 +282,7 @@ class Reading:
 
     def _row(self, text: str, is_whole: bool) -> None:
         """A line of what may be a table or JSON."""
-        if not self.kind and text.lstrip()[0] in "{[":
+        if not self.kind and not self._held and text.lstrip()[0] in "{[":
             self.kind, self._held = "JSON", text
         elif self.kind == "JSON":
             self.kind = "document"
@@ -296,8 +298,12 @@ class Reading:
             row = self._table.row(text, Place(self.place.file, self._number), is_whole)
             if row is not None:
                 self._rows.add(self._number, row)
-        elif not self.kind and not text.startswith("#"):
-            self._table = _Table(text, Place(self.place.file, self._number))
+        elif not self.kind and (self._held or not text.startswith("#")):
+            self._held += text
+            if self._held.count('"') % 2 and len(self._held) < LONGEST_HEADER:
+                self._held += "\n"  # a quoted name that goes on in the next line
+                return
+            self._table = _Table(self._held, Place(self.place.file, self._number))
             self.kind = "CSV" if self._table.known else "text"
             self._rows.log.format = self.kind
 
