@@ -34,7 +34,9 @@ def test_an_unknown_framework_is_bad_usage(run_cli: RunCli) -> None:
     assert done.returncode == 2 and "torchtitan" in done.stderr
 
 
-@pytest.mark.parametrize(("form", "start"), [("text", "DIFFERS  GPT-3"), ("md", "## "), ("json", "{")])
+@pytest.mark.parametrize(
+    ("form", "start"), [("text", "DIFFERS  GPT-3"), ("md", "## "), ("json", "{")]
+)
 def test_a_plan_beside_a_log(run_cli: RunCli, form: str, start: str) -> None:
     done = run_cli("compare", PLAN, "--log", LOG, "--format", form)
     assert done.returncode == 0, done.stderr
