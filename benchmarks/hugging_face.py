@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -211,6 +211,19 @@ LIBRARIES: Mapping[str, tuple[Read, tuple[str, ...]]] = {
     "axolotl": (axolotl, ("axolotl",)),
     "llama-factory": (llama_factory, ("llamafactory", "transformers")),
 }
+
+
+def load() -> None:
+    """The libraries, once for all that is read in processes of their own."""
+    os.environ["DISABLE_VERSION_CHECK"] = "1"  # LLaMA-Factory's, which knows transformers to 5.6
+    for module in (
+        "trl",
+        "accelerate",
+        "deepspeed",
+        "axolotl.utils.config",
+        "llamafactory.hparams",
+    ):
+        import_module(module)
 
 
 def version(name: str) -> str:

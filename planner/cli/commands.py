@@ -18,7 +18,7 @@ from planner.base import files
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, needed
 from planner.cli.completion import SHELLS
-from planner.connect.exports import FORMATS, SCHEDULERS
+from planner.connect.exports import FORMATS, LAUNCHED, SCHEDULERS, TRAINERS
 
 if TYPE_CHECKING:
     from planner.plans.document import Plan
@@ -674,17 +674,18 @@ def _diff(options: argparse.Namespace) -> int | str:
         "--from",
         "what wrote it",
         dest="source",
-        choices=("huggingface", "megatron", "nanotron", "torchtitan", "eleuther"),
+        choices=("huggingface", *LAUNCHED, *TRAINERS, "eleuther"),
         default="huggingface",
     ),
     flag("--plan", "of a launch file the whole run as a plan, and not its model alone"),
+    many("--set KEY=VALUE", "of a trainer's file: the model, and what else it leaves open"),
     argument(OUTPUT, "the document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
     from planner.documents import schema_files
 
-    found = imports.read(options.config, options.source, options.plan)
+    found = imports.read(options.config, options.source, options.plan, options.set)
     text = schema_files.placed(found.text, options.output)
     files.put(text, options.output, [options.config])
     for line in found.said:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks import launch_files
 from planner.base.errors import Place, PlanError
 from planner.connect import imports
-from planner.connect.exports import config
+from planner.connect.exports import LAUNCHED, TRAINERS, config
 from planner.connect.imports import launch
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.questions import loading
 from planner.results.result import evaluate
+from tests.conftest import RunCli
 
+PUBLISHED = launch_files.DATA / "trainer_files.yaml"
 #: What a run is, beside its layout.
 RUN = ("tokens", "sequence_length", "global_batch", "micro_batch", "precision", "recompute")
 NUMBERS = (
@@ -33,7 +38,7 @@ def cases() -> list[Any]:
     return [
         pytest.param(plan, name, id=f"{name}: {said}")
         for said, plan in launch_files.plans()
-        for name in imports.LAUNCHED
+        for name in LAUNCHED
         if not config(plan, name).unsaid or not config(plan, name).lost
     ]
 
@@ -90,6 +95,117 @@ def test_hostile_launch_files_are_one_fault_a_line(text: str, name: str, tmp_pat
     with pytest.raises(PlanError) as error:
         launch.read(text, name, Place("run"))
     assert all("\n" not in str(fault) for fault in error.value.faults)
+
+
+def trainer_cases() -> list[Any]:
+    named = yaml.safe_load(launch_files.PLANS.read_text("utf-8"))
+    models = {name: model for name, model, *_ in named}
+    return [
+        pytest.param(plan, name, models[said], id=f"{name}: {said}")
+        for said, plan in launch_files.plans()
+        for name in TRAINERS
+        if not config(plan, name).lost
+    ]
+
+
+#: What files of trainers leave to the script that trains, or to its model.
+LEFT = {
+    "deepspeed": ("training.sequence_length", "parallelism.pipeline", "parallelism.expert"),
+    "accelerate": ("training.sequence_length", "training.global_batch"),
+    "transformers": ("training.sequence_length",),
+}
+
+
+@pytest.mark.parametrize(("plan", "name", "model"), trainer_cases())
+def test_a_trainers_file_is_read_back_as_its_plan(plan: Plan, name: str, model: str) -> None:
+    made = config(plan, name)
+    left = [f"{key}={plan.get(key)}" for key in LEFT.get(name, ())]
+    chosen = [f"model={model}", "cluster.accelerator=h100-sxm-80gb", *left]
+    back = loading.load(launch.of_trainer(made.text, name, Place("run"), chosen).document)
+    near = tuple(each.key for each in made.unsaid)
+    held = [each for each in KEYS if each not in FOLLOWS]
+    keys = [*(f"training.{one}" for one in (*RUN, "optimizer", "loss")), *held]
+    keys += ["training.lora.rank", "training.lora.targets", "training.lora.base"]
+    keys += ["training.offload.optimizer", "cluster.devices"]
+    for key in keys:
+        if key == "training.tokens":
+            step = plan.get("training.global_batch") * plan.get("training.sequence_length")
+            assert back.get(key) is None or 0 <= back.get(key) - plan.get(key) < step
+        elif not key.startswith((*near, "-")):
+            assert back.get(key) == plan.get(key), key
+    first, second = evaluate(plan), evaluate(back)
+    assert first["parameters.total"].number == second["parameters.total"].number
+    if not set(near) - {"model", *LEFT.get(name, ())} and name in ("axolotl", "llama-factory"):
+        assert first["memory.process"].value == second["memory.process"].value
+
+
+def published() -> list[Any]:
+    rows = yaml.safe_load(PUBLISHED.read_text("utf-8"))
+    return [pytest.param(row, id=row["source"]) for row in rows]
+
+
+@pytest.mark.parametrize("row", published())
+def test_a_published_file_of_a_trainer_is_read_or_refused_by_name(row: dict[str, Any]) -> None:
+    text, chosen = json.dumps(row["says"]), ["model=llama3-8b", "training.sequence_length=2048"]
+    chosen = chosen[: 1 if row["from"] in ("axolotl", "llama-factory") else 2]
+    if "refused" in row:
+        with pytest.raises(PlanError, match=f"^run: {re.escape(row['refused'])} is"):
+            launch.of_trainer(text, row["from"], Place("run"), chosen)
+        return
+    back = loading.load(launch.of_trainer(text, row["from"], Place("run"), chosen).document)
+    assert {key: back.get(key) for key in row["read"]} == row["read"]
+
+
+def test_what_no_row_knows_is_told_by_its_name() -> None:
+    text = "per_device_train_batch_size: 2\nfancy_new_option: 3\nlearning_rate: 1e-4\n"
+    said = launch.of_trainer(text, "transformers", Place("run"), ["model=llama3-8b"]).said
+    assert "not read: fancy_new_option" in said
+
+
+def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> None:
+    text = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    read = launch.of_trainer(text, "deepspeed", Place("run"), ["model=llama3-8b"])
+    assert "precision" not in read.document["training"]
+    assert "left to the trainer: bf16.enabled" in read.said
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1, 2]",
+        "{",
+        "a: &a [*a]",
+        '{"zero_optimization": "three"}',
+        '{"zero_optimization": {"stage": [3]}, "fsdp": {"a": 1}, "num_processes": -3}',
+        '{"per_device_train_batch_size": "many", "micro_batch_size": "x", "num_processes": "y"}',
+        '{"optimizer": {"type": "Magic"}, "optim": "magic", "mixed_precision": "int1"}',
+        '{"env": {"PARALLELISM_CONFIG_TP_SIZE": "-1"}, "max_steps": 1e999}',
+        '{"lora_r": 16, "lora_target_modules": "x", "lora_rank": 0, "adapter": "lora"}',
+        "# Processes: 999999999\n# Environment: A=1 =\nmicro_batch_size: 0\n",
+    ],
+)
+def test_hostile_files_of_trainers_are_told_on_one_line(name: str, text: str) -> None:
+    try:
+        read = launch.of_trainer(text, name, Place("run"), ["model=gpt2-small"])
+    except PlanError as error:
+        assert all("\n" not in str(fault) for fault in error.faults)
+    else:
+        assert all("\n" not in line for line in read.said)
+
+
+def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("base_model: some/weights\nmicro_batch_size: 2\n", encoding="utf-8")
+    done = run_cli("import", str(file), "--from", "axolotl")
+    assert done.returncode == 2 and "some/weights is its weights (--set model=NAME" in done.stderr
+    done = run_cli("import", str(file), "--from", "axolotl", "--set", "model=llama3-8b")
+    assert done.returncode == 0 and "micro_batch: 2  # micro_batch_size" in done.stdout
+    done = run_cli("import", str(file), "--set", "model=llama3-8b")
+    assert done.returncode == 2 and "--set is of a trainer's file" in done.stderr
 
 
 def test_a_configuration_is_no_run(tmp_path: Path) -> None:

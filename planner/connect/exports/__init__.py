@@ -20,6 +20,9 @@ FORMATS = (
     *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate"),
     *("transformers", "trl", "axolotl", "llama-factory"),
 )
+#: Whose files are read as runs: with their model, and without one.
+LAUNCHED = ("megatron", "nanotron", "torchtitan")
+TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Whose job files can hold one of them.
 SCHEDULERS = ("slurm", "kubernetes", "skypilot")
 #: Before the name of a variable of the environment, among the options that rows say.
@@ -32,7 +35,10 @@ class Framework(NamedTuple):
 
     A Python file has a ``frame``, and ``imports`` by the name that is used. Of a file that is read,
     ``defaults`` hold where it leaves keys out, and ``flavors`` are models that ship by the name
-    that a model's registry knows them by."""
+    that a model's registry knows them by. Its options may be ``renamed`` (a pattern of theirs, and
+    ours), or said in other words (``also``: ``when`` all have such values, it ``means`` these);
+    patterns say which change nothing in a plan (``besides``), and which are ``refused``, unless the
+    key that they would decide is set."""
 
     title: str
     use: str
@@ -45,6 +51,11 @@ class Framework(NamedTuple):
     imports: Mapping[str, str] = {}
     defaults: Mapping[str, Any] = {}
     flavors: Mapping[str, Mapping[str, str]] = {}
+    renamed: Mapping[str, str] = {}
+    also: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    besides: Sequence[str] = ()
+    refused: Mapping[str, str | None] = {}
+    models: Sequence[str] = ()  # the options that name weights
 
 
 def config(plan: Plan, to: str) -> Config:
@@ -98,6 +109,10 @@ def framework(name: str) -> Framework:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})
     base = framework(like)
     rows = (*rules.besides(base.rows, own), *own)
+    for key in ("also", "besides"):  # its own first
+        said[key] = [*said.get(key, ()), *getattr(base, key)]
+    for key in ("defaults", "renamed", "refused"):
+        said[key] = {**getattr(base, key), **said.get(key, {})}
     return Framework(**{**base._asdict(), **said, "rows": rows})
 
 

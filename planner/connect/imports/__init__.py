@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect.exports import LAUNCHED, TRAINERS
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 
 #: Where faults of arguments are that stand on the command line.
 ARGUMENTS = Place("arguments")
-LAUNCHED = ("megatron", "nanotron", "torchtitan")  # whose files say a run
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -34,23 +34,29 @@ class Imported(NamedTuple):
     place: Place
 
 
-def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported:
+def read(
+    path: str, source: str = "huggingface", plan: bool = False, changes: Sequence[str] = ()
+) -> Imported:
     """The model of a file; of arguments that say a run, a plan.
 
     Args:
         path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
             Python file the function after a colon, where it has several configurations.
-        source: huggingface, megatron, nanotron, torchtitan or eleuther.
-        plan: of a launch file the whole run, and not its model alone.
+        source: huggingface, eleuther, or one of ``LAUNCHED`` and ``TRAINERS``.
+        plan: of a launch file the whole run, and not its model alone; of a trainer's always.
+        changes: keys that the file of a trainer leaves open, as ``--set`` has them.
 
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
     from planner.connect.imports.found import sentence
 
-    if plan and source not in LAUNCHED:
-        of = f"--from {', '.join(LAUNCHED)}"
+    if plan and source not in (*LAUNCHED, *TRAINERS):
+        of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
         raise PlanError(Fault("--plan is of a launch file", None, of))
+    if changes and source not in TRAINERS:
+        of = f"--from {', '.join(TRAINERS)}"
+        raise PlanError(Fault("--set is of a trainer's file", None, of))
     function = ""
     if (
         source == "torchtitan"
@@ -69,6 +75,14 @@ def read(path: str, source: str = "huggingface", plan: bool = False) -> Imported
         said = sentence(document.get("model", document), f"{made.script}.py")
         written = tidy.write(document, made.came_from, "the script's default", kind)
         return Imported(written, document, [said, *made.said], place)
+    if source in TRAINERS:
+        from planner.connect.imports import launch
+
+        found = launch.of_trainer(text, source, place, changes)
+        model = found.document["model"]
+        model = {"extends": model} if isinstance(model, str) else model
+        written = tidy.write(found.document, found.came_from, f"{source} file", "plan")
+        return Imported(written, found.document, [sentence(model, source), *found.said], place)
     if source in ("nanotron", "torchtitan") or (source == "megatron" and plan):
         from planner.connect.imports import launch
 

@@ -7,11 +7,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import lcm, prod
 from typing import Any, NamedTuple
 
+from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import Framework, framework
+from planner.connect.exports import TRAINERS, Framework, framework
 from planner.connect.exports.rules import CONDITIONS, Row, holds
 from planner.connect.exports.table import CALL, texts
-from planner.connect.imports import megatron, python_file
+from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import placed
@@ -24,6 +25,7 @@ SECTIONS = {
     "megatron": ("training.", "parallelism."),
     "nanotron": ("training.", "parallelism.", "model."),
     "torchtitan": ("training.", "parallelism.", "model."),
+    **dict.fromkeys(TRAINERS, ("training.", "parallelism.", "cluster.")),
 }
 #: Where exports say how many processes there are.
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
@@ -114,6 +116,60 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     return Read(document, [f"no key says {what}: an assumption" for what in open_], came_from)
 
 
+def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> Read:
+    """The plan that a trainer's file says, which says no model.
+
+    Args:
+        changes: what it leaves open, as ``--set`` has it: the model and its sequences at least.
+
+    Raises:
+        PlanError: the file is malformed, or says what is not modelled or no model is set.
+    """
+    known, fixed = framework(name), trainers.chosen(changes)
+    tree = hf.parse(text, place) if known.form == "json" else _yaml(text, place)
+    if not isinstance(tree, Mapping):
+        raise PlanError(Fault("no launch file: it is no mapping", place))
+    options = trainers.Options(_flat(tree), text, known)
+    # The first time for the keys that conditions are about.
+    first, _ = _keys(options, known, name, place)
+    keys, came_from = _keys(options, known, name, place, {"parallelism.zero": 0, **first})
+    keys = {"parallelism.zero": 0, **keys, **fixed}
+    if "model" not in keys and not any(key.startswith("model.") for key in keys):
+        named = next((options[key] for key in known.models if key in options), None)
+        shown = f"; {one_line(str(named))} is its weights" if named else ""
+        raise PlanError(Fault(f"no key says the model{shown}", place, trainers.NO_MODEL))
+    told = PROCESSES.search(text)
+    rows = [*_rows(known.rows)]
+    keys = trainers.sizes(options, keys, rows, int(told[1]) if told else None)
+    if "cluster" in keys:
+        keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
+    else:
+        keys.setdefault("cluster.accelerator", ACCELERATOR)
+    document: dict[str, Any] = {"model": None, "cluster": None, "training": {}}
+    document |= nested({key: value for key, value in keys.items() if value is not None})
+    with placed(place):
+        plan = planned(schema.validate(source.load(document), "plan"))
+    lines = trainers.judge(options, plan, fixed, place)
+    open_ = [
+        f"no key says {key}: {what}"
+        for key, what in (
+            ("cluster.accelerator", "an assumption"),
+            ("cluster.devices", "the fewest that it takes"),
+            ("training.sequence_length", "the longest of the model"),
+        )
+        if key not in fixed and "cluster" not in fixed and key not in came_from
+        if not (key == "cluster.devices" and told)
+    ]
+    devices = "the processes that its comments say" if told else "the fewest"
+    came_from = {
+        "cluster.accelerator": ("no key says it",),
+        "cluster.devices": (devices,),
+        **came_from,
+        **dict.fromkeys(fixed, ("--set",)),
+    }
+    return Read(document, [*open_, *lines], came_from)
+
+
 def _said(text: str, known: Framework, place: Place, function: str) -> Said:
     """What a file says, below it what holds where it says nothing."""
     if known.form == "flags":
@@ -129,17 +185,23 @@ def _said(text: str, known: Framework, place: Place, function: str) -> Said:
 
 
 def _keys(
-    said: Said, known: Framework, name: str, place: Place
+    said: Said | trainers.Options,
+    known: Framework,
+    name: str,
+    place: Place,
+    before: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """The keys of a plan that a file says by the rows, and which of its own said each."""
+    """The keys of a plan that a file says by the rows, and which of its own said each; conditions
+    are of the keys ``before``, where these are known."""
     flags, keys, asked = known.form == "flags", dict[str, Any](), set[str]()
     came_from: dict[str, tuple[str, ...]] = {}
+    of_plan, of_asked = (keys, asked) if before is None else (before, EVERY)
 
     def hear(rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             key, about = next(iter(row.items()))
             if key in CONDITIONS:
-                if _may_hold(keys, asked, key, about):
+                if _may_hold(of_plan, of_asked, key, about):
                     hear(row["rows"])
                 continue
             key = _of_model(key)
@@ -147,18 +209,31 @@ def _keys(
                 continue
             about = {"to": about} if isinstance(about, str) else about
             where = [(one, about[one]) for one in about if one in CONDITIONS and about[one] != key]
-            if not all(_may_hold(keys, asked, *one) for one in where):
+            if not all(_may_hold(of_plan, of_asked, *one) for one in where):
                 continue
             value = _meant(about, said, place)
             asked.add(key)
+            if isinstance(said, trainers.Options) and said.leaves(key, value, _options(about)):
+                continue
             if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
-                options = dict.fromkeys(one for one in _options(about) if one in said)
+                own = said.given if isinstance(said, trainers.Options) else said
+                options = dict.fromkeys(one for one in _options(about) if one in own)
                 shown = tuple(f"--{one}" if flags else one for one in options)
                 came_from[key] = shown or (f"the default of {name}",)
                 keys[key] = _typed(value, place) if flags else value
 
     hear(known.rows)
     return keys, came_from
+
+
+class _Every(Container[str]):
+    """Holds every key."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERY = _Every()
 
 
 def _chunks(said: Said, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +271,10 @@ def _may_hold(
     if not all(_of_model(key) in asked for key in over):
         return True
     neutral = {"several": 1, "single": 1}.get(name)
-    return bool(holds(lambda key: keys.get(_of_model(key), neutral), name, about))
+    try:
+        return bool(holds(lambda key: keys.get(_of_model(key), neutral), name, about))
+    except TypeError:  # no number, which the plan's schema will say
+        return True
 
 
 def _of_model(key: str) -> str:
@@ -240,6 +318,8 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
     """The value of a key whose words a file has: of several the one with most of them; the one that
     goes without saying where none is there."""
     to, words = about.get("to"), about.get("words")
+    if to and "each" in about and said.get(to) is not None:
+        return _each(said.get(to), to, about["each"], place)
     if words is None:
         return said.get(to) if to else about.get("only")
     found, silent = [], []
@@ -247,6 +327,8 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
         near = isinstance(word, Mapping) and "near" in word
         options = word["near"] if near else word
         options = options if isinstance(options, Mapping) else {to: options}
+        if isinstance(said, trainers.Options):
+            options = {k: one for k, one in options.items() if not said.changes_nothing(k)}
         if not options:
             silent.append(value)
         elif all(_same(said.get(key), option) for key, option in options.items()):
@@ -259,8 +341,18 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
     return silent[0] if len(silent) == 1 else None
 
 
+def _each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
+    """The values of a key that an option lists by their own names."""
+    listed = given if isinstance(given, list) else [one.strip() for one in str(given).split(",")]
+    ours = {theirs: name for name, theirs in names.items()}
+    for one in listed:
+        if one not in ours:
+            raise PlanError(Fault.among(f"{option} has {one}", str(one), list(ours), place))
+    return [ours[one] for one in listed]
+
+
 def _same(given: Any, option: Any) -> bool:
-    if isinstance(option, list):
+    if isinstance(option, list) and not isinstance(given, list):
         return [str(one) for one in option] == (str(given).split() if given is not None else None)
     return given == option or (given is not None and str(given) == str(option))
 

@@ -1,0 +1,213 @@
+"""Launch files of trainers of the Hugging Face stack, read as plans.
+
+Most of their options change nothing in a plan: so what the plan would say again is held against
+what the file said. An option that comes out otherwise is refused, one that no row knows is told by
+its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+from planner.base.display import one_line
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect.exports import VARIABLES, Framework
+from planner.connect.exports.rules import Row, follow
+from planner.connect.exports.table import Draft
+from planner.documents import yaml_nodes
+from planner.plans.document import Plan
+from planner.plans.layout import ROW
+
+ENVIRONMENT = re.compile(r"^# Environment: (.{1,2000})$", re.MULTILINE)
+NO_MODEL = "--set model=NAME, one that ships or a file"
+
+
+class Options(dict[str, Any]):
+    """What a file says, with what holds where it says nothing.
+
+    ``given`` are its own options; those that ``besides`` of its framework match change nothing.
+    """
+
+    def __init__(self, found: Mapping[str, Any], text: str, known: Framework) -> None:
+        self.known = known
+        told = ENVIRONMENT.search(text)
+        pairs = (each.partition("=") for each in told[1].split()) if told else ()
+        variables = {f"{VARIABLES}{name}": value for name, _, value in pairs}
+        self.given = dict(self._named({**found, **variables}))
+        self.open = [
+            key
+            for key, value in self.given.items()
+            if same(value, "auto") and not self.changes_nothing(key)
+        ]
+        self.given = {k: v for k, v in self.given.items() if v is not None and not same(v, "auto")}
+        super().__init__({**known.defaults, **self.given})
+        for rule in known.also:
+            if all(same(self.get(key), value) for key, value in rule["when"].items()):
+                self._mean(rule["when"], rule["means"])
+
+    def _named(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Options by the names that rows write."""
+        for key, value in found.items():
+            for pattern, name in self.known.renamed.items():
+                key = re.sub(f"^(?:{pattern})$", name, key)
+            digits = key.startswith(VARIABLES) and re.fullmatch(r"[0-9]{1,9}", str(value))
+            yield key, int(value) if digits else value
+
+    def _mean(self, when: Mapping[str, Any], means: Mapping[str, Any]) -> None:
+        """What is said in other words, in those that rows write; nothing takes an option away."""
+        for held in (self, self.given):
+            mine = any(key in held for key in when)
+            for key in when:
+                held.pop(key, None)
+            held |= {k: v for k, v in means.items() if v is not None and (held is self or mine)}
+            for key in (key for key, value in means.items() if value is None):
+                held.pop(key, None)
+
+    def leaves(self, key: str, value: Any, options: Iterable[str]) -> bool:
+        """Whether a key is better left out: its options are left to the trainer, or none of them is
+        there and it divides nothing or does not happen."""
+        options = set(options)
+        if not options.isdisjoint(self.given):
+            return False
+        quiet = value in (False, 0, "train", "1f1b", "separate") or (
+            key in ROW and not ROW[key].like and value == ROW[key].neutral
+        )
+        of_defaults = not options.isdisjoint(self)
+        return not of_defaults and (quiet or not options.isdisjoint(self.open))
+
+    def changes_nothing(self, option: str) -> bool:
+        return any(re.match(pattern, option) for pattern in self.known.besides)
+
+
+def same(given: Any, option: Any) -> bool:
+    """Whether an option has a value, however it is written; numbers of a file are exact."""
+    if isinstance(given, Fraction) and isinstance(option, float):
+        return given == Fraction(str(option))
+    return given == option or (given is not None and str(given) == str(option))
+
+
+def sizes(
+    options: Options, keys: dict[str, Any], rows: Sequence[Row], told: int | None
+) -> dict[str, Any]:
+    """Keys that follow: devices and data-parallel size, batches, tokens.
+
+    Args:
+        told: the processes, where a file's comments say them.
+
+    Returns:
+        The keys with these.
+    """
+    quotients = [row for row in rows if row.get("rule") == "quotient" and row["to"] in options]
+
+    def whole(key: str) -> int:
+        """A size that is known, else 0; copies of the shards are one unless they are said."""
+        return _count(keys.get(key, 1 if key == "parallelism.replicate" else 0))
+
+    def multiplied(key: str) -> int:
+        """A size that a file says divided by others, where these are known, else 0."""
+        rows_of = (row for row in quotients if row["of"] == key)
+        found = (prod([_count(options[row["to"]]), *map(whole, row["by"])]) for row in rows_of)
+        return max(found, default=0)
+
+    degrees = (whole(f"parallelism.{one}") or 1 for one in ("tensor", "context", "pipeline"))
+    one_each = prod(degrees)
+    batch, micro, steps = (
+        whole(f"training.{one}") for one in ("global_batch", "micro_batch", "gradient_accumulation")
+    )
+    data = multiplied("parallelism.data") or (batch // (micro * steps) if micro * steps else 0)
+    devices = (
+        whole("cluster.devices") or told or one_each * (data or whole("parallelism.replicate"))
+    )
+    if not batch and micro * steps:
+        keys["training.global_batch"] = micro * steps * (devices // one_each)
+    keys["cluster.devices"] = devices
+    if keys.get("training.tokens") is None and multiplied("training.tokens"):
+        keys["training.tokens"] = multiplied("training.tokens")
+    for row in quotients:
+        nodes = _count(options[row["to"]])
+        if row["of"] == "cluster.devices" and nodes:
+            keys.setdefault(row["by"][0], -(-devices // nodes))
+    # Said apart, so that the batch is checked against it.
+    keys.pop("training.gradient_accumulation", None)
+    return keys
+
+
+def _count(value: Any) -> int:
+    """A number of things that a file says, else 0."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def chosen(changes: Sequence[str]) -> dict[str, Any]:
+    """The keys of ``--set KEY=VALUE``.
+
+    Raises:
+        PlanError: no such pair.
+    """
+    found = {}
+    for each in changes:
+        key, equals, value = each.partition("=")
+        place = Place(f"--set {one_line(each)}"[:200])
+        if not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z_0-9]+)*", key):
+            raise PlanError(Fault(f"'{one_line(key)}' is not a key", place, "--set a.b=value"))
+        node = yaml_nodes.compose(value, place.file)
+        found[key] = None if node is None else node.plain()
+    return found
+
+
+def judge(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) -> list[str]:
+    """What a file says that its plan does not: a line each.
+
+    Args:
+        fixed: keys that were chosen beside the file.
+
+    Raises:
+        PlanError: an option that decides something else than the plan.
+    """
+    draft, known = Draft(plan), options.known
+    follow(draft, known.rows)
+    of_rows = set(_options(known.rows))
+    unread, faults = [], []
+    for option, value in options.given.items():
+        refused = next((p for p in known.refused if re.match(p, option)), None)
+        again = draft.said.get(option)
+        nothing = value is False or same(value, "none") or value in ({}, [])
+        if same(value, again) or options.changes_nothing(option) or (nothing and not again):
+            continue
+        key = known.refused.get(refused) if refused else None
+        if refused and (key is None or key not in fixed):
+            shown = f"{option} is {_short(value)}, which is not read"
+            faults.append(Fault(shown, place, f"--set {key}=…" if key else None))
+        elif option in of_rows:
+            said = "nothing of it" if again is None else _short(again)
+            faults.append(Fault(f"{option} is {_short(value)}; its plan would say {said}", place))
+        else:
+            unread.append(option)
+    if faults:
+        raise PlanError(faults)
+    lines = [f"not read: {', '.join(map(_short, unread))}"] if unread else []
+    return lines + ([f"left to the trainer: {', '.join(options.open)}"] if options.open else [])
+
+
+def _short(value: Any) -> str:
+    shown = one_line(str(value))
+    return shown if len(shown) <= 60 else shown[:57] + "…"
+
+
+def _options(rows: Sequence[Row]) -> Iterator[str]:
+    """All options that rows may write."""
+    for row in rows:
+        yield from _options(row.get("rows", ()))
+        key, about = next(iter(row.items()))
+        if row.get("rule") == "says":
+            yield from (name for name in row if name != "rule")
+        elif "to" in row:
+            yield row["to"]
+        elif "." in key:
+            about = {"to": about} if isinstance(about, str) else about
+            yield from filter(None, [about.get("to")])
+            for word in about.get("words", {}).values():
+                yield from word.get("near", word) if isinstance(word, Mapping) else ()
