@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.forked import Forks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,9 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def run_cli() -> RunCli:
+def run_cli() -> Iterator[RunCli]:
     """Run `plan.py ARGUMENT…` in a process of its own, in the repository root unless `cwd` is
     given. The result has `returncode`, `stdout` and `stderr`; nothing is checked."""
+    forks = Forks()
 
     def run(
         *arguments: str | Path,
@@ -51,16 +53,7 @@ def run_cli() -> RunCli:
         stdin: str | None = None,
         env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(ROOT / "plan.py"), *map(str, arguments)],
-            cwd=cwd,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            env=os.environ | (env or {}),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
+        return forks.run(list(map(str, arguments)), cwd, stdin, os.environ | (env or {}))
 
-    return run
+    yield run
+    forks.close()

@@ -224,6 +224,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.slow
 def test_made_pages_are_what_the_program_says() -> None:
     from benchmarks import pages
 
@@ -266,6 +267,7 @@ def test_no_page_speaks_of_a_command_that_does_not_exist() -> None:
             assert command in COMMANDS, f"{page.name}: plan.py {command}"
 
 
+@pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(

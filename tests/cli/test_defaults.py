@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
@@ -111,6 +111,7 @@ def test_nothing_outside_the_repository_or_the_root_is_found(team: Path, run_cli
     assert done.returncode == 0 and "trainplan.yaml" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_committed_report_is_evaluated_with_those_of_its_place(
     team: Path, run_cli: RunCli
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_committed_report_is_evaluated_with_those_of_its_place(
     assert done.returncode == 1 and "cost.total" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_report_without_them_says_so_and_is_checked_without_them(
     team: Path, run_cli: RunCli
 ) -> None:
@@ -192,6 +194,7 @@ def test_the_margin_is_the_teams_until_another_is_asked_for(team: Path) -> None:
     assert "p95" in str(plan.search(top=1, margin="p95").margin)
 
 
+@settings(max_examples=10)  # each evaluates three plans
 @given(
     price=st.integers(1, 900), pue=st.integers(100, 300), carbon=st.integers(0, 900),
 )  # fmt: skip
@@ -219,6 +222,7 @@ def test_defaults_that_say_what_the_plan_says_change_no_number(
         assert found.fingerprint() == alone.fingerprint()
 
 
+@pytest.mark.slow
 def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> None:
     own = team / "own"
     own.mkdir()

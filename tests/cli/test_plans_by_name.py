@@ -49,6 +49,7 @@ def test_a_file_that_is_there_comes_first(tmp_path: Path, monkeypatch: pytest.Mo
     assert planner.load("gpt2small_hgx-h100").evaluate().document == "gpt2small_hgx-h100"
 
 
+@pytest.mark.slow
 def test_every_command_that_takes_a_plan_takes_a_name(tmp_path: Path) -> None:
     name = "gpt2small_hgx-h100"
     for words in (

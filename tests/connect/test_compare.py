@@ -409,6 +409,7 @@ def test_a_step_time_that_is_none_is_one_line(words: list[str], said: str, run_c
     assert said in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_report_beside_a_step_time_is_made_again_by_check(
     tmp_path: Path, run_cli: RunCli
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_plan_answers_what_the_command_line_answers(tmp_path: Path) -> None:
     assert answer.found.limits == found.limits
 
 
+@pytest.mark.slow
 def test_every_question_is_answered_as_the_schema_of_results_says(tmp_path: Path) -> None:
     file = written(
         tmp_path,
@@ -153,6 +154,7 @@ def test_what_is_not_known_does_not_hold(tmp_path: Path) -> None:
 # check and diff ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_check_tells_a_moved_answer_and_what_no_longer_holds(
     tmp_path: Path, run_cli: RunCli
 ) -> None:
