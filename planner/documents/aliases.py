@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from planner.base import resources
+from planner.base import files, resources
 
 _BETWEEN = re.compile(r"[-_\s]+")
 #: A whole number, whose digits may stand in groups.
@@ -34,7 +34,7 @@ def _plain(name: str) -> str:
     """What two names of one thing have in common: nothing of case, of what stands between words, of
     its maker and of endings that leave it as it is."""
     publisher, slash, rest = name.rpartition("/")
-    if slash and publisher.casefold() in map(str.casefold, _table("organisations")):
+    if slash and publisher.casefold() in _publishers():
         name = rest
     words = [word for word in _BETWEEN.split(name.casefold()) if word]
     while len(words) > 1 and words[0] in _table("in_front"):
@@ -44,11 +44,36 @@ def _plain(name: str) -> str:
     return "".join(words)
 
 
+#: A model's page on the Hugging Face Hub, as the sources of its document give it.
+_PAGE = re.compile(r"huggingface\.co/([\w.-]+/[\w.-]+)")
+_LARGEST = 1_000_000  # bytes; documents of models have hundreds
+
+
+@cache
+def on_the_hub() -> Mapping[str, str]:
+    """The shipped models by their names on the Hugging Face Hub: the pages that the sources of
+    their documents give."""
+    found: dict[str, str] = {}
+    for file in sorted((resources.folder("presets") / "models").glob("*.yaml")):
+        for name in _PAGE.findall(files.read_text(file, _LARGEST)):
+            found.setdefault(name, file.stem)
+    return found
+
+
+@cache
+def _publishers() -> frozenset[str]:
+    """Who publishes shipped models on the Hub, and who copies them."""
+    owners = (name.partition("/")[0] for name in on_the_hub())
+    return frozenset(map(str.casefold, (*owners, *_table("mirrors"))))
+
+
 @cache
 def _presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
     """The presets of a kind by what their names have in common with others of theirs."""
     table = resources.preset("aliases/names").get(kind, {})
     others = {_plain(alias): name for name, aliases in table.items() for alias in aliases}
+    if kind == "model":
+        others = {**{_plain(page): name for page, name in on_the_hub().items()}, **others}
     others = {alias: name for alias, name in others.items() if name in known}
     return {**others, **{_plain(name): name for name in known}}
 
@@ -56,7 +81,13 @@ def _presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
 def preset(kind: str, name: str, known: Sequence[str]) -> str | None:
     """The preset, one of those ``known``, that another name means: `h100`, `Llama 3 8B`,
     `meta-llama/Llama-2-70b-hf`; None where it is the name of none."""
-    return _presets(kind, tuple(known)).get(_plain(name)) if len(name) <= 100 else None
+    if len(name) > 100:
+        return None
+    if kind == "model" and "/" in name:
+        page = next((p for p in on_the_hub() if p.casefold() == name.casefold()), None)
+        if page is not None and on_the_hub()[page] in known:
+            return on_the_hub()[page]
+    return _presets(kind, tuple(known)).get(_plain(name))
 
 
 def names(kind: str) -> Iterator[tuple[str, list[str]]]:
@@ -105,6 +136,7 @@ def table() -> list[tuple[str, str, str]]:
         for kind in ("accelerator", "model", "precision")
         for name, words in names(kind)
     ]
+    rows += [("model on the Hub", name, page) for page, name in on_the_hub().items()]
     for title, section in (("key, also in --set", "keys"), ("key, suggested", "suggested")):
         rows += [(title, name, ", ".join(words)) for name, words in _table(section).items()]
     for dotted, values in _table("values").items():

@@ -175,6 +175,7 @@ def _understood(text: str, at: int) -> Understood | None:
 def _near(words: str) -> str | None:
     """The name or key that is spelled most like one of some words."""
     pool = [*_known("model"), *_known("accelerator"), *_keys(), "tokens", "batch", "sequence"]
+    pool += aliases.on_the_hub()
     pool += [
         word
         for kind in ("accelerator", "model")

@@ -199,6 +199,10 @@ class Resolver:
         words = re.split(r"[-_\s]+", name)
         begun = ("-".join(words[:count]) for count in range(len(words) - 1, 0, -1))
         meant = (aliases.preset(kind, beginning, known) for beginning in begun)
+        if kind == "model" and "/" in name:
+            page = nearest(name, aliases.on_the_hub())
+            if page is not None:
+                return page
         return nearest(name, known) or next(filter(None, meant), None)
 
     def fetch(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:

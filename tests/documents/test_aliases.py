@@ -13,7 +13,8 @@ from referencing import Registry, Resource
 import planner
 from planner.base import resources
 from planner.base.errors import PlanError
-from planner.documents import aliases, json_schema, schema, source
+from planner.cli import main as cli
+from planner.documents import aliases, json_schema, quick, schema, source
 from tests.conftest import ROOT
 from tests.documents.test_all_faults import told
 
@@ -89,6 +90,34 @@ def test_suggested_values_are_allowed_where_they_are_suggested() -> None:
 )
 def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: str) -> None:
     assert aliases.preset(kind, name, source.preset_names(kind)) == preset
+
+
+#: Of which no weights are published there.
+NOT_ON_THE_HUB = {"fairseq-moe-15b", *(n for n in source.preset_names("model") if "gpt3" in n)}
+
+
+def test_every_shipped_model_is_known_by_its_page_on_the_hub(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known, pages = source.preset_names("model"), aliases.on_the_hub()
+    assert set(known) - set(pages.values()) == NOT_ON_THE_HUB
+    for page, preset in pages.items():
+        for name in (page, page.lower(), page.partition("/")[2]):
+            meant = aliases.preset("model", name, known)
+            assert meant == (name if name in known else preset), name
+        assert source.load({"extends": page}, kind="model").get("layers")
+    # In a plan, in --set, in one line of text, and as what is imported.
+    page = "meta-llama/Llama-2-70b-hf"
+    assert planner.load(plan(model=page)).plan.get("model.layers") == 80
+    assert planner.load(plan(), set={"model": page}).plan.get("model.layers") == 80
+    assert quick.read(f"{page} on 64 h100").plain()["model"] == "llama2-70b"
+    assert cli.main(["import", page]) == 0
+    printed = capsys.readouterr()
+    assert "layers: 80" in printed.out
+    assert cli.main(["import", "meta-lama/Llama-2-70b-hf"]) == 2
+    assert "did you mean 'meta-llama/Llama-2-70b-hf'?" in capsys.readouterr().err
+    with pytest.raises(PlanError, match="did you mean 'meta-llama/Llama-2-70b-hf'"):
+        planner.load(plan(model="meta-lama/Llama-2-70b-hf"))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from planner.base import files
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.exports import LAUNCHED, TRAINERS
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
+from planner.documents import aliases, references
 
 #: Where faults of arguments are that stand on the command line.
 ARGUMENTS = Place("arguments")
@@ -22,6 +23,28 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
         PlanError: what is missing, malformed, contradictory or not modelled.
     """
     return hf.convert(config).document
+
+
+def _shipped(name: str) -> Imported | None:
+    """The document of a shipped model by one of its names, such as its name on the Hugging Face
+    Hub; None where it is the name of none.
+
+    Raises:
+        PlanError: a name that is spelled nearly as one on the Hub.
+    """
+    from planner.connect.imports.found import sentence
+
+    known = references.preset_names("model")
+    preset = name if name in known else aliases.preset("model", name, known)
+    near = nearest(name, aliases.on_the_hub()) if "/" in name else None
+    if preset is None and near is not None:
+        raise PlanError(Fault("no such file", Place(name), None, near))
+    if preset is None:
+        return None
+    path, _ = references.located(preset, "model")
+    text, document = files.read_text(path, LARGEST_FILE), references.read(path).plain()
+    said = [sentence({"extends": preset}, preset), f"{name} ships as {preset}"]
+    return Imported(text, document, said, Place(name))
 
 
 class Imported(NamedTuple):
@@ -65,6 +88,10 @@ def read(
     ):
         path, function = path.rpartition(":")[::2]
     place, text = Place(path), path
+    if source == "huggingface" and not files.is_file(path):
+        shipped = _shipped(path)
+        if shipped is not None:
+            return shipped
     if source != "huggingface" and arguments.are(path) and not files.is_file(path):
         place = ARGUMENTS
     else:
