@@ -154,7 +154,7 @@ _LARGE: dict[str, Steps] = {
     "USD": (("billion USD", 10**9), ("million USD", 10**6)),
     "kWh": (("TWh", 10**9), ("GWh", 10**6), ("MWh", 10**3)),
     "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
-    "tokens/s": (("k tokens/s", 10**3),),
+    "tokens/s": (("M tokens/s", 10**6), ("k tokens/s", 10**3)),
 }
 #: Of these, the ones that are rounded below, too.
 _ROUNDED = frozenset(("USD", "kWh", "kgCO2e", "tokens/s"))

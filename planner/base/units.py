@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import permutations
 
+from planner.base.display import plain_text
 from planner.base.errors import nearest
 
 Exact = int | Fraction
@@ -380,7 +381,7 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
             raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
-        return exact(value), str(value), ""
+        return exact(value), plain_text(value), ""
     if isinstance(value, float):
         return number(repr(value)), repr(value), ""
     if not isinstance(value, str):

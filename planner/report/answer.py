@@ -116,7 +116,7 @@ class Answer:
             if rate is not None:
                 pieces += [(f"{name} generates ", False), (thin(_brief(rate)), True), (". ", False)]
             return pieces
-        days, cost = result.get(DAYS), result.get(COST)
+        days, cost = self.predicted.get(DAYS), self.predicted.get(COST)
         if days is None:
             return []
         first = {"bad": "If it ran: ", "tight": "If it runs: "}.get(self.status)
@@ -125,10 +125,9 @@ class Answer:
             pieces += [(", " if first else " for ", False), (thin(_brief(cost)), True)]
         mfu = result.get("time.mfu")
         if mfu is not None and mfu.kind == "assumed":
+            if self.predicted is not result:
+                pieces.append((f" as predicted, {thin(_brief(result[DAYS]))}", False))
             pieces.append((f" at an assumed utilisation of {thin(_brief(mfu))}", False))
-            other = self.predicted.get(DAYS)
-            if self.predicted is not result and other is not None:
-                pieces += [("; predicted are ", False), (thin(_brief(other)), True)]
         return [*pieces, (". ", False)]
 
     def _most(self) -> str:
@@ -218,10 +217,10 @@ class Answer:
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:
             return None
+        # What is predicted leads; what a plan assumes in its place stands beside it.
+        assumed, quantity = quantity, quantity.predicted or quantity
         number, unit = _split(quantity)
-        other = quantity.predicted
-        stands = other if other is not None else quantity
-        low, high = _ends(stands, quantity)
+        low, high = _ends(quantity)
         if identifier == PROCESS and self.status == "unknown":
             label = "Memory, states alone"
         row = Data(id=identifier, label=label, number=number, unit=unit, kind=quantity.kind,
@@ -232,19 +231,19 @@ class Answer:
             row.limit = _at(self.result[CAPACITY].number, quantity.number)
         price = self.result.plan.get("cluster.price")
         if identifier == COST and price:
-            row.label = f"{label} at {significant(Fraction(price), 3)} USD/h"
-        if stands.interval is not None and quantity.number:
-            ends = [_at(end, quantity.number, True) for end in stands.interval]
-            row.whisker = Data(
-                low=ends[0], high=ends[1], middle=_at(stands.number, quantity.number)
-            )
+            row.label = f"{label} at {significant(Fraction(price), 3)} USD a device-hour"
+        between = quantity.interval
+        if between is not None and quantity.number:
+            ends = [_at(end, quantity.number, True) for end in between]
+            over = [_at(end, quantity.number) is None for end in between]
+            row.whisker = Data(low=ends[0], high=ends[1], lower=over[0], higher=over[1],
+                               assumed=None)  # fmt: skip
             row.labels = _apart(ends[0], ends[1])
-        if other is not None:
-            between = stands.interval
-            outside = between is not None and not between[0] <= quantity.number <= between[1]
-            row.note = f"assumed; predicted {thin(_brief(other))}"
-            row.note += f" ({low}–{high})" if low else ""
-            row.note += ", outside" if outside else ""
+            if assumed is not quantity:
+                row.whisker.assumed = _at(assumed.number, quantity.number)
+        if assumed is not quantity:
+            outside = between is not None and not between[0] <= assumed.number <= between[1]
+            row.note = f"assumed: {thin(_brief(assumed))}{', outside' if outside else ''}"
         elif quantity.kind == "assumed":
             row.note = "assumed"
         return row
@@ -410,7 +409,8 @@ class Answer:
         if slower is not None and days is not None:
             text = shown(Fraction(slower) * Fraction(days.number), "days").removesuffix(" days")
             change = f"{signed(Fraction(slower) - 1)}"
-        return Better(changed(remedy.changes, self.result.plan.get), text, change, "–",
+        cost = shown(remedy.cost, "USD").removesuffix(" million USD") if remedy.cost else "–"
+        return Better(changed(remedy.changes, self.result.plan.get), text, change, cost,
                       gib(capacity - remedy.headroom), gib(capacity - remedy.at_worst),
                       *STATUS["fits"])  # fmt: skip
 
@@ -430,7 +430,8 @@ class Answer:
             )
         if not rows:
             return []
-        return [self._better("This plan", {i: Fraction(own[i].number) for i in ids}, None), *rows]
+        name = "This plan" if own is self.result else "This plan, as predicted"
+        return [self._better(name, {i: Fraction(own[i].number) for i in ids}, None), *rows]
 
     def _better(self, words: str, values: dict[str, Fraction], change: Fraction | None) -> Better:
         cost = shown(values[COST], "USD").removesuffix(" million USD") if COST in values else "–"
@@ -447,8 +448,7 @@ class Answer:
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
-        more = "10\u00a0% more: "
-        found = [(more + _of_key(each.key, each.meaning), each.key, Fraction(each.change))
+        found = [(f"10\u00a0% {_of_key(each.key, each.meaning)}", each.key, Fraction(each.change))
                  for each in sensitivities(own, DAYS, most=4)]  # fmt: skip
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
         found = sorted((row for row in found if row[2]), key=lambda row: -abs(row[2]))
@@ -530,11 +530,11 @@ def seconds_text(size: Fraction, whole: Fraction) -> str:
 
 
 def _of_key(key: str, meaning: str) -> str:
-    """What an input is called in a line: the start of what it means."""
+    """What more of an input is called in a line: the start of what it means."""
     if key == "training.tokens":
-        return "tokens"
+        return "more tokens"
     words = clean(meaning).partition(",")[0]
-    return words[:1].lower() + words[1:]
+    return f"higher {words[:1].lower()}{words[1:]}"
 
 
 def _brief(quantity: Quantity) -> str:
@@ -551,9 +551,8 @@ def _split(quantity: Quantity) -> tuple[str, str]:
     return number, "% of peak" if quantity.base == "time.mfu" else unit
 
 
-def _ends(quantity: Quantity, like: Quantity | None = None) -> tuple[str, str]:
-    """The ends of an interval, three digits, in the unit of the value (or that of ``like``, beside
-    which it stands) is printed in."""
+def _ends(quantity: Quantity) -> tuple[str, str]:
+    """The ends of an interval, three digits, in the unit that the value is printed in."""
     if quantity.interval is None:
         return "", ""
     if quantity.declared.share:
@@ -561,8 +560,8 @@ def _ends(quantity: Quantity, like: Quantity | None = None) -> tuple[str, str]:
     elif quantity.base == PROCESS:
         low, high = map(gib, quantity.interval)
     else:
-        size = scale((like or quantity).value, quantity.unit)[1]
-        wide = _wide(like or quantity)
+        size = scale(quantity.value, quantity.unit)[1]
+        wide = _wide(quantity)
         ends = (Fraction(end) / (1 if wide else size) for end in quantity.interval)
         low, high = (scientific(end) if wide else significant(end, 3) for end in ends)
     return low, high

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.plans.document import Plan
+from planner.plans.hardware import FORMATS, PEAKS
 from planner.report.layout import BETWEEN, STATUS, STEP
 from planner.report.numbers import Data, clean, shown
 from planner.results import intervals
@@ -89,15 +91,31 @@ def left_open(result: Result, base: str = "") -> str:
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
-    """Assumptions that no published run bears out, with the quantity that each is about: an assumed
-    utilisation outside of what published runs of the kind leave open."""
+    """What a reader has to know before the numbers, with the quantity that each is about: a
+    precision that the accelerator has no peak of, and an assumed utilisation outside of what
+    published runs of the kind leave open."""
     mfu = result.get("time.mfu")
     free = mfu.predicted if mfu is not None else None
-    if mfu is None or free is None or free.interval is None:
+    if mfu is None:
+        words = without_peak(result.plan)
+        return [(STEP, words)] if words else []
+    if free is None or free.interval is None:
         return []
     said = shown(mfu.value, "1", True)
     words = unborne(mfu.number, free.interval, said, with_interval(free))
     return [("time.mfu", words)] if words else []
+
+
+def without_peak(plan: Plan) -> str:
+    """The warning about a precision of which the accelerator states no peak, so that no time is
+    predicted; empty where it states one, or none at all."""
+    peaks = plan.get("cluster.accelerator.peaks")
+    if not peaks or plan.get("cluster.accelerator.peak") is not None:
+        return ""
+    precision, name = plan.get("training.precision"), plan.get("cluster.accelerator.name")
+    others = [p for p, name in FORMATS.items() if {*PEAKS.get(p, (name,))} & peaks.keys()]
+    known = f"; of {', '.join(others)} it does (training.precision)" if others else ""
+    return f"{name} states no peak of {precision}, so no time is predicted{known}"
 
 
 def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) -> str:

@@ -124,7 +124,7 @@ def facts(found: Found) -> list[Parts]:
             differs = differences(layout, found)
             where = "" if label.startswith("own") or not differs else f" ({differs})"
             said.append([(f"{head}{where}: ", ""), (amount, "b"),
-                         (f", {_behind(layout, found)}", "")])  # fmt: skip
+                         (f", {_behind(layout, found)} on the best", "")])  # fmt: skip
             if why := own_fits(found) if label.startswith("own") else "":
                 said[-1].append((f"; {why}", ""))
         if any(label == OWN_FIRST for label, _ in listed):

@@ -496,8 +496,8 @@ class Task:
         if self.answer.kind == "in time" and days is not None and days.interval:
             worst = float(days.interval[1])
             if self.deadline is not None and worst > self.deadline:
-                found.append([("The interval reaches over the deadline: at worst ", ""),
-                              (three(worst, "days"), "b")])  # fmt: skip
+                found.insert(0, [("Not sure to be in time: ", ""), (three(worst, "days"), "b"),
+                                 (" at worst", "")])  # fmt: skip
         if days is not None and days.predicted is not None:
             found.append([("Predicted instead of assumed: ", ""), *with_interval(days.predicted)])
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)

@@ -11,7 +11,7 @@ import unicodedata
 
 from planner.base.display import columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.answer import Answer, Better, answer_of
+from planner.report.answer import PROCESS, Answer, Better, answer_of
 from planner.report.facts import warnings
 from planner.report.numbers import Data, clean
 from planner.results.figures import KEY_FIGURES
@@ -24,7 +24,7 @@ COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
 #: What parts of bars are drawn with, in their order, and what stands for all of it where the
 #: terminal knows ASCII only.
 FILLS = "█▓▒░:·"
-PLAIN = str.maketrans("█▓▒░·●○├┤─│→≤≥×−–…⌊⌋±", "#=+-.o*[]-|><>x--.||+")
+PLAIN = str.maketrans("█▓▒░·●○├┤─│←→≤≥×−–…⌊⌋±", "#=+-.o*[]-|<><>x--.||+")
 #: The groups of a step, and the parts of memory, that share a fill.
 OF_MEMORY = {"weights": 0, "gradients": 1, "optimizer": 2, "activations": 3, "cache": 3}
 OF_STEP = {"at peak rate": 0, "below peak": 1, "recomputed": 1, "arithmetic": 0, "kernels": 4,
@@ -100,9 +100,11 @@ def _advice(answer: Answer) -> list[str]:
     advice = answer.advice
     if advice is None:
         return []
+    further = ["  At most two changes away; plan.py search tries every layout."]
     if advice.none:
-        return _wrapped(advice.none, "")
-    return _rows("What would fit" if answer.status == "bad" else "To be safe", advice.rows)
+        return [*_wrapped(advice.none, ""), *further]
+    title = "What would fit" if answer.status == "bad" else "To be safe"
+    return [*_rows(title, advice.rows), *further]
 
 
 def _rows(title: str, rows: list[Better]) -> list[str]:
@@ -115,7 +117,8 @@ def _rows(title: str, rows: list[Better]) -> list[str]:
         *above, last = _folded(row.changes, room - 2)
         table += [(f"  {part}", "", "", "", "", "") for part in above]
         table.append((f"  {last}", *numbers))
-    lines += columns(table, right=range(1, len(head)))
+    answers = [i for i in range(len(head)) if any(row[i] not in ("", "–") for row in table[1:])]
+    lines += columns([[row[i] for i in answers] for row in table], right=range(1, len(answers)))
     return lines
 
 
@@ -129,13 +132,15 @@ def _numbers(answer: Answer) -> list[str]:
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
         label = _cut(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
+        if row.id == PROCESS:  # the unit stands beside the name, a line has no room for more
+            label, value = f"{label}, GiB", value.removesuffix(" GiB")
         value = value.replace("million", "M")
         rows.append((label, value, known, whisker, row.id))
     lines = columns(rows, right=(1, 2))
     if max(map(_width, lines), default=0) > WIDTH:  # whiskers give way to long numbers
         lines = columns([(*row[:3], row[4]) for row in rows], right=(1, 2))
     if any(row.note and row.low for row in answer.numbers):
-        lines.append("○ assumed; interval and ● of what is predicted")
+        lines.append("● predicted, with its interval; ○ at the assumed utilisation")
     return lines
 
 
@@ -150,13 +155,13 @@ def _whisker(row: Data) -> str:
     low, high = at(row.whisker.low), at(row.whisker.high)
     for place in range(low, high + 1):
         cells[place] = "─"
-    cells[low], cells[high] = "├", "┤"
-    if row.kind == "assumed":
-        cells[WHISKER // 2] = "○"
+    cells[low] = "←" if row.whisker.lower else "├"
+    cells[high] = "→" if row.whisker.higher else "┤"
     if row.limit is not None:
         cells[at(row.limit)] = "│"
-    if row.whisker.middle is not None:
-        cells[at(row.whisker.middle)] = "●"
+    if row.whisker.assumed is not None:
+        cells[at(row.whisker.assumed)] = "○"
+    cells[WHISKER // 2] = "●"
     return "".join(cells)
 
 
@@ -232,12 +237,13 @@ def _absent_figures(result: Result) -> list[str]:
     where the plan serves."""
     if result.plan.settings["training.mode"] == "inference":
         return []
-    return [
-        _cut(f"– {quantity.id}: {clean(quantity.absent)}", WIDTH)
-        for quantity in (result[row.id] for row in KEY_FIGURES)
-        if quantity.absent is not None
-        and (quantity.chosen is not None or quantity.absent == SIZE_ONLY)
-    ]
+    reasons: dict[str, list[str]] = {}
+    for quantity in (result[row.id] for row in KEY_FIGURES):
+        reason = quantity.absent
+        if reason is not None and (quantity.chosen is not None or reason == SIZE_ONLY):
+            reasons.setdefault(clean(reason), []).append(quantity.id)
+    said = [f"– {', '.join(ids)}: {reason}" for reason, ids in reasons.items()]
+    return [line for one in said for line in _wrapped(one, "  ")]
 
 
 def _styled(text: str, code: str, paint: bool) -> str:

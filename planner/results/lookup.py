@@ -101,7 +101,8 @@ def look_up(result: Result, asked: str) -> Quantity:
             more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
             few = f"one of {', '.join(names[:MOST])}{more}"
             raise PlanError(Fault(f"several quantities are called '{asked}'", None, few))
-    return result.find(asked)
+    absent = [one for one in result.absent if f".{_plain(one)}".endswith(f".{wanted}")]
+    return result.find(absent[0] if len(absent) == 1 else asked)  # an absent one says why
 
 
 def _plain(words: str) -> str:

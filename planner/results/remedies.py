@@ -26,7 +26,7 @@ from planner.results.intervals import known
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 #: What is left of a device at worst: a plan is safe where it is not below zero.
 SAFE = "memory.headroom_p95"
-SPEED = "time.tokens_per_second"  # 0 where nothing predicts it
+SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: Changes tried at once where no single one is enough.
 TOGETHER = 2
 
@@ -40,6 +40,7 @@ class Remedy(NamedTuple):
     slowdown: float | None  # predicted tokens per second of the plan over those with the changes;
     # None where nothing predicts them
     rank: int  # how much it interferes, low first
+    cost: float  # of the run in USD; 0 where nothing predicts it
 
     def __str__(self) -> str:
         return flow({key: v for key, v in self.changes.items() if v is not None})[1:-1]
@@ -128,7 +129,8 @@ def _tried(
     if at_worst < 0:
         return None
     then = float(known(SPEED, evaluation)) if now else 0.0
-    return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank)
+    cost = float(known(COST, evaluation)) if then else 0.0
+    return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank, cost)
 
 
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:

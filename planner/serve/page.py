@@ -243,7 +243,7 @@ def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str
         one for one in numbers[1] if one in numbers[0]
     ][:4]
     for one in ids:
-        sides = [side.result[one] for side in (before, after)]
+        sides = [side.result[one].predicted or side.result[one] for side in (before, after)]
         old, new = (Fraction(side.number) for side in sides)
         shown = [numbers[i][one] for i in (0, 1)]
         relative = (new - old) / old if old else Fraction(0)

@@ -39,7 +39,7 @@
     "USD": [["billion USD", 1e9], ["million USD", 1e6]],
     "kWh": [["TWh", 1e9], ["GWh", 1e6], ["MWh", 1e3]],
     "kgCO2e": [["MtCO2e", 1e9], ["ktCO2e", 1e6], ["tCO2e", 1e3]],
-    "tokens/s": [["k tokens/s", 1e3]],
+    "tokens/s": [["M tokens/s", 1e6], ["k tokens/s", 1e3]],
   };
   const duration = seconds => {
     const size = Math.abs(seconds);

@@ -105,7 +105,7 @@ cluster: 8 x h100-sxm-80gb"""
 
 
 def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
-    committed(folder, "extends: gpt2small_hgx-h100\nname: mine\n")
+    committed(folder, "extends: gpt3_a100x1024\nname: mine\n")
     write("plan.yaml", {"time.mfu": None})
     assert changed_lines(folder) == ["+time:", "+  mfu: null"]
     assert planner.load("plan.yaml").plan.get("time.mfu") is None

@@ -119,7 +119,7 @@ def test_what_is_new_to_the_graph_is_not_asked_of_other_entries() -> None:
 
 
 def test_what_is_absent_says_which_and_why() -> None:
-    evaluation = evaluated(loading.load(SHIPPED[1]))
+    evaluation = evaluated(loading.load(SHIPPED[1], {"cluster.provider": None}))
     with pytest.raises(PlanError, match=r"cost\.total cannot be computed: price of one device"):
         evaluation.values_of(["memory.process", "cost.total"])
 

@@ -106,7 +106,14 @@ def test_eager_attention_takes_memory_of_second_degree_in_the_sequence() -> None
         (GPT2, {"vary": "model.vocab", "until": ["memory.process<=60 GiB"]}),
         (GPT2, {"vary": "training.tokens", "until": ["energy.total<=1000 kWh"]}),
         (PREDICTED, {"vary": "cluster.network.latency", "until": ["time.step_seconds<=5 s"]}),
-        (GPT2, {"vary": "model.vocab", "until": ["time.step_seconds<=1 s"]}),
+        (
+            GPT2,
+            {
+                "changes": {"time.mfu": Fraction(7, 20)},
+                "vary": "model.vocab",
+                "until": ["time.step_seconds<=1 s"],
+            },
+        ),
     ],
 )
 def test_the_numbers_that_are_put_in_come_to_the_value(path: str, options: Any) -> None:

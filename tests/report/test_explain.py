@@ -202,6 +202,8 @@ def test_an_assumption_is_called_so_with_the_prediction() -> None:
 def test_what_is_absent_says_why() -> None:
     text = explain(result(), "memory.cache")
     assert text.startswith("absent   memory.cache") and "  absent: " in text
+    short = explain(planner.load(LLAMA, set={"training.precision": "mxfp8"}).evaluate(), "mfu")
+    assert short.startswith("absent   time.mfu")
 
 
 WORDS = ("definition", "the book", "is largest over", "interval ")

@@ -669,6 +669,20 @@ def test_each_number_of_the_summary_says_how_it_is_known(result: Result) -> None
         assert (between is not None) is (stands.interval is not None), line
 
 
+def test_a_precision_without_a_peak_is_one_warning_and_one_line() -> None:
+    """V100's datasheet has rates of fp16 and fp32 alone (NVIDIA 2020, Tesla V100)."""
+    document = {
+        "model": "llama2-7b",
+        "cluster": {"accelerator": "v100-sxm-32gb", "devices": 64, "devices_per_node": 8},
+        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
+        "parallelism": {"zero": 3},
+    }
+    words = " ".join(render.text(planner.load(document).evaluate(), colour=False).split())
+    assert "states no peak of bf16, so no time is predicted; of fp32, fp16 it does" in words
+    assert words.count("no peak of the training precision is known") == 1
+    assert "time.step_seconds, time.tokens_per_second, time.mfu" in words
+
+
 def test_the_summary_pays_for_no_report() -> None:
     code = (
         "import sys, planner\n"

@@ -90,7 +90,7 @@ def test_a_result_shows_its_verdict_memory_and_key_numbers_first(result: Result)
     assert page.text.startswith("Fits GPT-2 small on one node of 8 H100s")
     ids = [row[-1] for row in page.rows]
     assert ids[1:4] == ["time.training_days", "cost.total", "memory.process"]
-    assert page.rows[1][:2] == ["Training time", "51.4 min"]
+    assert page.rows[1][:2] == ["Training time", "73.8 min"]
     bar, table, fold = (page.tags.index(tag) for tag in ("div", "table", "details"))
     assert bar < table < fold
     assert "124,439,808" in result._repr_html_()  # exact, in the fold
