@@ -213,6 +213,12 @@ class Answer:
         rows = (self._number(label, i) for label, i in (*first[:4], *own, *first[4:]))
         return [row for row in rows if row is not None]
 
+    @property
+    def beyond(self) -> bool:
+        """Whether the interval of one of the four large numbers goes beyond their scale."""
+        whiskers = [row.whisker for row in self.numbers[:4] if row.whisker]
+        return any(one.lower or one.higher for one in whiskers)
+
     def _number(self, label: str, identifier: str) -> Data | None:
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from planner.base.display import digits
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
-from planner.report.facts import brief
+from planner.report.facts import brief, with_interval
 from planner.report.layout import SECTIONS, SHOWN
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline
 from planner.results.closed_form import ClosedForm, closed_form
@@ -53,7 +53,7 @@ class Derivations:
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
-            "why": clean(quantity.why, 2000),
+            "why": clean(f"{quantity.why}{_predicted(quantity)}", 2000),
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
         }
 
@@ -135,6 +135,12 @@ def closed_of(quantity: Quantity) -> ClosedForm | None:
     terms by name."""
     form = closed_form(quantity)
     return form if form is not None and (form.recognised or len(form.terms) > 1) else None
+
+
+def _predicted(quantity: Quantity) -> str:
+    """What is predicted of a quantity whose value rests on an assumed utilisation, in words."""
+    free = quantity.predicted
+    return f" Without the assumption {with_interval(free)} is predicted." if free else ""
 
 
 def _value(quantity: Quantity) -> tuple[str, str]:

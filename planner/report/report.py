@@ -52,7 +52,7 @@ def page(template: str, **given: Any) -> str:
         style = _RULE.sub(lambda rule: rule[0] if _may_fit(rule[1], there) else "", style)
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest
-    text = re.sub(r"(<table>|<tbody>|<article[^>]*>|</h4>)\n", r"\1", text)
+    text = re.sub(r"(<table>|<tbody>|</table></div>|<article[^>]*>|</h4>)\n", r"\1", text)
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 

@@ -405,6 +405,9 @@ def test_every_number_links_to_a_derivation_and_is_in_the_json(result: Result) -
 
     known = json.loads(to_json(result))["quantities"]
     worth = {identifier: [q["value"]] for identifier, q in known.items()}
+    for identifier, quantity in known.items():  # what is predicted leads where time is assumed
+        if "predicted" in quantity:
+            worth[identifier].append(quantity["predicted"]["value"])
     for quantity in known.values():  # a term may be a multiple of what it links to
         for term in quantity.get("terms", ()):
             worth.get(term.get("id"), []).append(term["value"])
@@ -497,7 +500,7 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
         assert "predicted" not in predicted[base]
     for label in ("One step", "Utilisation", "Training time", "Cost"):
         row = next(x for x in to_markdown(result).splitlines() if x.startswith(f"| {label}"))
-        assert re.search(r"assumed; predicted [\d.]+.*\([\d.]+–[\d.]+\)", row)
+        assert re.search(r"\*\*[\d.]+\*\* .*\| [\d.]+–[\d.]+ \| assumed: [\d.]+", row)
     days = free["time.training_days"]
     for report in (render.text(result, colour=False), to_markdown(result), to_html(result)):
         assert f"{float(days.number):.3g}" in report and "assumed" in report
