@@ -114,12 +114,9 @@ rows_summed = width(
     "rows of a product as kernels run them where they are summed over",
 )
 for _width, _plain in ((columns, N_x), (depth, K_x), (rows_summed, rows)):
-    _which = "The rows are the depth of the product that gives the weight's gradient. "
-    _which = _which if _width is rows_summed else ""
-    _width.where(systolic=False).equals(loaded(_plain), _which + _LOADED)
-    _width.by(SYSTOLIC, systolic=True).equals(
-        padded(_plain), f"{_which}As if it filled whole arrays."
-    )
+    _as = "As a depth: the weight's gradient sums over the rows." if _width is rows_summed else ""
+    _width.where(systolic=False).equals(loaded(_plain), _as or _LOADED)
+    _width.by(SYSTOLIC, systolic=True).equals(padded(_plain), _as or "As if it filled arrays.")
 
 rate = of_product(
     "time.product.rate",
