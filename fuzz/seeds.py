@@ -29,7 +29,7 @@ def texts(kind: str) -> tuple[str, ...]:
         "cluster": ["presets/clusters/*.yaml"],
         "accelerator": ["presets/accelerators/*.yaml"],
         "config": [],
-        "log": ["tests/data/logs/*"],
+        "log": [f"tests/data/logs/*.{end}" for end in ("log", "csv", "jsonl")],
         "arguments": [],
         "result": [],
         "study": ["presets/studies/*.yaml"],
