@@ -374,6 +374,7 @@ FREE = (
     "cluster.carbon_intensity", "cluster.stragglers", "cluster.storage.", "cluster.network.",
     "training.bytes.", "memory.margin", "memory.allocator_share", "memory.bucket", "memory.comm",
     "memory.other", "memory.workspace", "memory.context", "memory.pipeline", "time.",
+    "model.norm_epsilon",
 )  # fmt: skip
 
 

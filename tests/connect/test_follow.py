@@ -20,7 +20,9 @@ from planner.connect.follow import Event, Follower
 from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = ROOT / "presets" / "llama70b_h100x1024.yaml"  # 3.77 s a step, 2.86 to 5.08 s
+PLAN = (
+    ROOT / "presets" / "llama70b_h100x1024.yaml"
+)  # less than 4 s a step, and less than 6 s at worst
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 LINE = (
     " [2025-08-01 07:19:50] iteration {n:8}/    5000 | consumed samples: 256 | elapsed time per "
@@ -53,11 +55,13 @@ def test_each_change_of_state_is_one_event(follower: Follower) -> None:
     assert not write(follower, "".join(map(line, range(9, 20)))) and follower.is_inside
     # One slow step is none; ten are.
     assert not write(follower, line(20, 9000))
-    slow = write(follower, "".join(line(n, 5300) for n in range(21, 33)))
+    slow = write(follower, "".join(line(n, 6000) for n in range(21, 33)))
     assert [event.kind for event in slow] == ["above"] and not follower.is_inside
-    assert slow[0].text.startswith("SLOWER  one step 5.30 s, predicted 3.77 s (2.86–5.08 s)")
-    assert "+1.5" in slow[0].explained[0] and " would cost " in slow[0].explained[0]
-    assert slow[0].step == 32 and not write(follower, line(33, 5300))
+    row = slow[0].row
+    assert row is not None and row.interval is not None and row.measured == 6 > row.interval[1]
+    assert slow[0].text.startswith("SLOWER  one step 6.00 s, predicted 3.")
+    assert " would cost " in slow[0].explained[0]
+    assert slow[0].step == 32 and not write(follower, line(33, 6000))
     back = write(follower, "".join(map(line, range(34, 50))))
     assert [event.kind for event in back] == ["inside"] and follower.is_inside
 
@@ -160,7 +164,7 @@ WRITER = """
 import sys, time
 with open(sys.argv[1], "a") as file:
     for n in range(1, 10_000):
-        text = sys.argv[2].format(n=n, ms=3700 if n < 30 else 5300)
+        text = sys.argv[2].format(n=n, ms=3700 if n < 30 else 6000)
         file.write(text[:50]); file.flush(); file.write(text[50:]); file.flush()
         time.sleep(0.02)
 """
