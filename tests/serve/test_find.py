@@ -138,6 +138,7 @@ def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
 @pytest.mark.parametrize(
     "ask", [one for one in find.ASKED if one.option != "budget"], ids=lambda a: a.question
 )
+@pytest.mark.slow
 def test_a_question_is_answered_as_by_the_command_and_taken(
     ask: find.Ask, tmp_path: Path, run_cli: RunCli
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_budget_and_a_question_of_ones_own_are_answered(run_cli: RunCli, tmp_p
 # a chart -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_points_of_a_chart_are_the_numbers_of_the_plans(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
@@ -242,6 +244,7 @@ def test_each_input_of_a_derivation_leads_to_its_own_and_to_its_line() -> None:
     assert f'data-line="{line}"' in find.why({"text": text, "id": "training.micro_batch"})["html"]
 
 
+@pytest.mark.slow
 def test_a_report_is_that_of_the_plan_and_what_changed_is_what_diff_says(
     text: str, file: Path, run_cli: RunCli
 ) -> None:

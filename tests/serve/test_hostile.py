@@ -24,6 +24,7 @@ def test_there_are_fifty() -> None:
     assert len(HOSTILE) >= 50
 
 
+@pytest.mark.slow
 def test_random_settings_answer_as_the_command_line(server: Server) -> None:
     """A thousand of them: `python -m fuzz.served`."""
     random = Random(5)
