@@ -10,6 +10,8 @@ from benchmarks.tables import rewritten
 from planner.connect import logs
 from planner.connect.imports import families, hf
 
+#: What `python -m benchmarks.configurations --write FILE` found, the types by what became of them.
+CENSUS = Path(__file__).parents[1] / "tests" / "data" / "counts" / "census.json"
 SAVED = Path(__file__).parents[1] / "tests" / "data" / "counts" / "saved.json"
 #: Columns of the table of logs, with the quantities that each stands for.
 SAYS = {
@@ -58,7 +60,16 @@ def _configurations() -> str:
     counted = [row["config"] for row in json.loads(SAVED.read_text("utf-8"))["models"]]
     types = sorted(families.FAMILIES, key=str.casefold)
     wrappers = sorted(hf.CLASSES["wrappers"], key=str.casefold)
+    census = json.loads(CENSUS.read_text("utf-8"))
+    refused = [name for name in census["refused"] if name not in families.FAMILIES]
+    built = len(census["exact"]) + len(census["refused"])
     rows = [
+        (
+            f"{len(census['exact'])} of {built} text model types that transformers "
+            f"{census['transformers']} builds from its defaults",
+            f"parameters equal to its own count; refused by name are {len(refused)}: "
+            + ", ".join(f"`{name}`" for name in refused),
+        ),
         (f"{len(types)} model types", ", ".join(f"`{name}`" for name in types)),
         (
             f"{len(wrappers)} wrappers, of which the language model is read",

@@ -349,8 +349,9 @@ def altup(values: Values) -> Components:
         yield Component("projection", h, h, group, copies=more, applied=more)
         return
     yield _norm("router_norm", h)
-    # Of the layer's input, and of its output.
-    yield Component("router", h, n_alt, group, applied=number(2))
+    # Of the layer's input, and once more of its output.
+    yield Component("router", h, n_alt, group)
+    yield Component("router_again", h, n_alt, group, shared=True, again=True)
     yield Component("prediction", n_alt, n_alt**2, group)
     yield Component("mix", h, n_alt**2, group, type="scan", scan="mix")
     yield Component("correction", n_alt, n_alt, group)
