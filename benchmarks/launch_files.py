@@ -10,14 +10,19 @@ something stands in for them. `--write` keeps the results (tests/data/launch_res
 --megatron    Megatron-LM: arguments.py validates, gpt_builder builds
 --torchtitan  torchtitan: ConfigManager reads the file, Trainer.Config, the sizes of the mesh and
               update_from_config validate, the model's configuration builds
+--nanotron    nanotron: its configuration is made of the file, build_model builds
+--maxtext     MaxText: types.py validates the file over base.yml; nothing is built
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.abc
+import importlib.machinery
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -234,6 +239,165 @@ class Torchtitan:
             return ConfigManager().parse_args(["--module", "run", "--config", "plan"])
 
 
+class Nanotron:
+    """nanotron's own reading of a configuration, and its models."""
+
+    version = "nanotron of 2026-04-07 (2411b02)"
+    #: What it asks of every run and a plan does not hold.
+    besides: Mapping[str, Mapping[str, Any]] = {
+        "tokenizer": {"tokenizer_name_or_path": "none"},
+        "model": {"init_method": {"std": 0.02}},
+        "optimizer": {
+            "weight_decay": 0.1,
+            "clip_grad": 1.0,
+            "learning_rate_scheduler": {
+                **{"learning_rate": 1e-4, "lr_warmup_steps": 1, "lr_warmup_style": "linear"},
+                **{"lr_decay_style": "cosine", "min_decay_lr": 1e-5},
+            },
+        },
+    }
+    adam: Mapping[str, Any] = {
+        **{"adam_eps": 1e-8, "adam_beta1": 0.9, "adam_beta2": 0.95},
+        "torch_adam_is_fused": True,
+    }
+
+    def __init__(self, folder: str) -> None:
+        src = Path(folder, "src")
+        sys.path.insert(0, str(src if src.exists() else folder))
+        import torch
+
+        absent("flash_attn", "grouped_gemm", "datatrove", "wandb")
+        cuda: Any = torch.cuda
+        cuda.current_device = lambda: "cpu"
+        self.torch: Any = torch
+
+    def job(self, made: Config) -> Any:
+        from nanotron.config.config import get_config_from_dict
+
+        tree = yaml.safe_load(made.text)
+        for section, keys in self.besides.items():
+            tree[section] = {**tree.get(section, {}), **keys}
+        factory = tree["optimizer"]["optimizer_factory"]
+        factory |= self.adam if factory["name"] == "adamW" else {}
+        return get_config_from_dict(tree)
+
+    def valid(self, made: Config, plan: Plan) -> str:
+        job = self.job(made)
+        sizes, tokens = job.parallelism, job.tokens
+        devices = sizes.dp * sizes.tp * sizes.pp * sizes.context_parallel_size
+        assert devices == plan.get("cluster.devices"), f"{devices} devices"
+        batch = tokens.micro_batch_size * tokens.batch_accumulation_per_replica * sizes.dp
+        assert batch == plan.get("training.global_batch"), f"a batch of {batch}"
+        return "yes"
+
+    def count(self, made: Config, plan: Plan) -> int:
+        from nanotron.models import build_model
+        from nanotron.models.llama import LlamaForTraining
+        from nanotron.models.qwen import Qwen2ForTraining
+        from nanotron.nn import moe
+        from nanotron.parallel import ParallelContext
+        from nanotron.parallel.pipeline_parallel.p2p import P2P
+
+        ParallelContext.set_device = lambda self: None
+        P2P.__init__ = lambda self, pg, device: vars(self).update(pg=pg, device=device)
+        drawn: Any = self.torch.randn
+        moe.torch = types.SimpleNamespace(**vars(self.torch))
+        moe.torch.randn = lambda *shape, **given: drawn(*shape, **{**given, "device": "meta"})
+        os.environ |= {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+        job = self.job(made)
+        sizes, model = job.parallelism, job.model.model_config
+        sizes.tp = sizes.dp = sizes.pp = sizes.context_parallel_size = (
+            sizes.expert_parallel_size
+        ) = 1
+        made_by = {"LlamaConfig": LlamaForTraining, "Qwen2Config": Qwen2ForTraining}
+        with tempfile.TemporaryDirectory() as folder:
+            where = {"init_method": f"file://{folder}/store", "world_size": 1, "rank": 0}
+            self.torch.distributed.init_process_group("gloo", **where)
+            group = ParallelContext(1, 1, 1)
+            built = build_model(
+                lambda: made_by[type(model).__name__](
+                    config=model, parallel_context=group, parallel_config=sizes, random_states=None
+                ),
+                parallel_context=group,
+                dtype=self.torch.bfloat16,
+                device=self.torch.device("meta"),
+            )
+        return unique(built)
+
+
+class Maxtext:
+    """MaxText's own validation of a configuration; its models are not built."""
+
+    version = "MaxText of 2026-08-22 (e591f30)"
+    count = None
+
+    def __init__(self, folder: str) -> None:
+        self.src = Path(folder, "src")
+        sys.path.insert(0, str(self.src))
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        absent(
+            *("google", "orbax", "tensorflow", "tensorboardX", "grain", "aqt", "qwix", "tokamax"),
+            *("pathwaysutils", "transformers", "datasets", "psutil", "transformer_engine"),
+            *("ml_goodput_measurement", "cloud_tpu_diagnostics", "huggingface_hub", "tunix"),
+            *("drjax", "etils", "ml_collections", "google_cloud_mldiagnostics", "wandb"),
+        )
+
+    def valid(self, made: Config, plan: Plan) -> str:
+        from maxtext.configs import pyconfig
+        from maxtext.configs import types as theirs
+
+        base = yaml.safe_load((self.src / "maxtext/configs/base.yml").read_text("utf-8"))
+        own = yaml.safe_load(made.text)
+        assert own.pop("base_config") == "base.yml"
+        devices = plan.get("cluster.devices")
+        nodes = math.prod(size for key, size in own.items() if key.startswith("dcn_"))
+        target = {"internal_compile": True, "internal_compile_num_devices": devices}
+        target["num_slices"] = nodes  # which JAX counts by itself where the devices are
+        job = theirs.MaxTextConfig(**pyconfig._prepare_for_pydantic({**base, **target, **own}))
+        axes = [key for key in own if key.endswith("_parallelism")]
+        assert math.prod(own[key] for key in axes) == devices, "sizes of the mesh"
+        batch = job.global_batch_size_to_train_on
+        assert batch == plan.get("training.global_batch"), f"a batch of {batch}"
+        return "yes"
+
+
+def absent(*names: str) -> None:
+    """Something stands in for packages that no machine without an accelerator has, or for which
+    a configuration is only asked."""
+    try:
+        from torch.nn import Module as Base
+    except ImportError:
+        Base = object  # type: ignore[assignment,misc]
+
+    class Nothing(types.ModuleType):
+        __path__: Any = ()
+        __version__ = "3.0.0"
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            if name[0].isupper():
+                made = {"__init__": lambda self, *_, **__: Base.__init__(self)}
+                return type(name, (Base,), made)
+            return Nothing(name)
+
+        def __call__(self, *given: Any, **_: Any) -> Any:
+            return given[0] if given and callable(given[0]) else self
+
+    class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+            known = name.partition(".")[0] in names
+            return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
+
+        def create_module(self, spec: Any) -> types.ModuleType:
+            return Nothing(spec.name)
+
+        def exec_module(self, module: types.ModuleType) -> None:
+            """Nothing in it."""
+
+    sys.meta_path.append(Finder())
+
+
 def unique(model: Any) -> int:
     """The parameters of a model, shared ones once."""
     return sum(one.numel() for one in {id(p): p for p in model.parameters()}.values())
@@ -255,13 +419,19 @@ class Library:
         return str(hugging_face.differing(meant, plan, near) or "yes")
 
 
-FRAMEWORKS: dict[str, Callable[[str], Any]] = {"megatron": Megatron, "torchtitan": Torchtitan}
+FRAMEWORKS: dict[str, Callable[[str], Any]] = {
+    "megatron": Megatron,
+    "torchtitan": Torchtitan,
+    "nanotron": Nanotron,
+    "maxtext": Maxtext,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     for name in FRAMEWORKS:
         parser.add_argument(f"--{name}", help="a checkout, or a folder of packages")
+    parser.add_argument("--plan", help="one plan alone, by its name")
     parser.add_argument("--write", action="store_true", help="keep the results for the docs")
     parser.add_argument("--libraries", action="store_true", help="those that are installed")
     options, bad = vars(parser.parse_args()), 0
@@ -275,6 +445,8 @@ def main() -> int:
         print(f"\n{theirs.version}\n\n| plan | refused by us | validated | parameters | ours |")
         print("| --- | --- | --- | --- | --- |")
         for said, plan in plans():
+            if options["plan"] not in (None, said):
+                continue
             made, own = config(plan, name), str(evaluate(plan)["parameters.total"].number)
             lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
             valid = "" if lost else apart(lambda m=made, p=plan, t=theirs: t.valid(m, p))
@@ -286,7 +458,8 @@ def main() -> int:
             good = "equal" if counts else "valid"
             rows[said] = "wrong" if wrong else f"refused: {lost}" if lost else good
             bad += wrong
-        results[name] = {"version": theirs.version, "plans": rows}
+        before = results.get(name, {}).get("plans", {}) if options["plan"] else {}
+        results[name] = {"version": theirs.version, "plans": {**before, **rows}}
     if options["write"]:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     print(f"\n{bad} wrong, of those that are not refused")

@@ -71,7 +71,7 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
             "export",
             str(file),
             "--to",
-            random.choice(("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")),
+            random.choice(("megatron", "torchtitan", "deepspeed", "nanotron", "maxtext")),
         ]
     if kind == "plan" and random.random() < 0.15:
         return ["validate", str(file)]

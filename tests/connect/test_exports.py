@@ -56,6 +56,7 @@ READERS: dict[str, Any] = {
     "torchtitan": lambda text: python(text, "torchtitan"),
     "deepspeed": json.loads,
     "nanotron": yaml.safe_load,
+    "maxtext": yaml.safe_load,
     **dict.fromkeys(
         ("accelerate", "transformers", "trl", "axolotl", "llama-factory"), yaml.safe_load
     ),

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 #: The frameworks, each a document of this folder.
 FORMATS = (
-    *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate"),
+    *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate", "maxtext"),
     *("transformers", "trl", "axolotl", "llama-factory"),
 )
 #: Whose files are read as runs: with their model, and without one.
-LAUNCHED = ("megatron", "nanotron", "torchtitan")
+LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Whose job files can hold one of them.
 SCHEDULERS = ("slurm", "kubernetes", "skypilot")

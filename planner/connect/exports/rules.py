@@ -23,9 +23,10 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from inspect import getmembers, isfunction
 from itertools import groupby, islice
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from planner.base.display import one_line
@@ -172,6 +173,51 @@ def orthogonal(draft: Draft) -> Mapping[str, Any] | None:
     )
     said = {"muon-num-ns-steps": steps, "muon-tp-mode": mode}
     return {**said, "muon-use-syrk": True} if half else said
+
+
+# MaxText ------------------------------------------------------------------------------------------
+
+
+def mesh(draft: Draft) -> dict[str, Any]:
+    """Devices on each axis within a node (``ici``) and across nodes (``dcn``), the innermost first,
+    and the batch of a device. Experts lie on an axis of their own beside data."""
+    get = draft.get
+    tensor, context, pipe = (get(f"parallelism.{key}") for key in ("tensor", "context", "pipeline"))
+    expert, data, replicate = (get(f"parallelism.{key}") for key in ("expert", "data", "replicate"))
+    devices, room = get("cluster.devices"), get("cluster.devices_per_node") or 1
+    if data % expert:
+        draft.cannot("parallelism.expert", "experts divide the data-parallel group")
+        return {}
+    sharded = get("parallelism.zero") == 3
+    copies = replicate if sharded else data // expert
+    axes = {
+        "tensor_sequence" if get("parallelism.sequence") else "tensor": tensor,
+        "context": context,
+        "expert": expert,
+        "fsdp": data // expert // copies,
+        "data": copies,
+        "pipeline": pipe,
+    }
+    said: dict[str, Any] = {}
+    for axis, size in axes.items():
+        inner = gcd(size, room)
+        room //= inner
+        said |= {f"ici_{axis}_parallelism": inner, f"dcn_{axis}_parallelism": size // inner}
+    steps, micro = get("training.gradient_accumulation"), get("training.micro_batch")
+    layers = len(with_experts(draft))
+    if pipe > 1:  # a pipeline takes the micro-batches of a step at once
+        held = pipe * get("parallelism.virtual_pipeline")
+        if layers % held or steps % pipe:
+            draft.cannot("parallelism.pipeline", "stages divide layers and micro-batches evenly")
+            return said
+        said |= {
+            "num_pipeline_microbatches": steps,
+            "num_layers_per_pipeline_stage": layers // held,
+        }
+        micro, steps = micro * steps, 1
+    share = Fraction(micro * data, devices)
+    said["per_device_batch_size"] = int(share) if share.denominator == 1 else float(share)
+    return {**said, "gradient_accumulation_steps": steps}
 
 
 #: The rules by the names that rows write, the functions above and these; what else such a row says

@@ -110,7 +110,7 @@ def read(
         model = {"extends": model} if isinstance(model, str) else model
         written = tidy.write(found.document, found.came_from, f"{source} file", "plan")
         return Imported(written, found.document, [sentence(model, source), *found.said], place)
-    if source in ("nanotron", "torchtitan") or (source == "megatron" and plan):
+    if source in LAUNCHED[1:] or (source == "megatron" and plan):
         from planner.connect.imports import launch
 
         found = launch.read(text, source, place, function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from math import lcm, prod
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ SECTIONS = {
     "nanotron": ("training.", "parallelism.", "model."),
     "torchtitan": ("training.", "parallelism.", "model."),
     **dict.fromkeys(TRAINERS, ("training.", "parallelism.", "cluster.")),
+    "maxtext": ("training.", "parallelism.", "model."),
 }
 #: Where exports say how many processes there are.
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
@@ -66,7 +68,8 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     """
     known = framework(name)
     said = _said(text, known, place, function)
-    keys, came_from = _keys(said, known, name, place)
+    start = _axes(said) if name == "maxtext" else {}
+    keys, came_from = _keys(said, known, name, place, start=start)
     flags = known.form == "flags"
     sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "context", "expert", "pipeline")]
     tensor, context, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
@@ -190,10 +193,11 @@ def _keys(
     name: str,
     place: Place,
     before: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] = {},
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """The keys of a plan that a file says by the rows, and which of its own said each; conditions
-    are of the keys ``before``, where these are known."""
-    flags, keys, asked = known.form == "flags", dict[str, Any](), set[str]()
+    are of the keys ``before``, where these are known, and of those to ``start`` with."""
+    flags, keys, asked = known.form == "flags", dict(start), set(start)
     came_from: dict[str, tuple[str, ...]] = {}
     of_plan, of_asked = (keys, asked) if before is None else (before, EVERY)
 
@@ -234,6 +238,32 @@ class _Every(Container[str]):
 
 
 EVERY = _Every()
+
+
+def _axes(said: Said) -> dict[str, Any]:
+    """Sizes of a layout and of a batch by the axes of MaxText's mesh."""
+
+    def size(axis: str) -> int:
+        both = (said.get(f"{where}_{axis}_parallelism", 1) for where in ("ici", "dcn"))
+        return prod(one for one in both if isinstance(one, int) and one > 0)
+
+    sequence, sharded, pipe = size("tensor_sequence"), size("fsdp"), size("pipeline")
+    tensor, data = size("tensor") * sequence, sharded * size("data") * size("expert")
+    found = {"tensor": tensor, "context": size("context"), "expert": size("expert")}
+    found |= {"pipeline": pipe, "data": data, "sequence": sequence > 1}
+    if sharded > 1:
+        found |= {"zero": 3, "replicate": size("data")}
+    share = said.get("per_device_batch_size", 12)
+    devices = data * tensor * found["context"] * pipe
+    if not isinstance(share, (int, float, Fraction)) or not 0 < share < 1e9:
+        raise PlanError(Fault(f"per_device_batch_size is {share}", said.place, "above 0"))
+    steps = said.get("num_pipeline_microbatches" if pipe > 1 else "gradient_accumulation_steps", 1)
+    batch = Fraction(share) * devices * (1 if pipe > 1 else steps)
+    run = {"global_batch": int(batch), "micro_batch": int(batch) // (data * steps)}
+    run |= {"schedule": "gpipe"} if pipe > 1 else {}
+    return {f"parallelism.{key}": value for key, value in found.items()} | {
+        f"training.{key}": value for key, value in run.items()
+    }
 
 
 def _chunks(said: Said, keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -445,6 +445,17 @@ def megatron_vocabulary(c: Config) -> int:
     return c.need("vocab-size") if c.whole("vocab-size") or padded is None else padded
 
 
+def megatron_window(c: Config) -> int | None:
+    """Tokens before a token and the token itself; -1 is no window."""
+    text = c.get("window-size")
+    if text is None:
+        return None
+    before = re.fullmatch(r"\(?([0-9]{1,9}), *0\)?", str(text))
+    if before is None:
+        raise c.fault(f"--window-size is {text}", "(tokens before a token,0)")
+    return int(before[1]) + 1
+
+
 def megatron_biases(c: Config) -> bool:
     """Whether linears have biases."""
     biased = not c.flag("disable-bias-linear")
