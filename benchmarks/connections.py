@@ -8,11 +8,11 @@ from pathlib import Path
 from benchmarks import launch_files
 from benchmarks.tables import rewritten
 from planner.connect import logs
-from planner.connect.imports import families, hf
+from planner.connect.imports import families, hf, towers
 
+COUNTS = Path(__file__).parents[1] / "tests" / "data" / "counts"
 #: What `python -m benchmarks.configurations --write FILE` found, the types by what became of them.
-CENSUS = Path(__file__).parents[1] / "tests" / "data" / "counts" / "census.json"
-SAVED = Path(__file__).parents[1] / "tests" / "data" / "counts" / "saved.json"
+CENSUS = COUNTS / "census.json"
 #: Columns of the table of logs, with the quantities that each stands for.
 SAYS = {
     "step time": ("time.step_seconds", *logs.RATES),
@@ -57,9 +57,13 @@ def _launch_files() -> str:
 
 def _configurations() -> str:
     """Model types by what their classes are, each counted against the library in the tests."""
-    counted = [row["config"] for row in json.loads(SAVED.read_text("utf-8"))["models"]]
+    saved, towered = (
+        len(json.loads((COUNTS / f"{name}.json").read_text("utf-8"))["models"])
+        for name in ("saved", "towers")
+    )
     types = sorted(families.FAMILIES, key=str.casefold)
-    wrappers = sorted(hf.CLASSES["wrappers"], key=str.casefold)
+    whole = sorted(towers.WRAPPERS, key=str.casefold)
+    wrappers = sorted({*hf.CLASSES["wrappers"]} - {*whole}, key=str.casefold)
     census = json.loads(CENSUS.read_text("utf-8"))
     refused = [name for name in census["refused"] if name not in families.FAMILIES]
     built = len(census["exact"]) + len(census["refused"])
@@ -72,11 +76,15 @@ def _configurations() -> str:
         ),
         (f"{len(types)} model types", ", ".join(f"`{name}`" for name in types)),
         (
-            f"{len(wrappers)} wrappers, of which the language model is read",
+            f"{len(whole)} wrappers, read whole: tower, projector and language model",
+            ", ".join(f"`{name}`" for name in whole),
+        ),
+        (
+            f"{len(wrappers)} wrappers, of which the language model alone is read",
             ", ".join(f"`{name}`" for name in wrappers),
         ),
         (
-            f"{len(counted)} saved files and classes in the tests",
+            f"{saved} saved files and classes in the tests, and {towered} wrappers built for them",
             "parameters equal to transformers' own count, all of them",
         ),
     ]

@@ -49,7 +49,7 @@ class Component:
     scan: str = ""  # which algorithm a scan is
     final: bool = False  # the last of its layer, and nothing keeps its output
     side: str = ""  # decoder: on the decoder's tokens; cross: those meet the encoder's; first: on
-    # the first token of each sequence only
+    # the first token of each sequence only; tower: on those of a stack in front of the decoder
 
 
 Components = Iterator[Component]
@@ -381,6 +381,21 @@ def projection(values: Values) -> Components:
     yield Component("projection", inputs * h, h, "projection", "column")
 
 
+def matrix(values: Values) -> Components:
+    """A matrix in front of a tower or behind it, with a norm on its input: patches as one product
+    (Dosovitskiy et al. 2020, arXiv 2010.11929), projectors (Liu et al. 2023, arXiv 2310.03744)."""
+    several: dict[str, Any] = {"copies": n_mat, "applied": n_mat}
+    if values["norm"] != "none":
+        yield replace(_norm("norm", w_nm, values["norm"] == "layernorm"), **several)
+    group, split = values["group"], values["split"]
+    yield Component("matrix", w_in, w_out, group, split, values["bias"], **several)
+
+
+def learned(values: Values) -> Components:
+    """Rows that are parameters: a class token (Dosovitskiy et al. 2020, arXiv 2010.11929)."""
+    yield _vector("learned", n_lrn * h, "embedding")
+
+
 def pooler(values: Values) -> Components:
     """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
     yield Component("pooler", h, h, "pooler", "none", True, side="first")
@@ -402,7 +417,7 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     for block in (
         *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, rwkv, lightning, norm),
         *(embedding, positions, per_layer_embedding, altup, laurel, head, pooler, classifier),
-        *(projection,),
+        *(projection, matrix, learned),
     )
 }
 
@@ -416,6 +431,8 @@ def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""
     side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
     found = [*BLOCKS[kind](values), *(_norm(name, h) for name in side_norms)]
+    if values.get("layer_scale"):
+        found.append(_vector("layer_scale", h, "norm"))
     # Routed experts' output is weighed by the router, and a gate weighs the shared experts'.
     kept = kind == "norm" or (
         kind == "moe" and (not values["shared_intermediate"] or values["shared_gate"])
@@ -427,6 +444,9 @@ def components(kind: str, values: Values) -> Components:
         # Cross-attention projects keys and values of the encoder's tokens, all else the decoder's.
         others = {"key": "", "value": "", "core": "cross"} if cross else {}
         found = [replace(c, side=others.get(c.name, "decoder")) for c in found]
+    if values.get("tower"):
+        still = bool(values.get("frozen"))
+        found = [replace(c, side="tower", frozen=c.frozen or still) for c in found]
     if values.get("reused"):
         again = bool(values.get("again"))
         found = [

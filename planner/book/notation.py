@@ -35,6 +35,11 @@ B = symbol("B", "sequences per optimizer step (global batch)", "training.global_
 s = symbol("s", "sequence length in tokens", "training.sequence_length")
 s_dec = symbol("s_dec", "sequence length of the decoder", "training.decoder_sequence_length")
 T = formula_input("T", "training tokens", "training.tokens")
+n_img = symbol("n_img", "images of a sequence", "training.vision.items")
+s_img = symbol("s_img", "tokens of an image in its tower", "training.vision.tokens")
+n_clip = symbol("n_clip", "clips of a sequence", "training.audio.items")
+s_clip = symbol("s_clip", "tokens of a clip in its tower", "training.audio.tokens")
+x_tok = symbol("x_tok", "tokens of a stack for each token of the model", per="stack")
 
 # Model
 L = symbol("L", "layers", "model.layers")
@@ -106,6 +111,13 @@ w_rw = per_block("w_rw", "channels of RWKV", "rwkv.width")
 a_l = per_block("a_l", "lightning heads", "lightning.heads")
 d_l = per_block("d_l", "lightning head size", "lightning.head_dim")
 c_l = per_block("c_l", "chunk of the scan", "lightning.chunk")
+
+# Matrices in front of a tower and behind it, and rows that are learned
+w_in = per_block("w_in", "width of what a matrix reads", "matrix.inputs")
+w_out = per_block("w_out", "width of what a matrix gives", "matrix.outputs")
+w_nm = per_block("w_nm", "width of the norm before a matrix", "matrix.norm_width")
+n_mat = per_block("n_mat", "such matrices side by side", "matrix.copies")
+n_lrn = per_block("n_lrn", "learned rows", "learned.rows")
 
 # Embedding
 h_e = symbol("h_e", "embedding width", "model.embedding_dim")

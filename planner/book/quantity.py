@@ -66,7 +66,7 @@ class Notation(NamedTuple):
 
 
 #: What may be said of a quantity besides.
-FACTS = frozenset(("share", "short", "attribution", "scales_with", "reading", "beyond"))
+FACTS = frozenset(("share", "short", "attribution", "scales_with", "reading", "beyond", "stacked"))
 
 
 class Quantity(Operand):
@@ -85,12 +85,13 @@ class Quantity(Operand):
     memory that it is counted under where a step or a device's memory is taken apart;
     ``scales_with``, how it moves with the time of a step (``time``, or ``rate``: it falls), so that
     published runs bound it; ``reading``, what published readings of memory read of it; ``beyond``,
-    what it means that it is too small or too large for any number.
+    what it means that it is too small or too large for any number; ``stacked``, that a stack in
+    front of the decoder (a tower) has one of its own, since it rests on width, length and batch.
     """
 
     #: Whether a document defines it.
     own = False
-    share = False
+    share = stacked = False
     short = attribution = scales_with = reading = beyond = ""
 
     def __init__(

@@ -17,10 +17,10 @@ from planner.base.errors import nearest
 #: Names of settings, by what they begin with: those without are of the entries of axes, or of what
 #: a plan and its implementation come to together.
 _NAMES = {
-    "": "adapted again bias block copies dummies experts final frozen gradients group grouped "
-    "head head_workspace latent layers lora matmul matrix moment part phase quantised "
+    "": "adapted again bias block copies dummies experts final fixed frozen gradients group "
+    "grouped head head_workspace latent layers lora matmul matrix moment part phase quantised "
     "recomputed remembers routed scan shared side split "
-    "streamed table type wide windowed",
+    "streamed table tower towers type wide windowed",
     "block.": "capped gated lone multiplied sees",
     "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
     "energy.": "hosts_given pue_given",

@@ -54,8 +54,7 @@ class Trace:
 
     @cached_property
     def point(self) -> Point:
-        per = self._evaluation.book.quantities[self.key[0]].per
-        return widen(dict(zip(per, self.key[1], strict=True)))
+        return widen({entry.axis: entry for entry in self.key[1]})
 
     @cached_property
     def uses(self) -> dict[tuple[Any, ...], None]:

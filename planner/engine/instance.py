@@ -11,7 +11,7 @@ keep ``in_flight_on_run``, ``recomputed_on_run`` of them computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -19,14 +19,14 @@ from typing import Any
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.recent import recent
 from planner.book import inventory, notation
-from planner.book.expressions import Symbol
+from planner.book.expressions import Symbol, minimum
 from planner.book.inventory import MATMULS, Component, components
 from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
-from planner.plans.document import Model, Part, Plan
+from planner.plans.document import Model, Part, Plan, Stack
 from planner.plans.model import WIDE
 
 #: Values of pairs of entries.
@@ -39,8 +39,11 @@ def build(plan: Plan) -> Case:
     """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
     bindings, kinds = _inputs(plan)
     profile = profiles.load(plan.settings["training.implementation"])
+    parts = () if plan.model is None else plan.model.parts
+    stacks = tuple(part.stack for part in parts if part.stack is not None)
     settings = {
         **plan.settings,
+        "towers": _towers(stacks),
         "gradients": profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
@@ -65,6 +68,7 @@ def build(plan: Plan) -> Case:
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
         axes["product"] = matmuls.axis(axes["component"])
         axes["stage"], pair_values = _stage_axis(plan, axes["part"], axes["component"])
+        axes["stack"] = tuple(_stack_entry(stack) for stack in stacks)
     return Case(bindings, settings, axes, pair_values, kinds, plan.book)
 
 
@@ -114,6 +118,44 @@ def _reason(plan: Plan, key: str, meaning: str) -> str:
     return f"{meaning} is not given ({key}{others})"
 
 
+def _towers(stacks: Sequence[Stack]) -> str:
+    """Whether towers stand in front of the decoder, and whether one of them is not trained."""
+    if any(stack.frozen for stack in stacks):
+        return "frozen"
+    return "trained" if stacks else "none"
+
+
+#: Items of a sequence, and their tokens, by the towers that they pass.
+ITEMS = {
+    "vision": (notation.n_img, notation.s_img),
+    "audio": (notation.n_clip, notation.s_clip),
+}
+
+
+@cache
+def _stack_entry(stack: Stack) -> Entry:
+    """What a stack in front of the decoder has of its own, in symbols of the plan. Its sequences
+    are its items, or windows of them; each context-parallel rank works on all of these, for the
+    sequence is divided behind the towers (Megatron-LM, LLaVAModel)."""
+    items, each = ITEMS[stack.tower]
+    rows = stack.rows * each + stack.extra
+    length = rows if stack.window is None else minimum(rows, stack.window)
+    tokens = rows if stack.queries is None else stack.queries
+    bindings = {
+        notation.h: stack.hidden,
+        notation.s: length,
+        notation.b: notation.b * notation.c * items * tokens / length,
+        notation.s_max: stack.longest,
+        notation.s_off: 0,
+        notation.p_rope: int(stack.positions == "rope"),
+        notation.x_tok: items * tokens / notation.s,
+    }
+    settings = {"time.context": "none"}
+    if stack.frozen:
+        settings["training.recompute"] = "none"
+    return Entry("stack", stack.name, stack.tower, None, bindings, settings)
+
+
 @cache
 def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
     """Of distinct stages the one from ``first`` to ``last``, which in print are counted from 1."""
@@ -151,9 +193,16 @@ def kept_tensors(
     entries = iter(blocks)
     for part in model.parts:
         before = None
+        frozen = part.stack is not None and part.stack.frozen  # nothing passes it backward
+        own = chosen
+        if part.stack is not None:
+            own = {**chosen, "positions": part.stack.positions, "context": False}
         for block in part.blocks:
+            if frozen:
+                next(entries)
+                continue
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.entries(next(entries), block, second, profile, settings, chosen)
+            yield from tensors.entries(next(entries), block, second, profile, settings, own)
             before = block.kind
 
 
@@ -268,13 +317,16 @@ def _of_part(
         "part",
         part.name,
         part.title,
+        None if part.stack is None else _stack_entry(part.stack),
         bindings={notation.L_k: part.count},
         settings={
-            "part": part.name,
-            "layers": part.name not in ("embedding", "head"),
-            "head": part.name == "head",
+            "part": part.place,
+            "layers": part.place not in ("embedding", "head"),
+            "head": part.place == "head",
             "experts": any(block.kind == "moe" for block in part.blocks),
             "streamed": any(block.kind == "altup" for block in part.blocks),
+            "tower": part.stack is not None,
+            "fixed": part.stack is not None and part.stack.frozen,
         },
     )
     blocks, pieces = [], []
@@ -292,7 +344,7 @@ def _of_part(
             block.kind == "moe"
             and block.values["router_group_top_k"] < block.values["router_groups"]
         )
-        settings["remembers"] = block.kind in inventory.REMEMBERING
+        settings["remembers"] = block.kind in inventory.REMEMBERING and part.stack is None
         entry = Entry("block", block.name, block.name, part_entry, values, settings)
         blocks.append(entry)
         pieces += [
@@ -316,8 +368,9 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
     gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"
+    fixed = bool(block.settings.get("block.frozen"))
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
-    without = component.shared or component.type in ("core", "index", "scan")
+    without = component.shared or fixed or component.type in ("core", "index", "scan")
     fused = block.settings.get("block.fused") and component.name in ("key", "value")
     return Entry(
         "component",
@@ -346,7 +399,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "side": component.side,
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
-            "adapted": ("head" if at_head else gate or component.name) in targets,
+            "adapted": not fixed and ("head" if at_head else gate or component.name) in targets,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": component.group == "router" or bool(block.settings.get(f"block.{WIDE}")),

@@ -53,7 +53,8 @@ class Entry:
 
     @cached_property
     def path(self) -> str:
-        return f"{self.parent.path}.{self.name}" if self.parent else self.name
+        inside = self.parent is not None and self.parent.axis != "stack"
+        return f"{self.parent.path}.{self.name}" if inside and self.parent else self.name
 
     @cached_property
     def around(self) -> Point:
@@ -155,7 +156,10 @@ class Lowering:
 
     def instance(self, identifier: str, point: Point) -> int:
         """The node of a quantity at a point (for quantities with axes)."""
-        per = self.book.quantities[identifier].per
+        quantity = self.book.quantities[identifier]
+        per = quantity.per
+        if quantity.stacked and "stack" in point:
+            per = ("stack",)
         key = (identifier, tuple([point[axis] for axis in per]))
         found = self.nodes.get(key)
         if found is None:
@@ -289,6 +293,12 @@ class Lowering:
         """What a symbol is bound to here: a number, a name, an expression or an Absent."""
         return self._bound(symbol, self.scope(symbol, point))
 
+    def meant(self, scope: tuple[Entry, ...], point: Point) -> Point:
+        """Where the symbols of an expression are meant that a symbol is bound to: here; what a
+        stack binds is said in symbols of the plan, for its b is a multiple of b."""
+        of_plan = len(scope) == 1 and scope[0].axis == "stack"
+        return {} if of_plan else point
+
     def _bound(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
         if symbol in self.case.bindings or scope:
             return bound(self.case, symbol, scope)
@@ -328,14 +338,15 @@ class Lowering:
             return node
         identifier = self.book.symbols.get(symbol)
         if identifier is not None:
-            node, alike = self.instance(identifier, point), not self.book.quantities[identifier].per
+            quantity = self.book.quantities[identifier]
+            node, alike = self.instance(identifier, point), not (quantity.per or quantity.stacked)
         else:
             scope = self.scope(symbol, point)
             found = self._bound(symbol, scope)
             if isinstance(found, Absent):
                 node = self.graph.absent(found.reason)
             elif isinstance(found, Expression):
-                node = self.lower(canonical(found), point)
+                node = self.lower(canonical(found), self.meant(scope, point))
             else:
                 node = self.graph.input(symbol, scope, found)
             alike = symbol not in self._of_entries and self.graph.nodes[node][0] in LEAVES

@@ -63,6 +63,9 @@ WIDTHS: dict[str, Expression] = {
     "streams": n.n_alt * n.h,
     "augmented rank": n.r_la,
     "per-layer": n.h_p,
+    "matrix inputs": n.n_mat * n.w_in,
+    "matrix outputs": n.n_mat * n.w_out,
+    "labels": n.n_lab,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.
@@ -113,6 +116,8 @@ def entries(
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
         kinds.append("gathered attention")  # of all keys and values, before it starts
+    if block.values.get("layer_scale"):
+        kinds.append("layer scale")
     for line in (line for kind in kinds for line in profile["blocks"].get(kind, ())):
         if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
             continue

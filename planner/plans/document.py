@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -25,6 +26,27 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Stack:
+    """What parts in front of the decoder have of their own: width, tokens, positions.
+
+    ``tower`` says of what: ``vision`` or ``audio``, whose items and tokens the run states. An item
+    has ``rows`` rows for each of its tokens and ``extra`` ones besides; where there is a ``window``
+    of so many rows, each is a sequence of its own.
+    """
+
+    name: str
+    tower: str
+    hidden: int
+    positions: str
+    longest: int  # rows of a table of positions
+    rows: Fraction = Fraction(1)
+    extra: int = 0
+    window: int | None = None
+    queries: int | None = None  # of an item, where not each of its rows is one
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A layer kind, or what stands before and after the layers (``embedding``, ``head``)."""
 
@@ -32,14 +54,23 @@ class Part:
     title: str
     count: int
     blocks: tuple[Block, ...]
+    stack: Stack | None = None
+    at: str = ""  # with which end it goes, if it is no layer
+
+    @property
+    def place(self) -> str:
+        """``embedding`` or ``head`` of what is no layer, the name of a layer kind."""
+        return self.at or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of known shape: its parts, and the kind of each layer from first to last."""
+    """A model of known shape: its parts, and the kind of each layer from first to last; in
+    ``front`` the parts of towers, each as often as it occurs, which the first stage holds."""
 
     parts: tuple[Part, ...]
     sequence: tuple[str, ...]
+    front: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

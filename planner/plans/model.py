@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from planner.book.inventory import components
-from planner.plans.document import Block, Draft, Model, Part, merged
+from planner.plans.document import Block, Draft, Model, Part, Stack, merged
 from planner.plans.hardware import narrow
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
@@ -24,6 +25,8 @@ FURTHER = "mtp"
 ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
 #: Of layers, and of their blocks, whose products stay in 16 bit.
 WIDE = "wide"
+#: Stacks that may stand in front of the layers.
+TOWERS = ("vision", "audio")
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
@@ -55,11 +58,13 @@ def lower(draft: Draft) -> Model | None:
     embedding = Part("embedding", "embedding", 1, tuple(ends))
     head = _head(draft, data, 0 if encoder is not None else modules)
     head = head if encoder is None else _decoder(head)
-    blocks = sum(len(part.blocks) for part in stack)
+    front = [part for name in TOWERS for part in _tower(draft, data, name)]
+    blocks = sum(len(part.blocks) for part in (*front, *stack))
     if blocks > MOST_BLOCKS:
         draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
         draft.finish()
-    model = Model((embedding, *stack, head), tuple(layers))
+    at_front = tuple(part.name for part in front for _ in range(part.count))
+    model = Model((embedding, *front, *stack, head), tuple(layers), at_front)
     _check_adapters(draft, model)
     return model
 
@@ -165,10 +170,11 @@ def _wide_ends(
 
 
 def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+    place = data.get("place", "model")
     for name in data["kinds"]:
-        if name in ("embedding", "head"):
+        if name in ("embedding", "head") or (name in TOWERS and data.get(name)):
             wrong = f"a layer kind cannot be called {name}"
-            draft.fault(f"model.kinds.{name}", wrong, "a name that no end of the model has")
+            draft.fault(f"{place}.kinds.{name}", wrong, "a name that no end of the model has")
     own = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
     kinds = {name: merged(own, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
@@ -176,7 +182,7 @@ def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind]
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
             unknown = f"unknown layer kind {name!r}"
-            draft.fault(f"model.pattern.{index}", unknown, f"one of: {', '.join(kinds)}")
+            draft.fault(f"{place}.pattern.{index}", unknown, f"one of: {', '.join(kinds)}")
         pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
@@ -261,6 +267,8 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
         blocks.append(Block("laurel", "laurel", kind["laurel"]))
     if kind.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, kind, data, table=False))
+    if kind.get("layer_scale"):
+        blocks = [b if b.kind == "norm" else _marked(b, "layer_scale") for b in blocks]
     if blocks:
         blocks[-1] = _marked(blocks[-1], "last")
     for key, mark in (("reuse", "reused"), (WIDE, WIDE)):
@@ -353,6 +361,132 @@ def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
     if encoder["final_norm"]:
         blocks.append(_norm(encoder, "encoder_final_norm"))
     return blocks
+
+
+def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
+    """The parts of a stack in front of the layers, each with what it has of its own: the matrices
+    that lead into it, what stands around its layers, these, and the projector behind them."""
+    tower, run = data.get(name), f"training.{name}"
+    if tower is None:
+        if draft.get(run) is not None:
+            wrong = f"the model has no {name} tower"
+            draft.fault(run, wrong, f"a model with the key {name}")
+        return []
+    if data.get("encoder"):
+        draft.fault(f"model.{name}", "a tower is not modelled beside an encoder", "one of them")
+    draft.default(f"{run}.items", 1, "one in each sequence")
+    draft.default(f"{run}.tokens", tower["tokens"], f"equals model.{name}.tokens")
+    still = draft.default(f"{run}.frozen", False, "towers are trained unless a run says otherwise")
+    first = tower["class_tokens"]
+    longest = tower.get("max_sequence") or tower["tokens"] + first
+    own = Stack(
+        f"{name}-ends",
+        name,
+        tower["hidden"],
+        tower["positions"],
+        longest,
+        extra=first,
+        frozen=still,
+    )
+    data = {**tower, "place": f"model.{name}", "causal": False}
+    parts = _matrices(draft, data, "stem", replace(own, extra=0), 0, own.hidden)
+    learned = first + tower["learned_rows"]
+    ends = [Block("learned", "learned", {"rows": learned})]
+    if own.positions == "learned":
+        ends.append(Block("positions", "positions", {"positions": "learned", "narrow": False}))
+    ends += [_norm(data, key) for key in ("embedding_norm", "final_norm") if data[key]]
+    around = tuple(_of_tower(block, still) for block in ends)
+    parts.append(Part(own.name, f"{name} ends", 1, around, own, "embedding"))
+    kinds, sequence = _kinds(draft, data, data["layers"])
+    for kind, values in kinds.items():
+        attention = values["attention"]
+        label = name if kind == "layer" else f"{name}-{kind}"
+        stack = replace(own, name=label, window=attention.get("window"))
+        plain = {**values, "attention": {**attention, "window": None}}  # a window is a sequence
+        blocks = [_of_tower(block, still) for block in _blocks(draft, plain, data)]
+        parts.append(Part(label, f"{label} layers", sequence.count(kind), tuple(blocks), stack))
+    if tower["pool"]:
+        parts += _pool(draft, data, own)
+    on = replace(own, rows=Fraction(1, tower["merge"]), extra=0, frozen=False)
+    hidden = draft.get("model.hidden")
+    parts += _matrices(draft, data, "projector", on, own.hidden, hidden)
+    if tower["output_rows"]:
+        block = _of_tower(Block("learned", "learned", {"rows": tower["output_rows"]}), False)
+        last = replace(on, name=f"{name}-output", hidden=hidden)
+        parts.append(Part(last.name, f"{name} output", 1, (block,), last, "embedding"))
+    return parts
+
+
+def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
+    """A head of one learned token that meets all of the tower's (Zhai et al. 2022, arXiv
+    2106.04560): keys and values of these, and the rest of a layer for that one."""
+    label = f"{own.tower}-pool"
+    values = {"inputs": own.hidden, "outputs": 2 * own.hidden, "bias": True, "norm": "none"}
+    values |= {"copies": 1, "norm_width": own.hidden, "group": "pool", "split": "none"}
+    keys = Block("matrix", "pool_keys_values", {**values, "activated": False})
+    kind = {**data, "attention": {**data["attention"], "shared_kv": True, "window": None}}
+    rest = [block for block in _blocks(draft, kind, data) if block.name != "mixer_norm"]
+    blocks = [Block("learned", "learned", {"rows": 1}), *rest]
+    one = replace(own, name=label, queries=1)
+    return [
+        Part(
+            part.name,
+            part.name.replace("-", " "),
+            1,
+            tuple(_of_tower(block, own.frozen) for block in inside),
+            part,
+            "embedding",
+        )
+        for part, inside in ((replace(own, name=f"{label}-keys"), [keys]), (one, blocks))
+    ]
+
+
+def _matrices(
+    draft: Draft, data: Kind, key: str, stack: Stack, first: int, last: int
+) -> list[Part]:
+    """The matrices of a stem or a projector, in parts of equal rows."""
+    parts: list[Part] = []
+    before = 0
+    listed = data.get(key) or []
+    for place, said in enumerate(listed):
+        behind = place + 1 < len(listed)
+        inputs = said.get("inputs") or first
+        if not inputs:
+            draft.fault(
+                f"{data['place']}.{key}.{place}",
+                "how wide is what the first matrix reads?",
+                "inputs",
+            )
+            draft.finish()
+        values = {
+            **said,
+            "inputs": inputs,
+            "outputs": said.get("outputs") or (stack.hidden if behind else last),
+            "norm_width": said.get("norm_width") or inputs,
+            "group": key,
+            "activated": behind and place % 2 == 0,
+            # Two matrices with an activation between them are divided as a feed-forward is.
+            "split": ("column", "row")[place % 2] if place % 2 or behind else "none",
+        }
+        first = values["outputs"]
+        block = _of_tower(Block("matrix", f"{key}_{place + 1}", values), stack.frozen)
+        rows = said.get("rows", 1)
+        if rows == before:
+            parts[-1] = replace(parts[-1], blocks=(*parts[-1].blocks, block))
+            continue
+        label = f"{stack.tower}-{key}" + (f"-{len(parts) + 1}" if parts else "")
+        own = replace(stack, name=label, rows=stack.rows * rows, hidden=last)
+        parts.append(Part(label, label.replace("-", " "), 1, (block,), own, "embedding"))
+        before = rows
+    if listed and first != last:
+        wrong = f"the last matrix gives {first} values where {last} are read"
+        draft.fault(f"{data['place']}.{key}", wrong, f"outputs: {last}")
+    return parts
+
+
+def _of_tower(block: Block, frozen: bool) -> Block:
+    """A block that runs on a tower's tokens, and that a run may leave as it is."""
+    return replace(block, values={**block.values, "tower": True, "frozen": frozen})
 
 
 def _modules(draft: Draft, data: Kind) -> int:

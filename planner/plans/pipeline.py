@@ -2,7 +2,8 @@
 
 Layers are cut into chunks in the order of the model: one for each stage, ``virtual`` of them under
 the interleaved schedule, two under DualPipe (one from each end) and DualPipeV (there and back).
-Chunk 0 also holds the embedding, the last one the head. How many micro-batches are alive follows
+Chunk 0 also holds the embedding and the towers in front of the layers (as Megatron-LM's LLaVAModel
+does), the last one the head. How many micro-batches are alive follows
 from the schedule's order of forward and backward passes (planner/plans/schedules.py):
 
 1f1b         stage i of p keeps p - i, at most m (Narayanan et al. 2021, section 2.2)
@@ -71,7 +72,8 @@ def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[lis
     cuts = _cuts(model, layout, vocab)
     found: list[list[str]] = []
     for chunk in range(len(cuts) - 1):
-        first, last = [FIRST] * (chunk == 0), [LAST] * (chunk == len(cuts) - 2)
+        first = [FIRST, *model.front] if chunk == 0 else []
+        last = [LAST] * (chunk == len(cuts) - 2)
         found.append([*first, *model.sequence[cuts[chunk] : cuts[chunk + 1]], *last])
     return found
 

@@ -17,7 +17,7 @@ class Shape:
 
     def __init__(self, draft: Draft, kind: Kind, block: str, data: Kind) -> None:
         self.draft, self.kind, self.block = draft, kind, block
-        self.here = f"model.{block}"
+        self.here = f"{kind.get('place', 'model')}.{block}"
         self.values: dict[str, Any] = dict(kind.get(block) or {})
         # What a kind overrides is its own; the model's key is completed for all to see.
         self.common = kind.get(block) is data.get(block)
@@ -44,7 +44,9 @@ class Shape:
     def need(self, *keys: str) -> None:
         for key in keys:
             if self.values.get(key) is None:
-                self.draft.fault(self.here, f"the model has no key '{self.block}.{key}'")
+                what = self.here.partition(".")[2].rpartition(".")[0] or "model"
+                what = "model" if what == "model" else f"{what} tower"
+                self.draft.fault(self.here, f"the {what} has no key '{self.block}.{key}'")
         self.draft.finish()
 
     def divides(self, key: str, total: int, says: str, of: str) -> None:

@@ -388,7 +388,7 @@ def _rows(quantity: Quantity) -> list[Row]:
             note = quantity.result.evaluation.book.notation[row.symbol]
             kind = kinds.get(row.symbol) if row.stated else None
             who = ", ".join(filter(None, (kind, row.origin)))
-            called = note.dotted or clean(row.meaning)
+            called = row.key or clean(row.meaning)
             rows.append(Row(TEXT.write(row.name), _of_input(row, note), called, who))
     formula = f" {quantity.formula} "
 

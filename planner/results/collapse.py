@@ -201,7 +201,7 @@ class Collapse:
         scope = self.evaluation.scope(symbol, point)
         value = self.evaluation.bound(symbol, point)
         if isinstance(value, Expression):
-            return self._of(canonical(value), point, stops, depth)
+            return self._of(canonical(value), self.evaluation.meant(scope, point), stops, depth)
         if isinstance(value, (Absent, str)):
             raise NoForm(str(symbol))
         return self._input(symbol, scope, value)

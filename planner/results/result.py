@@ -142,6 +142,8 @@ class Result(Shown):
         such as the largest over the layer kinds, stands for that one's entries too."""
         book = self.evaluation.book
         per = book.quantities[base].per
+        if not per and book.quantities[base].stacked:
+            per = ("stack",)
         if not per:
             formula = self.quantity(base, {}).chosen
             fold = formula.expression if formula else None
@@ -378,6 +380,16 @@ SAID = (
 )
 
 
+def _noted(note: Notation, scope: Sequence[Entry]) -> Notation:
+    """What a symbol means in an entry: of a tower, a key of the tower."""
+    stack = scope[0].around.get("stack") if scope else None
+    if stack is None or note.key is None:
+        return note
+    inside = note.key.removeprefix("model.")
+    prefix = "model." if inside != note.key else ""
+    return note._replace(key=f"{prefix}{stack.title}.{inside}")
+
+
 class Quantity:
     """One evaluated quantity. What it prints is made when it is asked for."""
 
@@ -473,12 +485,14 @@ class Quantity:
         and who decided them."""
         evaluation = self.result.evaluation
         found: dict[Symbol, list[Value]] = {}
+        notes: dict[Symbol, Notation] = {}
         for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
             values, value = found.setdefault(symbol, []), bound(evaluation.case, symbol, scope)
             values += [value] if value not in values else []
-        notes = sorted((evaluation.book.notation[s] for s in found), key=lambda note: note.rank)
+            notes.setdefault(symbol, _noted(evaluation.book.notation[symbol], scope))
         given = self.result.inputs.get
-        return [(note, found[note.symbol], given(note.dotted or "")) for note in notes]
+        ordered = sorted(notes.values(), key=lambda note: note.rank)
+        return [(note, found[note.symbol], given(note.dotted or "")) for note in ordered]
 
     @property
     def used_by(self) -> list[Quantity]:

@@ -68,7 +68,8 @@ class Typesetter:
         if point is not None and symbol not in self.book.symbols:
             bound = self.evaluation.bound(symbol, point)
             if isinstance(bound, Expression):
-                return self.box(canonical(bound), point, numbers)
+                scope = self.evaluation.scope(symbol, point)
+                return self.box(canonical(bound), self.evaluation.meant(scope, point), numbers)
         if not numbers:
             return Box("name", (self.name(symbol),))
         return _value(self.evaluation.compute(symbol, point or {}))

@@ -27,7 +27,8 @@ class View:
         return float(self.evaluation.compute(symbol, self.point))
 
     def q(self, identifier: str) -> float:
-        per = BOOK.quantities[identifier].per
+        quantity = BOOK.quantities[identifier]
+        per = ("stack",) if quantity.stacked and "stack" in self.point else quantity.per
         value = self.evaluation.value(identifier, {axis: self.point[axis] for axis in per})
         return float(value)
 
@@ -340,6 +341,10 @@ def _(v: View) -> float:
         return 0
     if block == "projection":
         return stream * 4 * v.k_a
+    if block == "learned":
+        return n * v.h * (v.k_a + v.k_a + v.k_a)
+    if block == "matrix":
+        return n * v.n_mat * (v.k_a * 2 * v.w_in + v.k_a * 2 * v.w_out)
     if block == "embedding":
         return n * v.h * v.k_a * v.n_emb
     if block == "head":
@@ -436,6 +441,8 @@ def _(v: View) -> float:
 
 @recounts("time.part.backward")
 def _(v: View) -> float:
+    if v.on("fixed"):
+        return 0
     return (
         v.total("product", lambda x: x.q("time.product.backward") + x.q("time.product.casts"))
         + v.total("product", lambda x: x.q("time.product.adapter_backward"))
@@ -513,7 +520,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     if not v.on("layers"):
         return v.n_ends * v.t_la * (v.on("training.cuda_graphs") != "full")
-    passes = 1 + 2 + (v.on("training.recompute") == "full")
+    passes = 1 if v.on("fixed") else 1 + 2 + (v.on("training.recompute") == "full")
     return passes * v.t_la * v.q("time.part.launches")
 
 
@@ -544,11 +551,15 @@ def _(v: View) -> float:
         return 0
     ways = 2 if v.on("parallelism.reshard") else 1  # weights forward, and backward once more
     passed = v.total("component", lambda x: x.q("parameters.device") * x.q("network.passed"))
+    if v.on("fixed"):
+        return v.k_gat * passed + v.q("network.data_hops")
     return (ways * v.k_gat + v.k_red) * passed + (ways + 1) * v.q("network.data_hops")
 
 
 def launched(v: View) -> tuple[float, float]:
     """Host time of the launches of a layer's forward and of its backward pass."""
+    if v.on("fixed"):
+        return v.q("time.part.host"), 0
     again = v.on("layers") and v.on("training.recompute") == "full"
     passes = 4 if again else 3
     each = v.q("time.part.host") / passes
@@ -830,7 +841,7 @@ def _(v: View) -> float:
 @recounts("parameters.trained")
 def _(v: View) -> float:
     if not v.on("lora"):
-        return v.q("parameters.device")
+        return 0 if v.on("fixed") else v.q("parameters.device")
     if not v.on("adapted"):
         return 0
     first, second = v.k_l * v.n_in, v.k_l * v.n_out  # r of inputs, outputs of r
@@ -1317,6 +1328,7 @@ def _(v: View) -> float:
     rings = 0.0
     for part in v.below("part"):
         exchanges = part.total("block", lambda x: x.q("time.exchanges"))
+        exchanges *= not part.on("tower")
         rings += part.L_k * exchanges * 2 * (v.t - 1) * v.q("time.decode.hop")
         share = v.b / (v.s * v.b / v.c)  # of the tokens of a prompt, the one of each sequence
         for block in part.below("block", block="moe"):
@@ -1359,7 +1371,7 @@ def _(v: View) -> float:
 
 @recounts("time.decode.component")
 def _(v: View) -> float:
-    if v.on("table"):
+    if v.on("table") or v.on("tower"):
         return 0
     whole = v.q("memory.weights.component")
     return whole * v.q("time.decode.touched") if v.on("routed") else whole
@@ -1379,7 +1391,7 @@ def _(v: View) -> float:
     def of(part: View) -> float:
         return part.total("component", lambda x: x.q("compute.component"), type="linear")
 
-    return sum(on_stage(v, of)) * v.b / v.t
+    return sum(on_stage(v, of, tower=False)) * v.b / v.t
 
 
 @recounts("cost.million_input_tokens")
@@ -1619,7 +1631,13 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     if not v.on("lora"):
         each = v.k_w + v.k_m + v.q("memory.optimizer.per_parameter")
-        return v.q("parameters.total") * each
+        if v.on("towers") != "frozen":
+            return v.q("parameters.total") * each
+        return sum(
+            part.L_k * x.q("parameters.component")
+            * (v.k_w + (0 if part.on("fixed") else v.k_m + x.q("memory.optimizer.each")))
+            for part in v.below("part") for x in part.below("component")
+        )  # fmt: skip
     adapters = 0.0
     for part in v.below("part"):
         for x in part.below("component", adapted=True):
@@ -1941,7 +1959,10 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     """A multiplication and an addition for each weight that a token uses, or each pair."""
     kind, side = v.on("type"), v.on("side")
-    share = 1 if not side else 1 / v.s if side == "first" else v.s_dec / v.s
+    if side == "tower":
+        share = v.x_tok
+    else:
+        share = 1 if not side else 1 / v.s if side == "first" else v.s_dec / v.s
     if kind == "linear":
         return (1 + 1) * v.applied * v.n_in * v.n_out * share
     if kind in ("core", "index"):
@@ -1975,6 +1996,7 @@ def _(v: View) -> float:
         return 0
     if kind == "linear" and v.on("lora"):
         pair = 2 * v.k_l * (v.n_in + v.n_out) * v.applied
+        pair *= v.x_tok if v.on("side") == "tower" else 1
         return forward + (1 + 2) * pair if v.on("adapted") else forward
     if kind == "scan" and v.on("scan") in ("delta", "kda"):
         state = 2 * v.a_dv * v.c_d * v.d_dk * v.d_dv  # one product with the state of a chunk
@@ -2137,6 +2159,8 @@ def _(v: View) -> float:
     if not v.on("model.shape"):
         return v.q("compute.forward_flops_per_token")
     for part in v.below("part", layers=True):
+        if part.on("fixed"):
+            continue
         if mode == "full":
             last = part.total("component", lambda x: x.q("compute.component"), final=True)
             found += part.L_k * (part.q("compute.layer") - v.on("training.early_stop") * last)
@@ -2194,6 +2218,26 @@ DENSE: dict[str, Any] = {
     "max_sequence": 9000,
     "attention": {"heads": 30, "kv_heads": 10, "head_dim": 14},
     "mlp": {"intermediate": 1170, "gated": True},
+}
+#: A stack in front of the layers, with windows, a projector that is divided, and all that is rare.
+TOWER: dict[str, Any] = {
+    "layers": 3,
+    "hidden": 210,
+    "tokens": 120,
+    "class_tokens": 1,
+    "merge": 4,
+    "attention": {"heads": 15},
+    "mlp": {"intermediate": 330},
+    "kinds": {"window": {"attention": {"window": 33}}, "full": None},
+    "layer_scale": True,
+    "embedding_norm": True,
+    "pool": True,
+    "output_rows": 1,
+    "stem": [{"inputs": 99, "rows": 2}, {"inputs": 630, "bias": True}],
+    "projector": [
+        {"inputs": 840, "outputs": 375, "norm": "layernorm", "norm_width": 210, "bias": True},
+        {"bias": True},
+    ],
 }
 TIED: dict[str, Any] = {**DENSE, "tied_embeddings": True}
 EXPERTS: dict[str, Any] = {
@@ -2521,6 +2565,42 @@ PLANS: dict[str, dict[str, Any]] = {
     "several streams": plan(
         {**DENSE, "altup": {"inputs": 3}, "laurel": {"rank": 24},
          "per_layer_embedding": {"width": 48}}, {"zero": 1}, {"recompute": "full"},
+    ),
+    "a tower": plan(
+        {**DENSE, "vision": TOWER}, {"tensor": 5, "zero": 1},
+        {"recompute": "selective", "vision": {"items": 3, "tokens": 90}, "optimizer": "adamw"},
+    ),
+    "a frozen tower": plan(
+        {**DENSE, "vision": TOWER}, {"zero": 3},
+        {"recompute": "full", "vision": {"items": 3, "frozen": True}},
+    ),
+    "a frozen tower kept": plan(
+        {**DENSE, "audio": TOWER}, {"zero": 3, "reshard": False, "tensor": 5},
+        {"recompute": "selective", "audio": {"frozen": True}, "implementation": "torchtitan"},
+    ),
+    "a frozen tower in stages": plan(
+        {**DENSE, "vision": TOWER}, {"pipeline": 2, "zero": 1},
+        {"recompute": "full", "vision": {"frozen": True}, "implementation": "transformers",
+         "early_stop": True},
+    ),
+    "a frozen tower in modules": plan(
+        {**DENSE, "vision": TOWER}, {"tensor": 5, "zero": 1},
+        {"recompute": "selective", "recompute_modules": ["mlp"], "vision": {"frozen": True}},
+    ),
+    "adapters beside a tower": plan(
+        {**DENSE, "vision": TOWER}, {"zero": 1},
+        {"lora": {"rank": 7, "targets": ["query", "down"]}, "implementation": "pytorch"},
+    ),
+    "adapters beside a frozen tower": plan(
+        {**DENSE, "vision": TOWER}, {"zero": 1},
+        {"lora": {"rank": 7, "targets": ["query"]}, "vision": {"frozen": True}},
+    ),
+    "served experts with a tower": plan(
+        {**EXPERTS, "vision": TOWER}, {"expert": 5, "tensor": 2, "pipeline": 2},
+        {**SERVED, "global_batch": 135},
+    ),
+    "served with a tower": plan(
+        {**DENSE, "vision": TOWER}, {"tensor": 5}, {**SERVED, "global_batch": 36}
     ),
     "both sides": plan(
         "bert-base", {"tensor": 2, "zero": 1},

@@ -135,8 +135,7 @@ def test_rows_of_families_say_keys_of_a_model_document_with_rules_that_there_are
         assert names <= rules.RULES.keys(), kind
 
 
-# Configurations with all the keys that published files carry, and the published totals (of the
-# language model, where there is a vision tower too).
+# Configurations with all the keys that published files carry, and the published totals.
 PUBLISHED = json.loads((DATA / "configurations.json").read_text("utf-8"))
 
 

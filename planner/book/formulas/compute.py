@@ -13,6 +13,9 @@ SIDES = ("per_layer_embedding", "altup", "laurel")
 flops = partial(Quantity, unit="FLOP")
 of_component = partial(flops, per="component", coefficient="FLOP")
 
+#: Tokens that meet those of their own stack, or of one of the same length.
+IN_FULL = ("", "cross", "tower")
+
 keys = Quantity(
     "compute.keys",
     r"s_k",
@@ -20,7 +23,7 @@ keys = Quantity(
     source="training.attention_count",
     per="component",
 )
-keys.where(attention_count="full", side=("", "cross")).equals(
+keys.where(attention_count="full", side=IN_FULL).equals(
     s, "All of them: masked scores are computed and counted too."
 )
 for _count, _sees, _why in (
@@ -28,21 +31,19 @@ for _count, _sees, _why in (
     ("causal", "window", "windows are not discounted"),
     ("window", "past", "causality is not discounted"),
 ):
-    keys.where(attention_count=_count, sees=_sees, side=("", "cross")).equals(
-        s, f"All of them: {_why}."
-    )
-keys.where(attention_count=("causal", "causal-window"), sees="past", side=("", "cross")).equals(
+    keys.where(attention_count=_count, sees=_sees, side=IN_FULL).equals(s, f"All of them: {_why}.")
+keys.where(attention_count=("causal", "causal-window"), sees="past", side=IN_FULL).equals(
     (s + 1) / 2, "Query i meets the i keys up to itself: 1 to s, on average half of s + 1."
 )
-keys.where(attention_count="causal", sees="past window", side=("", "cross")).equals(
+keys.where(attention_count="causal", sees="past window", side=IN_FULL).equals(
     (s + 1) / 2, "Query i meets the i keys up to itself; the window is not discounted."
 )
 _reach = minimum(s, w)
 for _counts, _sees in ((("window", "causal-window"), "window"), ("window", "past window")):
-    keys.where(attention_count=_counts, sees=_sees, side=("", "cross")).equals(
+    keys.where(attention_count=_counts, sees=_sees, side=IN_FULL).equals(
         _reach, "As many keys as the window holds, or the sequence where it is shorter."
     )
-keys.where(attention_count="causal-window", sees="past window", side=("", "cross")).equals(
+keys.where(attention_count="causal-window", sees="past window", side=IN_FULL).equals(
     _reach - _reach * (_reach - 1) / (2 * s),
     "A full window for every query, less what the first queries lack: the i-th meets i keys.",
 )
@@ -81,6 +82,20 @@ component.by(
 ).equals(
     2 * keys * (n_in + n_out) * s_dec / s,
     "As for any core, for the s_dec queries of the decoder instead of s.",
+)
+component.by(MATMUL, type="linear", side="tower").equals(
+    2 * applied * n_in * n_out * x_tok,
+    "2 FLOP for each weight that a token of the tower uses, of which there are so many for each "
+    "token of the model.",
+)
+component.by(
+    "Narayanan et al. 2021, appendix; Dosovitskiy et al. 2020 (arXiv 2010.11929)",
+    type="core",
+    side="tower",
+).equals(
+    2 * keys * (n_in + n_out) * x_tok,
+    "As for any core, for the tokens of the tower, of which there are so many for each token of "
+    "the model.",
 )
 component.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
     2 * n_in * n_out,
@@ -125,13 +140,28 @@ backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(2 
 backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=False).equals(
     component, "The weight is frozen: one product, for the gradient of the input."
 )
-backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=True).equals(
+backward_component.by(
+    LORA, type="linear", frozen=False, lora=True, adapted=True, side="tower"
+).equals(
+    component + 6 * applied * k_l * (n_in + n_out) * x_tok,
+    "As for other projections, for the tokens of the tower.",
+)
+backward_component.by(
+    LORA,
+    type="linear",
+    frozen=False,
+    lora=True,
+    adapted=True,
+    side=("", "decoder", "cross", "first"),
+).equals(
     component + 6 * applied * k_l * (n_in + n_out),
     "One product for the gradient of the frozen weight's input; and the adapter's two narrow "
     "products, forward once and backward twice: 2 FLOP for each of their weights and passes.",
 )
 backward_component.by(
-    "DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", type=("linear", "index"), frozen=True
+    "DeepSeek-V3.2 (arXiv 2512.02556), section 2.1; a frozen tower",
+    type=("linear", "core", "index"),
+    frozen=True,
 ).equals(0, "The loss sends no gradient here.")
 backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix")).equals(
     2 * component, _TWICE
@@ -240,7 +270,7 @@ again = flops(
 again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
 
 #: Blocks of which nothing can be chosen to be computed again.
-ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING, *SIDES)
+ELSE = ("embedding", "head", "projection", "matrix", "learned", *OTHERS, *NOTHING, *SIDES)
 
 block_again = flops(
     "compute.block.again",
@@ -265,29 +295,44 @@ for _kind in ("mlp", "moe"):
 
 block_again.by(MODULES, block=("norm", *ELSE)).equals(0, "No product of it can be chosen.")
 
-again.by(MODULES, recompute="selective", shape=True, again_operations=False).equals(
-    Sum(L_k * Sum(block_again, "block"), "part", layers=True),
-    "The chosen modules (training.recompute_modules) of every layer.",
-)
-again.by(PER_OPERATION, recompute="selective", shape=True, again_operations=True).equals(
-    Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True),
-    "Every second product; attention is kept.",
-)
-again.by(
-    "Chen et al. 2016 (arXiv 1604.06174)", recompute="full", early_stop=False, shape=True
-).equals(
-    Sum(L_k * layer, "part", layers=True), "Every layer runs forward once more; the head does not."
-)
-again.by(
-    "torch.utils.checkpoint of PyTorch 2.13, early stop",
-    recompute="full",
-    early_stop=True,
-    shape=True,
-).equals(
-    Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True),
-    "Every layer runs once more up to the last tensor that its backward needs: its last matmul is "
-    "left out where nothing keeps its output.",
-)
+for _towers, _which, _but in (
+    (("none", "trained"), {}, ""),
+    ("frozen", {"fixed": False}, " Of a tower that is not trained nothing is."),
+):
+    _where = {"layers": True, **_which}
+    again.by(
+        MODULES, recompute="selective", shape=True, again_operations=False, towers=_towers
+    ).equals(
+        Sum(L_k * Sum(block_again, "block"), "part", **_where),
+        f"The chosen modules (training.recompute_modules) of every layer.{_but}",
+    )
+    again.by(
+        PER_OPERATION, recompute="selective", shape=True, again_operations=True, towers=_towers
+    ).equals(
+        Sum(L_k * Sum(component, "component", type="linear") / 2, "part", **_where),
+        f"Every second product; attention is kept.{_but}",
+    )
+    again.by(
+        "Chen et al. 2016 (arXiv 1604.06174)",
+        recompute="full",
+        early_stop=False,
+        shape=True,
+        towers=_towers,
+    ).equals(
+        Sum(L_k * layer, "part", **_where),
+        f"Every layer runs forward once more; the head does not.{_but}",
+    )
+    again.by(
+        "torch.utils.checkpoint of PyTorch 2.13, early stop",
+        recompute="full",
+        early_stop=True,
+        shape=True,
+        towers=_towers,
+    ).equals(
+        Sum(L_k * (layer - Sum(component, "component", final=True)), "part", **_where),
+        "Every layer runs once more up to the last tensor that its backward needs: its last matmul "
+        f"is left out where nothing keeps its output.{_but}",
+    )
 again.by(KAPLAN, recompute=("selective", "full"), shape=False, exact=False).equals(
     forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
@@ -348,11 +393,21 @@ scores_again = counted(
     "FLOPs of attention scores that the kernel computes again in backward, per token",
 )
 scores_again.where(training_attention="eager").equals(0, "The scores were kept.")
+_FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient"), "shape": True}
+_FIVE = "Backward makes the scores anew from queries and keys: five products instead of four"
+scores_again.by(f"{DAO}, algorithm 4", **_FUSED, towers="none", coefficient="FLOP").equals(
+    Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part"), f"{_FIVE}."
+)
 scores_again.by(
-    f"{DAO}, algorithm 4", training_attention=("flash", "efficient"), shape=True, coefficient="FLOP"
+    f"{DAO}, algorithm 4", **_FUSED, towers=("trained", "frozen"), coefficient="FLOP"
 ).equals(
-    Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part"),
-    "Backward makes the scores anew from queries and keys: five products instead of four.",
+    Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part", tower=False)
+    + Sum(
+        L_k * Sum(2 * keys * n_in * x_tok, "component", type="core", frozen=False),
+        "part",
+        tower=True,
+    ),
+    f"{_FIVE}; in towers for their own tokens, where they are trained.",
 )
 
 convolutions_again = counted(

@@ -57,6 +57,7 @@ tokens = Quantity(
     unit="tokens",
     source="Megatron-LM: context parallel divides the sequence",
     coefficient="tokens",
+    stacked=True,
 ).equals(s * b / c, "b sequences of s tokens, of which each context-parallel rank has its part.")
 
 routed = estimate(

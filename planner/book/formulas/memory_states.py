@@ -87,7 +87,11 @@ trained = parameters(
     "N_{c}^tr",
     "parameters of one component that get gradients, on one tensor and expert rank",
 )
-trained.by("all weights are trained", lora=False).equals(device_parameters, "All of them.")
+STILL = "the plan (training.vision.frozen, training.audio.frozen)"
+trained.by("all weights are trained", lora=False, fixed=False).equals(
+    device_parameters, "All of them."
+)
+trained.by(STILL, lora=False, fixed=True).equals(0, "The tower is left as it is.")
 trained.by(LORA, lora=True, adapted=False).equals(0, "The component is frozen and has no adapter.")
 trained.by(LORA, lora=True, adapted=True, split=("none", "column", "vocabulary")).equals(
     k_l * (n_in + n_out / t),
@@ -126,7 +130,10 @@ frozen = bytes_of_component(
     "frozen weights of one component, before they are divided",
     source=LORA,
 )
-frozen.where(lora=False).equals(0, "None.")
+frozen.where(lora=False, fixed=False).equals(0, "None.")
+frozen.by(STILL, lora=False, fixed=True).equals(
+    k_w * device_parameters, "Weights as all others are kept: k_w bytes each."
+)
 frozen.where(lora=True, hidden_matrix=True).equals(
     frozen_bytes * device_parameters, "The base in its own format."
 )

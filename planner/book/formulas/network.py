@@ -101,6 +101,7 @@ tensor = seconds(
     "t_AR",
     "one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
+    stacked=True,
 )
 tensor.by(MEGATRON, tensor="none").equals(0, "One device has nothing to exchange.")
 

@@ -54,11 +54,14 @@ read = decoding(
     "weights of one component that a step of decoding reads, on one device",
     per="component",
 )
-read.where(table=True).equals(0, "Of a table only the rows of a few tokens are looked up.")
-read.where(table=False, routed=False).equals(
+read.where(tower=True).equals(0, "Towers run once, before the first token.")
+read.where(tower=False, table=True).equals(
+    0, "Of a table only the rows of a few tokens are looked up."
+)
+read.where(tower=False, table=False, routed=False).equals(
     weights_component, "All of them, once for the whole batch, in the format that they are kept in."
 )
-read.where(table=False, routed=True).equals(
+read.where(tower=False, table=False, routed=True).equals(
     weights_component * touched, "Those of the experts that some token of the batch chose."
 )
 
@@ -100,11 +103,17 @@ stage_bytes = of_stage(
 
 stage_flops = of_stage(
     "time.decode.flops", r"C_\sigma", "products of a step of decoding on a stage", unit="FLOP"
-).equals(
-    b * total_on_stage(Sum(component_flops, "component", type="linear")) / t,
-    "Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each "
-    "device brings its tokens.",
 )
+_LINEAR = Sum(component_flops, "component", type="linear")
+for _products, _towers in (
+    (total_on_stage(_LINEAR), "none"),
+    (total_on_stage(_LINEAR, tower=False), ("trained", "frozen")),
+):
+    stage_flops.where(towers=_towers).equals(
+        b * _products / t,
+        "Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each "
+        "device brings its tokens.",
+    )
 
 stage = of_stage(
     "time.decode.stage",
@@ -141,18 +150,21 @@ exchange = serving(
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
     coefficient="bytes",
 )
-_hops = 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part")
-exchange.where(experts=False).equals(
-    _hops,
-    "A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth.",
-)
+_each = L_k * Sum(exchanges, "block")
+_RING = "A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."
 
 _there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
-exchange.where(experts=True).equals(
-    _hops + Sum(L_k * Sum(2 * _there, "block", block="moe"), "part"),
-    "As without experts; and tokens go to their experts and come back, with one hop to each of the "
-    "other groups, and to each of the devices that share an expert.",
-)
+for _exchanges, _towers in (
+    (Sum(_each, "part"), "none"),
+    (Sum(_each, "part", tower=False), ("trained", "frozen")),
+):
+    _hops = 2 * (t - 1) * hop * _exchanges
+    exchange.where(experts=False, towers=_towers).equals(_hops, _RING)
+    exchange.where(experts=True, towers=_towers).equals(
+        _hops + Sum(L_k * Sum(2 * _there, "block", block="moe"), "part"),
+        "As without experts; and tokens go to their experts and come back, with one hop to each of "
+        "the other groups, and to each of the devices that share an expert.",
+    )
 
 sends = seconds(
     "time.decode.sends",

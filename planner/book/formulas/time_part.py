@@ -12,7 +12,7 @@ from planner.book.formulas.layout import (
     vocabulary,
 )
 from planner.book.formulas.memory_activations import layer as kept
-from planner.book.formulas.memory_states import device_parameters
+from planner.book.formulas.memory_states import STILL, device_parameters
 from planner.book.formulas.network import (
     GATHERED,
     KERNELS,
@@ -144,6 +144,13 @@ traffic.where(block="per_layer_embedding").equals(
     _residual + k_a * tokens * (5 * h_p + 2 * h),
     "The residual sum; the gate's activation and its product with the embedding, and a norm.",
 )
+traffic.where(block="learned").equals(
+    3 * k_a * tokens * h, "Rows and what is learned of them are read, and their sum written."
+)
+traffic.where(block="matrix").equals(
+    2 * k_a * tokens * n_mat * (w_in + w_out),
+    "A norm reads and writes what goes in, an activation what comes out.",
+)
 traffic.where(block="projection").equals(
     4 * k_a * tokens * h / sequence_ranks,
     "Hidden state and embedding are read and written side by side.",
@@ -175,7 +182,7 @@ elementwise = seconds_of_block(
 
 # -- exchanges ---------------------------------------------------------------------------------
 
-QUIET = ("norm", "embedding", "head", *NOTHING, *SIDES)
+QUIET = ("norm", "embedding", "head", "learned", *NOTHING, *SIDES)
 
 exchanges = Quantity(
     "time.exchanges",
@@ -188,8 +195,11 @@ exchanges.where(block=("attention", "mlp", "projection", *OTHERS)).equals(
     1, "One in each direction: a column-parallel product followed by a row-parallel one."
 )
 exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
+exchanges.where(block="matrix").equals(
+    Sum(1, "component", split="row"), "One behind two matrices that are divided as a feed-forward."
+)
 
-ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
+ALONE = ("attention", "mlp", "projection", "matrix", *QUIET, *OTHERS)
 
 #: What products of a block can hide of an exchange that is cut into t pieces.
 _beside = minimum(exchanges * tensor * (1 - 1 / t), Sum(product.forward, "product"))
@@ -248,9 +258,9 @@ forward = of_kernels("time.part.forward", r"t_F", "forward pass of a layer on th
     "Products and adapters, attention, elementwise kernels and exchanges, one after another.",
 )
 
-backward = of_kernels(
-    "time.part.backward", r"t_B", "backward pass of a layer on the device"
-).equals(
+backward = of_kernels("time.part.backward", r"t_B", "backward pass of a layer on the device")
+backward.by(STILL, fixed=True).equals(0, "No gradient passes a tower that is left as it is.")
+backward.where(fixed=False).equals(
     Sum(product.backward + product.adapter_backward + product.casts, "product")
     + Sum(core.backward + core.context_backward, "block", block="attention")
     + Sum(elementwise * q_back, "block")
@@ -460,10 +470,11 @@ host.where(layers=False, cuda_graphs=("none", "partial")).equals(
     n_ends * t_la, "Launches forward and backward, for lookup, logits and loss."
 )
 host.by(GRAPHS, layers=False, cuda_graphs="full").equals(0, "Captured with the layers.")
-host.where(layers=True, recompute=("none", "selective")).equals(
+host.by(STILL, layers=True, fixed=True).equals(launches * t_la, "Launches once, forward.")
+host.where(layers=True, fixed=False, recompute=("none", "selective")).equals(
     3 * launches * t_la, "Launches once forward and twice backward."
 )
-host.where(layers=True, recompute="full").equals(
+host.where(layers=True, fixed=False, recompute="full").equals(
     4 * launches * t_la, "Launches twice forward and twice backward."
 )
 
@@ -479,12 +490,18 @@ gathers.by(f"{RAJBHANDARI}, section 5: weights stay whole", zero=(0, 1, 2)).equa
 
 FSDP = f"{ZHAO}, section 3"
 
-gathers.by(FSDP, zero=3, reshard=True).equals(
+gathers.by(STILL, zero=3, fixed=True).equals(
+    k_gat * Sum(device_parameters * passed, "component") + hops,
+    "Weights are gathered for the forward pass alone: one ring.",
+)
+gathers.by(FSDP, zero=3, reshard=True, fixed=False).equals(
     (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops,
     "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
     "gradients reduced and scattered in theirs: three rings over the group.",
 )
-gathers.by("PyTorch, fully_shard (reshard_after_forward)", zero=3, reshard=False).equals(
+gathers.by(
+    "PyTorch, fully_shard (reshard_after_forward)", zero=3, reshard=False, fixed=False
+).equals(
     (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops,
     "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings.",
 )
@@ -535,14 +552,16 @@ _WAITS = "The device waits for the host where its kernels are shorter than their
 _TWICE = f"{_WAITS} A third of the launches are the forward pass's."
 _AGAIN = f"{_WAITS} A quarter of the launches are the forward pass's, which runs once more."
 for _runs, _launched, _why in (
-    ({"layers": False}, 3, _TWICE),
-    ({"layers": True, "recompute": ("none", "selective")}, 3, _TWICE),
-    ({"layers": True, "recompute": "full"}, 4, _AGAIN),
+    ({"layers": False, "fixed": False}, 3, _TWICE),
+    ({"layers": True, "fixed": False, "recompute": ("none", "selective")}, 3, _TWICE),
+    ({"layers": True, "fixed": False, "recompute": "full"}, 4, _AGAIN),
 ):
     busy_forward.where(**APART, **_runs).equals(maximum(forward, host / _launched), _why)
     busy_backward.where(**APART, **_runs).equals(
         maximum(backward + repeated, host * (_launched - 1) / _launched), _why
     )
+busy_forward.where(**APART, fixed=True).equals(maximum(forward, host), _WAITS)
+busy_backward.by(STILL, **APART, fixed=True).equals(0, "None.")
 _pair = maximum(device, host) / passes
 for _beside_work in BESIDE_WORK:
     busy_forward.where(**_beside_work).equals(

@@ -11,11 +11,18 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.imports import towers
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import CLASSES as USUAL
 from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Row, Traits, row
 from planner.connect.imports.rules import values, worth
-from planner.connect.imports.tidy import compressed, experts_rule, windows_rule, without_defaults
+from planner.connect.imports.tidy import (
+    compressed,
+    experts_rule,
+    filled,
+    windows_rule,
+    without_defaults,
+)
 from planner.documents.source import lookup, nested
 
 #: What the configuration classes of the library assume: defaults, names, harmless keys.
@@ -47,6 +54,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
             architecture in a way that is not modelled.
     """
     given, notes, named, outer = _text_part(config, place)
+    flat = outer in CLASSES["wrappers"] and not any(k in config for k in INNER)
     kind = str(given["model_type"])
     if kind not in FAMILIES:
         raise _unknown(kind, FAMILIES, place)
@@ -71,8 +79,29 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     _drop_assumed_length(c, made.document)
     _judge_unread(c, said)
     _note_further(c, made)
+    if outer in towers.WRAPPERS:
+        _add_towers(config, outer, flat, made, place)
     made.document = without_defaults(made.document, place)
     return made
+
+
+def _add_towers(
+    config: Mapping[str, Any], outer: str, flat: bool, made: Imported, place: Place | None
+) -> None:
+    """The towers of a wrapper, where all that they have is known; else a note why they are left
+    out, and the language model alone."""
+    try:
+        found = towers.towers(config, outer, made.document["hidden"], flat, place)
+        filled({**made.document, **found}, place)
+    except PlanError as error:
+        made.notes[0] += f" ({towers.left_out(error)})"
+        return
+    if found:
+        made.document |= found
+        for name, tower in found.items():
+            where = towers.WRAPPERS[outer][name]["of"]
+            made.came_from |= {f"{name}.{key}": (where,) for key in tower}
+        made.notes[0] = f"{outer}: {' and '.join(found)} tower and projector are counted too"
 
 
 def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: Config) -> Traits:

@@ -17,7 +17,7 @@ from typing import Any
 from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import WORDS, Said, Traits
-from planner.connect.imports.tidy import experts_rule
+from planner.connect.imports.tidy import compressed, experts_rule
 
 
 def worth(said: Said, c: Config) -> Any:
@@ -559,6 +559,115 @@ def eleuther_other(c: Arguments) -> str | None:
     return f"{given} GiB" if given else None
 
 
+# Towers -----------------------------------------------------------------------------------------
+
+
+def matrices(c: Config, listed: Sequence[Traits]) -> list[dict[str, Any]]:
+    """Matrices one behind another, each with its keys; what is 1 or false is left unsaid."""
+    return [
+        {key: value for key, value in values(one, c).items() if value not in (False, "none")}
+        for one in listed
+    ]
+
+
+def sides(c: Config, key: str) -> list[int]:
+    """The height and the width that a key holds, as one number or as two."""
+    if isinstance(c.get(key), (list, tuple)):
+        both = c.list_of(key, int) or []
+        if len(both) != 2 or min(both) < 1:
+            raise c.fault(f"{c.name(key)} is {both}", "a height and a width")
+        return both
+    return [c.need(key)] * 2
+
+
+def patches(c: Config, image: int | None = None) -> int:
+    """Patches of an image, of the size that the configuration states or of a square one."""
+    whole = [image, image] if image else sides(c, "image_size")
+    return prod(size // patch for size, patch in zip(whole, sides(c, "patch_size"), strict=True))
+
+
+def patch_values(c: Config) -> int:
+    """Values of a patch: pixels of all colours, of several frames where frames are joined."""
+    colours = c.whole("num_channels") or c.whole("in_channels") or 3
+    return colours * (c.whole("temporal_patch_size") or 1) * prod(sides(c, "patch_size"))
+
+
+def features(c: Config) -> int:
+    """The width of what a projector reads: that of one layer, or of several side by side."""
+    layers = c.get("wrapper.vision_feature_layer")
+    c.get("wrapper.vision_feature_select_strategy")
+    return c.need("hidden_size") * (len(layers) if isinstance(layers, list) else 1)
+
+
+def gemma_merge(c: Config) -> int:
+    """Gemma 3: patches are averaged until so many tokens are left, as many either way."""
+    side = sides(c, "image_size")[0] // sides(c, "patch_size")[0]
+    left = int(c.need("wrapper.mm_tokens_per_image") ** 0.5)
+    if side < left or side % left:
+        raise c.fault(f"{side} patches a side do not divide into {left} tokens")
+    return (side // left) ** 2
+
+
+def shuffled(c: Config) -> int:
+    """Tokens that a pixel shuffle puts side by side."""
+    ratio = c.number("wrapper.downsample_ratio") or c.number("pixel_shuffle_ratio") or 0.5
+    return int(1 / ratio) ** 2
+
+
+def aligned(c: Config) -> int:
+    """Aya Vision: the gated width of its projector, that of the language model unless given."""
+    return c.whole("wrapper.alignment_intermediate_size") or c.need("text.hidden_size")
+
+
+def deepstack(c: Config) -> list[dict[str, Any]]:
+    """Qwen3-VL: a merger, and one more for each layer whose output is handed on too."""
+    hidden, out = c.need("hidden_size"), c.need("out_hidden_size")
+    wide = c.need("spatial_merge_size") ** 2 * hidden
+    many = len(c.list_of("deepstack_visual_indexes", int) or ())
+    made = []
+    for width, copies in ((hidden, 1), (wide, many)):
+        first = {"inputs": wide, "outputs": wide, "norm": "layernorm", "norm_width": width}
+        last = {"inputs": wide, "outputs": out}
+        more = {"bias": True, **({"copies": copies} if copies > 1 else {})}
+        made += [{**one, **more} for one in (first, last) if copies]
+    return made
+
+
+def qwen_tower_layers(c: Config) -> list[str]:
+    """Qwen2.5-VL: which layers of its tower see all patches, and which a window."""
+    full = c.list_of("fullatt_block_indexes", int) or []
+    return ["full" if i in full else "window" for i in range(c.need("depth"))]
+
+
+def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
+    """Its windows are squares of so many pixels, in whole merged tokens."""
+    merge, patch = c.need("spatial_merge_size"), c.need("patch_size")
+    side = c.need("window_size") // merge // patch
+    if side < 1:
+        raise c.fault(f"a window of {c.need('window_size')} pixels holds no patch")
+    window = {"attention": {"window": (side * merge) ** 2}}
+    kinds = {"window": window, "full": None}
+    return {kind: kinds[kind] for kind in dict.fromkeys(qwen_tower_layers(c))}
+
+
+def internvl_rows(c: Config) -> int:
+    """InternViT: positions are a parameter, a row for each patch and for the class token."""
+    return patches(c) + 1 + internvl_mask(c)
+
+
+def internvl_mask(c: Config) -> int:
+    return 1 if c.flag("use_mask_token") else 0
+
+
+def internvl_final(c: Config) -> bool:
+    """It ends with a LayerNorm, whatever its norms are, unless its tokens are averaged."""
+    if c.flag("use_mean_pooling"):
+        return False
+    if c.text("norm_type") != "layer_norm":
+        raise c.fault("use_mean_pooling false is not modelled beside norm_type rms_norm", "true")
+    return True
+
+
 #: The rules by the names that rows write, each with its argument and options: the functions above,
 #: and these.
 RULES: dict[str, Callable[..., Any]] = {
@@ -572,6 +681,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "half": lambda c, key: c.need(key) // 2,
     "one_more": lambda c, key: c.need(key) + 1,
     "sum": lambda c, keys: sum(c.need(key) for key in keys),
+    "quotient": lambda c, keys: c.need(keys[0]) // c.need(keys[1]),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.
@@ -592,12 +702,19 @@ RULES: dict[str, Callable[..., Any]] = {
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
     "less_one": lambda c, key: c.need(key) - 1,
-    "times": lambda c, keys: prod(c.need(key) for key in keys),
+    "times": lambda c, keys: prod(k if isinstance(k, int) else c.need(k) for k in keys),
     "zamba_head": lambda c: 2 * c.need("hidden_size") // c.need("num_attention_heads"),
     "zamba_mamba_head": lambda c: (
         c.need("mamba_expand") * c.need("hidden_size") // c.need("n_mamba_heads")
     ),
     "longcat_halves": lambda c: ["shortcut", "dense"] * c.need("num_layers"),
+    "shuffled_width": lambda c: shuffled(c) * c.need("hidden_size"),
+    "half_aligned": lambda c: aligned(c) // 2,
+    "kimi_merge": lambda c: prod(sides(c, "merge_kernel_size")),
+    "kimi_width": lambda c: prod(sides(c, "merge_kernel_size")) * c.need("hidden_size"),
+    "one_row_for_each": lambda c: patches(c) + 1,
+    "mlp_of_ratio": lambda c: int(c.need("embed_dim") * (c.number("mlp_ratio") or 4)),
+    "qwen_tower_pattern": lambda c: compressed(qwen_tower_layers(c)),
     "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
     "gemma4_windows": lambda c: [*every(c, 6, "full", "sliding")[:-1], "full"],
     "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),

@@ -18,7 +18,7 @@ from planner.documents.source import lookup, nested
 from planner.plans.plan import begun
 
 #: Sections of which everything is written.
-WHOLE = ("kinds", "pattern", "encoder", "delta_net")
+WHOLE = ("kinds", "pattern", "encoder", "delta_net", "vision", "audio")
 
 WIDTH = 96
 

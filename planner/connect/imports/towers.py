@@ -1,0 +1,93 @@
+"""Towers of multimodal configurations: the stacks in front of a language model (towers.yaml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources
+from planner.base.errors import Place, PlanError
+from planner.connect.imports.config import Config
+from planner.connect.imports.families import HARMLESS, Traits
+from planner.connect.imports.rules import values
+from planner.documents.source import nested
+
+_SAID = resources.read_yaml(Path(__file__).with_name("towers.yaml"))
+#: Wrappers whose towers are known: what each tower is read from, and what leads behind it.
+WRAPPERS: Mapping[str, Mapping[str, Mapping[str, Any]]] = _SAID["wrappers"]
+#: What the classes of the library assume of wrappers and towers, by their types.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = resources.read_json(
+    Path(__file__).with_name("towers.json")
+)
+#: Of a wrapper, keys that are no tower's.
+_OUTER = ("model_type", "architectures", "tie_word_embeddings")
+
+
+@cache
+def _row(kind: str) -> Traits:
+    """The keys of a tower's document that its type gives, with those of the row that it is like."""
+    said = dict(_SAID["types"].get(kind) or _SAID["parts"][kind])
+    like = said.pop("like", None)
+    return {**(_row(like) if like else {}), **said}
+
+
+def towers(
+    wrapper: Mapping[str, Any], kind: str, hidden: int, flat: bool, place: Place | None
+) -> dict[str, Any]:
+    """The towers of a wrapper by the key of the model document.
+
+    Args:
+        wrapper: the whole configuration, of type ``kind``.
+        hidden: width of the language model.
+        flat: whether the language model's keys stand in it, too.
+
+    Raises:
+        PlanError: a tower that is not modelled, with what keeps it from being so.
+    """
+    found = {}
+    assumed = DEFAULTS[kind]
+    seen = {said["of"] for said in WRAPPERS[kind].values()}
+    for name, said in WRAPPERS[kind].items():
+        given = wrapper.get(said["of"], assumed.get(said["of"]))
+        if given is None:
+            continue
+        if not isinstance(given, Mapping):
+            fault = f"{said['of']} is no mapping"
+            raise Config({"model_type": kind}, {}, {}, place).fault(fault, "a mapping of keys")
+        own = said.get("is") or str(given.get("model_type") or said["as"])
+        if own not in _SAID["types"]:
+            fault = f"the tower {own!r} is not modelled"
+            raise Config({"model_type": kind}, {}, {}, place).fault(fault)
+        outer = {key: value for key, value in wrapper.items() if key not in seen}
+        keys = {**given, **{f"wrapper.{key}": value for key, value in outer.items()}}
+        keys |= {"model_type": own, "text.hidden_size": hidden}
+        defaults = {**DEFAULTS[own], **{f"wrapper.{key}": v for key, v in assumed.items()}}
+        c = Config(keys, defaults, {}, place)
+        row = {key: value for key, value in _row(own).items() if key != "harmless"}
+        leads = {key: value for key, value in said.items() if key not in ("of", "is", "as")}
+        found[name] = nested(values({**row, **leads}, c))
+        _judge(c, _row(own).get("harmless", ()), flat)
+    return found
+
+
+def _judge(c: Config, harmless: Any, flat: bool) -> None:
+    """A key that nobody read is harmless, or the tower is refused."""
+    known = {*c.read, *harmless, *_SAID["harmless"], *_OUTER, "text.hidden_size"}
+    harmless_name = re.compile("|".join(HARMLESS))
+    for key, value in c.given.items():
+        empty = value is None or value is False or value in ("", 0, [], {})
+        plain = key.removeprefix("wrapper.")
+        if flat and plain != key:
+            continue  # judged as the language model's
+        if empty or key in known or plain in known or harmless_name.search(plain):
+            continue
+        fault = f"the key {key!r} is not modelled and could change the architecture"
+        raise c.fault(f"{c.type}: {fault}", "remove it if it does not")
+
+
+def left_out(error: PlanError) -> str:
+    """Why the towers of a configuration are left out, in a clause."""
+    return "; ".join(fault.message for fault in error.faults)
