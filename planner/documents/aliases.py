@@ -60,6 +60,12 @@ def on_the_hub() -> Mapping[str, str]:
     return found
 
 
+def shipped(page: str) -> str | None:
+    """The shipped model of a name on the Hub, capital letters aside; None where none has it."""
+    found = on_the_hub()
+    return next((name for one, name in found.items() if one.casefold() == page.casefold()), None)
+
+
 @cache
 def _publishers() -> frozenset[str]:
     """Who publishes shipped models on the Hub, and who copies them."""
@@ -84,9 +90,9 @@ def preset(kind: str, name: str, known: Sequence[str]) -> str | None:
     if len(name) > 100:
         return None
     if kind == "model" and "/" in name:
-        page = next((p for p in on_the_hub() if p.casefold() == name.casefold()), None)
-        if page is not None and on_the_hub()[page] in known:
-            return on_the_hub()[page]
+        found = shipped(name)
+        if found in known:
+            return found
     return _presets(kind, tuple(known)).get(_plain(name))
 
 

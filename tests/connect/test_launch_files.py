@@ -204,6 +204,10 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
     assert done.returncode == 2 and "some/weights is its weights (--set model=NAME" in done.stderr
     done = run_cli("import", str(file), "--from", "axolotl", "--set", "model=llama3-8b")
     assert done.returncode == 0 and "micro_batch: 2  # micro_batch_size" in done.stdout
+    file.write_text("base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 2\n")
+    done = run_cli("import", str(file), "--from", "axolotl")  # a shipped model by its page
+    assert done.returncode == 0 and "model: llama3-8b  # base_model" in done.stdout
+    assert "not read: base_model" not in done.stderr
     done = run_cli("import", str(file), "--set", "model=llama3-8b")
     assert done.returncode == 2 and "--set is of a trainer's file" in done.stderr
 

@@ -17,7 +17,7 @@ from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import placed
-from planner.documents import schema, source, yaml_nodes
+from planner.documents import aliases, schema, source, yaml_nodes
 from planner.documents.source import nested
 from planner.plans.plan import planned
 
@@ -138,9 +138,13 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
     keys, came_from = _keys(options, known, name, place, {"parallelism.zero": 0, **first})
     keys = {"parallelism.zero": 0, **keys, **fixed}
     if "model" not in keys and not any(key.startswith("model.") for key in keys):
-        named = next((options[key] for key in known.models if key in options), None)
-        shown = f"; {one_line(str(named))} is its weights" if named else ""
-        raise PlanError(Fault(f"no key says the model{shown}", place, trainers.NO_MODEL))
+        option = next((key for key in known.models if key in options), "")
+        named = str(options.get(option, ""))
+        if aliases.shipped(named) is None:
+            shown = f"; {one_line(named)} is its weights" if named else ""
+            raise PlanError(Fault(f"no key says the model{shown}", place, trainers.NO_MODEL))
+        keys["model"], came_from["model"] = aliases.shipped(named), (option,)
+        options.given.pop(option, None)  # it is read
     told = PROCESSES.search(text)
     rows = [*_rows(known.rows)]
     keys = trainers.sizes(options, keys, rows, int(told[1]) if told else None)
