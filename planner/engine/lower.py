@@ -296,8 +296,7 @@ class Lowering:
     def meant(self, scope: tuple[Entry, ...], point: Point) -> Point:
         """Where the symbols of an expression are meant that a symbol is bound to: here; what a
         stack binds is said in symbols of the plan, for its b is a multiple of b."""
-        of_plan = len(scope) == 1 and scope[0].axis == "stack"
-        return {} if of_plan else point
+        return {} if len(scope) == 1 and scope[0].axis == "stack" else point
 
     def _bound(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
         if symbol in self.case.bindings or scope:
