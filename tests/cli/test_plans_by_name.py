@@ -58,7 +58,7 @@ def test_every_command_that_takes_a_plan_takes_a_name(tmp_path: Path) -> None:
         ("validate", name),
         ("explain", name, "time.mfu"),
         ("solve", name, "longest-context"),
-        ("export", name, "--to", "torchtitan"),
+        ("export", name, "--to", "megatron"),
         ("diff", name, "gpt3_a100x1024"),
         ("--progress", name, "--set", "training.tokens=1B"),
     ):

@@ -203,6 +203,8 @@ def test_what_ends_it_leaves_its_summary_and_nothing_running(how: int, writer: P
     process = subprocess.Popen(
         [*command, "--follow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
+        # Whoever runs the tests in the background of a shell has Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stdout is not None
     said = ""

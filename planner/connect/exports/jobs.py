@@ -32,7 +32,8 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
         PlanError: nodes that are not whole, an accelerator that the scheduler has no name for, or a
             framework whose line starts no such job.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     facts = resources.read_yaml(Path(__file__).with_name("jobs.yaml"))
     known, about = framework(to), facts["schedulers"][scheduler]
@@ -45,7 +46,7 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
     values["line"] = _line(known, to, facts, about, values)
     values["head"] = _head(plan, known, about)
     folder = FileSystemLoader(resources.folder("templates") / "jobs")
-    jinja = Environment(
+    jinja = ImmutableSandboxedEnvironment(
         loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
     return jinja.get_template(f"{scheduler}.jinja").render(values)
