@@ -84,9 +84,16 @@ BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},
     ("training.attention_count", "causal-window"): {"model": "mistral-7b", "parallelism.expert": 1},
 }
+#: A tower in front of the decoder.
+TOWER = {
+    "layers": 4, "hidden": 128, "tokens": 64, "merge": 4, "attention": {"heads": 4},
+    "mlp": {"intermediate": 256}, "stem": [{"inputs": 588}], "projector": [{"inputs": 512}],
+}  # fmt: skip
 #: What a key needs, or all keys of a section, whatever the value.
 WITH: dict[str, dict[str, Any]] = {
     "training.lora": {"training.lora.rank": 16},
+    "training.vision": {"model": {"extends": "mixtral-8x7b", "vision": TOWER}},
+    "training.audio": {"model": {"extends": "mixtral-8x7b", "audio": TOWER}},
     "parallelism.context_exchange": {"parallelism.context": 2},
     "parallelism.reshard": {"parallelism.zero": 3},
     "training.early_stop": {"training.recompute": "full"},

@@ -483,14 +483,21 @@ def text(comparison: Comparison) -> str:
     said = _wrapped(indent + comparison.sentence, indent)
     cells: list[tuple[str, ...]] = [("", "planned", "measured", "", "5 to 95 %", "")]
     for row in comparison.rows:
-        number, _, unit = row.text(row.measured).partition(" ")
-        planned = "absent" if row.planned is None else row.text(row.planned)
-        between = row.between if row.inside is not None else ""
+        # Beside the names of the rows, rates need no word for what they count.
+        measured, planned, between = (
+            words.replace(" tokens/s", "/s")
+            for words in (
+                row.text(row.measured),
+                "absent" if row.planned is None else row.text(row.planned),
+                row.between if row.inside is not None else "",
+            )
+        )
+        unit = measured.partition(" ")[2]
         cells.append(
             (
                 SHORT[row.id],
                 planned.removesuffix(f" {unit}"),
-                f"{number} {unit.replace('tokens/s', '/s').replace(' ', '')}",
+                measured,
                 row.difference,
                 between if " – " in between else between.removesuffix(f" {unit}"),
                 "outside" if row.inside is False and row.id in JUDGED else "",
