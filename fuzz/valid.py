@@ -265,7 +265,17 @@ MIXERS: Document = {
 }
 EXPERTS = {"experts": 8, "top_k": 2, "intermediate": 256}
 _ENCODED = {"model.encoder": {"layers": 2}, "model.mixer": ["attention", "cross_attention"]}
+#: A tower in front of the decoder.
+_TOWER: Document = {
+    "layers": 4, "hidden": 128, "tokens": 64, "merge": 4, "attention": {"heads": 4},
+    "mlp": {"intermediate": 256}, "stem": [{"inputs": 588}], "projector": [{"inputs": 512}],
+}  # fmt: skip
 NEEDS: dict[str, Document] = {
+    **{
+        key: {f"model.{tower}": _TOWER}
+        for tower in ("vision", "audio")
+        for key in (f"model.{tower}.", f"training.{tower}.")
+    },
     "model.position_offset": {"model.positions": "learned"},
     "model.attention.relative_buckets": {"model.positions": "relative"},
     "model.attention.global_every": {"model.attention.window": 512},

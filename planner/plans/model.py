@@ -63,7 +63,7 @@ def lower(draft: Draft) -> Model | None:
     if blocks > MOST_BLOCKS:
         draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
         draft.finish()
-    at_front = tuple(part.name for part in front for _ in range(part.count))
+    at_front = tuple(part.name for part in front for copy in range(part.count))
     model = Model((embedding, *front, *stack, head), tuple(layers), at_front)
     _check_adapters(draft, model)
     return model

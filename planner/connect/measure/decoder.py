@@ -123,7 +123,7 @@ class FeedForward(nn.Module):
         hidden, width, bias = run["hidden"], values["intermediate"], values["bias"]
         self.gate = nn.Linear(hidden, width, bias=bias) if values["gated"] else None
         self.up = nn.Linear(hidden, width, bias=bias)
-        self.down = nn.Linear(width, hidden, bias=bias)
+        self.down = nn.Linear(width, hidden, bias=values.get("output_bias", bias))
         self.activation = ACTIVATIONS[values["activation"]]
 
     def forward(self, x: Any, rotary: Any = None) -> Any:
