@@ -112,10 +112,10 @@ def without_peak(plan: Plan) -> str:
     peaks = plan.get("cluster.accelerator.peaks")
     if not peaks or plan.get("cluster.accelerator.peak") is not None:
         return ""
-    precision, name = plan.get("training.precision"), plan.get("cluster.accelerator.name")
-    others = [p for p, name in FORMATS.items() if {*PEAKS.get(p, (name,))} & peaks.keys()]
+    others = [p for p, matmuls in FORMATS.items() if {*PEAKS.get(p, (matmuls,))} & peaks.keys()]
     known = f"; of {', '.join(others)} it does (training.precision)" if others else ""
-    return f"{name} states no peak of {precision}, so no time is predicted{known}"
+    wanted, accelerator = plan.get("training.precision"), plan.get("cluster.accelerator.name")
+    return f"{accelerator} states no peak of {wanted}, so no time is predicted{known}"
 
 
 def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) -> str:

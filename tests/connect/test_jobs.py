@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from planner.base.errors import PlanError
-from planner.connect.exports import FORMATS, SCHEDULERS, config
+from planner.connect.exports import FORMATS, SCHEDULERS, config, framework
 from planner.connect.exports.jobs import job
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -63,7 +63,17 @@ def written(folder: Path) -> str:
     return found.read_text(encoding="utf-8")
 
 
-TO = [name for name in FORMATS if name not in ("torchtitan", "maxtext")]
+#: What a job starts; the lines of the others have no launcher that is told where nodes meet.
+TO = [name for name in FORMATS if framework(name).use.startswith(tuple(PROGRAMS))]
+
+
+def test_what_no_job_starts_is_one_fault() -> None:
+    others = sorted({*FORMATS} - {*TO})
+    assert others == ["maxtext", "torchtitan"]
+    for to in others:
+        for scheduler in SCHEDULERS:
+            with pytest.raises(PlanError, match=f"^no job starts {to} "):
+                job(plan(), to, config(plan(), to), scheduler)
 
 
 @pytest.mark.parametrize("to", TO)

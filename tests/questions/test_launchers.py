@@ -43,15 +43,8 @@ def left_unsaid(plan: Any, framework: str) -> set[str]:
     return {one.key for one in unsaid if one.key in KEYS and not isinstance(one.why, Elsewhere)}
 
 
-#: That experts divide the data-parallel group is a relation of two degrees, which no row can say.
-MESH = pytest.mark.xfail(reason="MaxText's mesh: a layout whose experts do not divide is listed")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "framework",
-    [pytest.param(one, marks=MESH) if one == "maxtext" else one for one in FORMATS],
-)
+@pytest.mark.parametrize("framework", FORMATS)
 def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
     plan, chance = loading.load(PLAN), random.Random(5)
     few = {"training.micro_batch": (1,), "parallelism.expert": (1, 8)}
@@ -82,6 +75,27 @@ def test_what_no_row_of_a_table_reads_is_not_started() -> None:
 
     assert cuts(None) == cuts("megatron") == {None, "ends"}
     assert cuts("deepspeed") == {None}
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_maxtext_divides_layers_and_micro_batches() -> None:
+    """Its stages take equally many layers, and the micro-batches of a step fill them evenly."""
+    training = {**PLAN["training"], "schedule": "gpipe", "global_batch": 96}
+    plan, chance = (
+        loading.load({**PLAN, "model": "llama3-8b", "training": training}),
+        random.Random(3),
+    )
+    few = {"training.micro_batch": (1, 2), "training.schedule": ("gpipe",)}
+    started = {
+        tuple(changes[key] for key in KEYS)
+        for rows in Space(plan, few, launcher="maxtext").blocks()
+        for changes in rows.all()
+    }
+    every = [c for rows in Space(plan, few).blocks() for c in rows.all()]
+    assert 0 < len(started) < len(every)
+    for changes in chance.sample(every, 100):
+        unsaid = left_unsaid(plans.variant(plan, changes), "maxtext")
+        assert (tuple(changes[key] for key in KEYS) in started) == (not unsaid), changes
 
 
 #: What the frameworks' own documentation says that they do not have.

@@ -229,6 +229,8 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     # Of our window of so many tokens one is the token itself.
     "before": lambda draft, to, of: {to: f"({draft.get(of) - 1},0)"},
 }
+#: Of these, the ones that ask how large degrees are; all else asks whether they are above 1.
+OF_SIZES = frozenset(("mesh",))
 
 # Rows -------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.connect import exports
-from planner.connect.exports.rules import Row, follow
+from planner.connect.exports.rules import OF_SIZES, Row, follow
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.documents.source import with_values
 from planner.plans.document import Plan
@@ -33,6 +33,8 @@ class Launcher:
             follow(draft, [row])
             if not draft.heard.isdisjoint(KEYS):
                 self.rows.append(row)
+        #: Whether it matters how large degrees are, and not only whether they are above 1.
+        self.of_sizes = any(row.get("rule") in OF_SIZES for row in self.rows)
 
     def starts(self, layout: Mapping[str, Any]) -> bool:
         """Whether it can start a layout, which dotted keys say; what it leaves to the training

@@ -329,11 +329,15 @@ class Space:
         return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
 
     def starts(self, rows: SpaceRows) -> Array:
-        """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules
+        """Which choices of some rows the launcher can start, as (zero, recompute, rows). Most rules
         ask of a degree whether it is above 1."""
-        above = (tuple(n > 1 for n in degrees.values) for degrees in self.degrees)
-        _, kinds = chosen(above, rows.of_degrees)
-        told = np.stack((kinds, rows.of_run, rows.of_sequence, rows.of_replicate > 1))
+        assert self.launcher is not None
+        if self.launcher.of_sizes:
+            told = np.stack(rows.columns)
+        else:
+            above = (tuple(n > 1 for n in degrees.values) for degrees in self.degrees)
+            _, kinds = chosen(above, rows.of_degrees)
+            told = np.stack((kinds, rows.of_run, rows.of_sequence, rows.of_replicate > 1))
         distinct, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
         keys = [(*key, self.zero, self.recompute) for key in distinct.T.tolist()]
         for key, row in zip(keys, first.tolist(), strict=True):
@@ -348,7 +352,9 @@ class Space:
         for zero, mode in np.ndindex(*found.shape):
             changes = rows.changes(int(np.ravel_multi_index((zero, mode, row), rows.shape)))
             chosen = {k: v for k, v in changes.items() if k in KEYS and v is not None}
-            chosen["parallelism.data"] = self.degrees[rows.of_degrees[row]].data
+            data = chosen["parallelism.data"] = self.degrees[rows.of_degrees[row]].data
+            batch, micro = self.plan.get("training.global_batch"), chosen["training.micro_batch"]
+            chosen["training.gradient_accumulation"] = batch // (data * micro)
             found[zero, mode] = self.launcher.starts(chosen)
         return found
 
