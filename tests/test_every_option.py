@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 import pytest
 
 from planner.book.quantity import BOOK
-from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
-from planner.questions import loading
 from tests.book.test_laws_time import FASTER, SLOWER
+from tests.changed import evaluation_of
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.
@@ -148,14 +146,7 @@ CHOICES = [c for c in choices() if c[0] not in FOUND_BY]
 
 
 def evaluation(*changes: Mapping[str, Any]) -> Evaluation:
-    document = deepcopy(PLAN)
-    for dotted, value in {key: v for some in changes for key, v in some.items()}.items():
-        *around, last = dotted.split(".")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(PLAN, {key: value for some in changes for key, value in some.items()})
 
 
 def absent(e: Evaluation, wanted: tuple[str, ...]) -> dict[str, str]:

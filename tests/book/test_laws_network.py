@@ -16,6 +16,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.engine.run import slopes
 from planner.questions import loading
+from tests.changed import evaluation_of
 from tests.over_arrays import over_column
 
 PLAN: dict[str, Any] = {
@@ -46,14 +47,7 @@ ROUND: dict[str, Any] = {
 
 
 def evaluation(**changes: Any) -> Evaluation:
-    document = deepcopy(PLAN)
-    for dotted, value in changes.items():
-        *around, last = dotted.split("__")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(PLAN, changes)
 
 
 def value(identifier: str, **changes: Any) -> float:

@@ -55,6 +55,7 @@ from planner.book.notation import (
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
+from tests.changed import changed, evaluation_of
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -66,14 +67,7 @@ PLAN: dict[str, Any] = {
 
 def evaluation(**changes: Any) -> Evaluation:
     """The plan with some dotted keys changed; a dot is written as two underscores."""
-    document = deepcopy(PLAN)
-    for dotted, value in changes.items():
-        *around, last = dotted.split("__")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(PLAN, changes)
 
 
 def step(**changes: Any) -> float:
@@ -325,17 +319,6 @@ def evaluated(document: dict[str, Any], kind: type[Evaluation] = Evaluation) -> 
         found.value("time.step_seconds")
     except (PlanError, Absent):
         return None
-    return found
-
-
-def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    found = deepcopy(document)
-    for dotted, value in changes.items():
-        *around, last = dotted.split(".")
-        node = found
-        for each in around:
-            node = node.setdefault(each, {})
-        node[last] = value
     return found
 
 

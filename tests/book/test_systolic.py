@@ -8,15 +8,13 @@ fastest of each table, of one TensorCore; a TPU7x chip has two.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.questions import loading
+from tests.changed import evaluation_of
 
 DENSE: dict[str, Any] = {
     "layers": 2,
@@ -30,7 +28,7 @@ DENSE: dict[str, Any] = {
 
 def evaluation(accelerator: Any, model: dict[str, Any], **changes: Any) -> Evaluation:
     document: dict[str, Any] = {
-        "model": deepcopy(model),
+        "model": model,
         "cluster": {"accelerator": accelerator, "devices": 64, "devices_per_node": 64},
         "training": {
             "tokens": "1B",
@@ -42,13 +40,7 @@ def evaluation(accelerator: Any, model: dict[str, Any], **changes: Any) -> Evalu
         },
         "parallelism": {"zero": 3},
     }
-    for dotted, value in changes.items():
-        *around, last = dotted.split("__")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(document, changes)
 
 
 def block(e: Evaluation, kind: str) -> Any:

@@ -16,6 +16,7 @@ from planner.book.notation import e_mem, e_mm
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
+from tests.changed import evaluation_of
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -32,14 +33,7 @@ PLAN: dict[str, Any] = {
 
 
 def evaluation(**changes: Any) -> Evaluation:
-    document = deepcopy(PLAN)
-    for dotted, value in changes.items():
-        *around, last = dotted.split("__")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(PLAN, changes)
 
 
 def seconds(**changes: Any) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +13,10 @@ from planner.base.errors import PlanError
 from planner.book.canonical import canonical
 from planner.book.expressions import number
 from planner.book.formulas import time_product
-from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions import loading
+from tests.changed import evaluation_of
 from tests.conftest import ROOT
 
 #: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
@@ -41,14 +40,7 @@ TOKENS, HIDDEN, WIDE = 4096, 4096, 14336
 
 
 def evaluation(**changes: Any) -> Evaluation:
-    document = deepcopy(PLAN)
-    for dotted, value in changes.items():
-        *around, last = dotted.split("__")
-        node = document
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return Evaluation(case.build(loading.load(document)))
+    return evaluation_of(PLAN, changes)
 
 
 def first(
