@@ -29,15 +29,20 @@ from tests.conftest import ROOT, RunCli
 CHROMIUM = executable()
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 PRESETS = ROOT / "presets"
+#: A tower in front of the decoder.
+TOWER = (
+    "{layers: 2, hidden: 128, tokens: 64, merge: 4, attention: {heads: 4}, "
+    "mlp: {intermediate: 256}, stem: [{inputs: 588}], projector: [{inputs: 512}]}"
+)
 #: A dense model in a pipeline at an assumed utilisation, and predicted step times: of experts over
-#: many nodes, whose gradients are all-reduced, and of one node.
+#: many nodes, whose gradients are all-reduced, and of one node, with a tower.
 PLANS: dict[str, list[str]] = {
     "llama70b_h100x1024": [
         "quantities.usd_per_btok.formula=cost.total / training.tokens * 1e9",
         "quantities.heads.formula=model.attention.heads / parallelism.tensor",
     ],
     "mixtral8x7b_h100x1024": ["time.mfu=null", "parallelism.zero=0"],
-    "gpt2small_hgx-h100": ["time.mfu=null", "model.mtp=1"],
+    "gpt2small_hgx-h100": ["time.mfu=null", "model.mtp=1", f"model.vision={TOWER}"],
 }
 MOVES = {  # how a control is moved: a slider to another position, a choice to another option
     "slider": "s.value = {to}; s.dispatchEvent(new Event('input', {{bubbles: true}}));",
