@@ -98,6 +98,23 @@ def test_a_model_without_a_head_says_so() -> None:
     assert total(imports.import_config({**reward, "num_labels": 3})) == whole + 3 * 4096
 
 
+def test_where_the_library_builds_more_than_is_published_the_import_says_so() -> None:
+    """LongCat-Flash: gate matrices for 256 experts that compute nothing, in each of 28 layers."""
+    imported = hf.convert({"model_type": "longcat_flash"})
+    assert any("zero_expert_gates: false" in note for note in imported.notes)
+    published = {
+        **imported.document,
+        "moe": {**imported.document["moe"], "zero_expert_gates": False},
+    }
+    more = 28 * 256 * 2 * 2048 * 6144
+    assert total(imported.document) - total(published) == more
+    assert total(published) == next(
+        int(row["total"])
+        for (row,) in (p.values for p in models())
+        if row["preset"] == "longcat-flash"
+    )
+
+
 def test_the_counts_cover_every_family_of_the_library() -> None:
     rows = [case for _, case in (p.values for p in COUNTED)] + SAVED
     covered = {row["config"].get("model_type") for row in rows}

@@ -43,16 +43,17 @@ class Row:
     axes: tuple[Axis, ...] = ()
     refused: dict[str, list[Any]] = field(default_factory=dict)
     classes: Mapping[str, Traits] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
 def row(kind: str) -> Row:
     """The keys of the document that a model type gives, in what its layers differ, the keys that
-    change the architecture unless they have one of the values listed, and what its classes have
-    otherwise."""
+    change the architecture unless they have one of the values listed, what its classes have
+    otherwise, and where the library builds another model than what is published."""
     said = dict(FAMILIES[kind] if kind in FAMILIES else _SAID["parts"][kind])
-    like, axes, refused, classes = (
-        said.pop(key, None) for key in ("like", "axes", "refused", "classes")
+    like, axes, refused, classes, notes = (
+        said.pop(key, None) for key in ("like", "axes", "refused", "classes", "notes")
     )
     made = Row()
     for base in map(row, [like] if isinstance(like, str) else like or ()):
@@ -60,7 +61,7 @@ def row(kind: str) -> Row:
         made.axes = base.axes or made.axes
         made.refused |= base.refused
         made.classes = base.classes or made.classes
-    made.classes = classes or made.classes
+    made.classes, made.notes = classes or made.classes, notes or {}
     made.traits |= said
     made.refused |= refused or {}
     if axes is not None:

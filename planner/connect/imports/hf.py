@@ -79,6 +79,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     _drop_assumed_length(c, made.document)
     _judge_unread(c, said)
     _note_further(c, made)
+    made.notes += [said for key, said in family.notes.items() if made.document.get(key)]
     if outer in towers.WRAPPERS:
         _add_towers(config, outer, flat, made, place)
     made.document = without_defaults(made.document, place)
@@ -250,7 +251,13 @@ def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
 
 
 #: How many modules predict further tokens, by the configurations that name them.
-FURTHER = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers")
+FURTHER = (
+    "num_nextn_predict_layers",
+    "num_mtp_modules",
+    "num_mtp_layers",
+    "mtp_num_hidden_layers",
+    "mtp_num_layers",
+)
 
 
 def _note_further(c: Config, made: Imported) -> None:

@@ -699,6 +699,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "part": lambda c, name, of: worth(of, c).get(name),
     # A label for each layer.
     "all": lambda c, label: [label] * depth(c),
+    # 1 for the layers that have a label, 0 for the others.
+    "marks": lambda c, label, of: [int(one == label) for one in worth(of, c)],
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
     "less_one": lambda c, key: c.need(key) - 1,

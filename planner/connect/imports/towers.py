@@ -65,8 +65,8 @@ def towers(
         keys = {**given, **{f"wrapper.{key}": value for key, value in outer.items()}}
         keys |= {"model_type": own, "text.hidden_size": hidden}
         defaults = {**DEFAULTS[own], **{f"wrapper.{key}": v for key, v in assumed.items()}}
-        c = Config(keys, defaults, {}, place)
-        row = {key: value for key, value in _row(own).items() if key != "harmless"}
+        c = Config(keys, defaults, _row(own).get("names", {}), place)
+        row = {key: value for key, value in _row(own).items() if key not in ("harmless", "names")}
         leads = {key: value for key, value in said.items() if key not in ("of", "is", "as")}
         found[name] = nested(values({**row, **leads}, c))
         _judge(c, _row(own).get("harmless", ()), flat)
