@@ -398,6 +398,28 @@ class Answer:
     # -- what would be better, what moves it --------------------------------------------------
 
     @cached_property
+    def units(self) -> dict[str, tuple[str, int | Fraction]]:
+        """The units that tables of layouts give time and money in, those of this plan or of the
+        first remedy, and how large each is in days and USD."""
+        advice, found = self.result.advice, {}
+        for each, unit in ((DAYS, "days"), (COST, "USD")):
+            own = self.predicted.get(each)
+            size = own.number if own is not None else 1
+            if own is None and each == COST and advice is not None:
+                size = next((remedy.cost for remedy in advice.remedies if remedy.cost), 1)
+            found[each] = scale(size, unit)
+        return found
+
+    @cached_property
+    def heads(self) -> tuple[str, str]:
+        """Above the columns of time and money."""
+        time, money = (self.units[each][0] for each in (DAYS, COST))
+        return time, money.replace("million", "M")
+
+    def _in_column(self, identifier: str, value: Any) -> str:
+        return significant(Fraction(value) / self.units[identifier][1], 3)
+
+    @cached_property
     def advice(self) -> Data | None:
         """The nearest safe plans of one that is not: ``rows``, and ``none`` where nothing helps."""
         advice = self.result.advice
@@ -413,9 +435,9 @@ class Answer:
         capacity = self.result[CAPACITY].number
         slower, text, change = remedy.slowdown, "–", ""
         if slower is not None and days is not None:
-            text = shown(Fraction(slower) * Fraction(days.number), "days").removesuffix(" days")
+            text = self._in_column(DAYS, Fraction(slower) * Fraction(days.number))
             change = f"{signed(Fraction(slower) - 1)}"
-        cost = shown(remedy.cost, "USD").removesuffix(" million USD") if remedy.cost else "–"
+        cost = self._in_column(COST, remedy.cost) if remedy.cost else "–"
         return Better(changed(remedy.changes, self.result.plan.get), text, change, cost,
                       gib(capacity - remedy.headroom), gib(capacity - remedy.at_worst),
                       *STATUS["fits"])  # fmt: skip
@@ -440,9 +462,9 @@ class Answer:
         return [self._better(name, {i: Fraction(own[i].number) for i in ids}, None), *rows]
 
     def _better(self, words: str, values: dict[str, Fraction], change: Fraction | None) -> Better:
-        cost = shown(values[COST], "USD").removesuffix(" million USD") if COST in values else "–"
+        cost = self._in_column(COST, values[COST]) if COST in values else "–"
         by = "" if change is None else signed(change)
-        days = shown(values[DAYS], "days").removesuffix(" days")
+        days = self._in_column(DAYS, values[DAYS])
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
         return Better(words, days, by, cost, memory, worst, *STATUS["fits"])
 
@@ -457,7 +479,8 @@ class Answer:
         found = [(f"10\u00a0% {_of_key(each.key, each.meaning)}", each.key, Fraction(each.change))
                  for each in sensitivities(own, DAYS, most=4)]  # fmt: skip
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
-        found = sorted((row for row in found if row[2]), key=lambda row: -abs(row[2]))
+        found = [row for row in found if signed(row[2])[1:] != percent(Fraction(0))]
+        found.sort(key=lambda row: -abs(row[2]))
         changes = [change for _, _, change in found]
         low, high = min([*changes, Fraction(0)]), max([*changes, Fraction(0)])
         span = (high - low) or Fraction(1)

@@ -42,7 +42,7 @@ PARTS_OF_STEP = {
     "tensor-parallel exchange": ("waiting for exchange", "tensor"),
     "data-parallel exchange": ("waiting for exchange", "data"),
     "sharded weights' exchange": ("waiting for exchange", "gathered weights"),
-    "expert-parallel exchange": ("waiting for exchange", "experts"),
+    "expert-parallel exchange": ("waiting for exchange", "expert"),
     "context-parallel exchange": ("waiting for exchange", "context"),
     "pipeline exchange": ("waiting for exchange", "pipeline"),
     "tied embeddings' exchange": ("waiting for exchange", "tied embeddings"),

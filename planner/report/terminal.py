@@ -104,12 +104,12 @@ def _advice(answer: Answer) -> list[str]:
     if advice.none:
         return [*_wrapped(advice.none, ""), *further]
     title = "What would fit" if answer.status == "bad" else "To be safe"
-    return [*_rows(title, advice.rows), *further]
+    return [*_rows(title, advice.rows, answer.heads), *further]
 
 
-def _rows(title: str, rows: list[Better]) -> list[str]:
+def _rows(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
     """Layouts, a line each where that holds what changes."""
-    head = (title, "days", "", "M USD", "GiB", "worst")
+    head = (title, units[0], "", units[1], "GiB", "worst")
     cells = [(row.days, row.change, row.cost, row.memory, row.worst) for row in rows]
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
     lines, table = list[str](), [head]
@@ -215,14 +215,14 @@ def _bar(parts: list[tuple[int, float]]) -> str:
 
 def _better(answer: Answer) -> list[str]:
     rows = answer.better
-    return _rows("Faster, and fits", rows[1:]) if rows else []
+    return _rows("Faster, and fits", rows[1:], answer.heads) if rows else []
 
 
 def _moves(answer: Answer) -> list[str]:
-    """What moves the days, two to a line."""
+    """What moves the training time, two to a line."""
     rows = answer.moves[:MOST_MOVED]
     said = [f"{row.words[:1].lower()}{row.words[1:]} {row.text}" for row in rows]
-    return _wrapped(f"What moves the days: {'; '.join(said)}", "  ") if said else []
+    return _wrapped(f"What moves the training time: {'; '.join(said)}", "  ") if said else []
 
 
 def _basis(answer: Answer) -> list[str]:

@@ -234,14 +234,18 @@ class View:
         )
 
     def _told(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
-        """What a closed fold answers: some of its numbers, each before what it is."""
+        """What a closed fold answers: some of its numbers, each before what it is. Predicted ones
+        lead, as on the first screen."""
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
-            text = facts.brief(self.result[identifier], False)
+            own = self.result[identifier]
+            text = facts.brief(own.predicted or own, False)
             if text.startswith("−"):
                 text, words = text[1:], "too little"
             after = f" {words}" if words else ""
             pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
+        if any(self.result[identifier].predicted for _, identifier in quantities):
+            pieces.append((" · as predicted; below at the assumed utilisation", False))
         return pieces
 
     def by_base(self, items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
