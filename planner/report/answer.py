@@ -401,7 +401,7 @@ class Answer:
     def units(self) -> dict[str, tuple[str, int | Fraction]]:
         """The units that tables of layouts give time and money in, those of this plan or of the
         first remedy, and how large each is in days and USD."""
-        advice, found = self.result.advice, {}
+        advice, found = self.result.advice, dict[str, tuple[str, int | Fraction]]()
         for each, unit in ((DAYS, "days"), (COST, "USD")):
             own = self.predicted.get(each)
             size = own.number if own is not None else 1
