@@ -404,9 +404,10 @@ class Answer:
         advice, found = self.result.advice, dict[str, tuple[str, int | Fraction]]()
         for each, unit in ((DAYS, "days"), (COST, "USD")):
             own = self.predicted.get(each)
-            size = own.number if own is not None else 1
+            size = Fraction(own.number if own is not None else 1)
             if own is None and each == COST and advice is not None:
-                size = next((remedy.cost for remedy in advice.remedies if remedy.cost), 1)
+                costs = (Fraction(remedy.cost) for remedy in advice.remedies if remedy.cost)
+                size = next(costs, size)
             found[each] = scale(size, unit)
         return found
 
