@@ -195,9 +195,10 @@ def flops(config: Any) -> int | None:
     both = own.get("image_size") or 0
     size = both if isinstance(both, int) else both[0]
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        if "depth" in own:
+        if "temporal_patch_size" in own:
             patch, grid = own["patch_size"], GRID
-            values = own["in_channels"] * own["temporal_patch_size"] * patch**2
+            colours = own.get("in_channels") or own["num_channels"]
+            values = colours * own["temporal_patch_size"] * patch**2
             model.get_image_features(
                 pixel_values=torch.zeros(grid * grid, values),
                 image_grid_thw=torch.tensor([[1, grid, grid]]),
@@ -241,7 +242,7 @@ def main() -> None:
                     counted = flops(config)
                     if counted is not None:
                         row["tower_flops"] = counted
-                    if "depth" in row["config"].get("vision_config", {}):
+                    if hasattr(getattr(config, "vision_config", None), "temporal_patch_size"):
                         row["tower_tokens"] = GRID * GRID
                 except Exception as error:
                     print(f"{name}: FLOPs: {type(error).__name__}: {str(error)[:120]}")

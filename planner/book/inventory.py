@@ -75,6 +75,8 @@ def _conv(
 def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
+    if values.get("index_heads"):
+        yield from _indexer(values) if values.get("kv_rank") else _block_indexer()
     gate = {"full": a * d_v, "head": a}.get(values["output_gate"])
     if gate is not None:
         yield Component("gate", h, gate, "attention", "column", values["gate_bias"])
@@ -127,8 +129,6 @@ def _latent(values: Values) -> Components:
     if values["latent_norm"]:
         yield _norm("kv_latent_norm", r_kv)
     yield Component("kv_up", r_kv, a * (d_n + d_v), "attention", "column")
-    if values.get("index_heads"):
-        yield from _indexer(values)
 
 
 def _indexer(values: Values) -> Components:
@@ -139,6 +139,15 @@ def _indexer(values: Values) -> Components:
     yield replace(_norm("index_key_norm", d_i, True), group="indexer")
     yield Component("index_weights", h, a_i, "indexer", frozen=True)
     yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
+
+
+def _block_indexer() -> Components:
+    """MiniMax-M3's indexer (transformers 5.23, modeling_minimax_m3_vl.py) reads the layer's input;
+    the best key of a block stands for all of it, and nothing weighs the heads."""
+    for name, width in (("index_query", a_i * d_i), ("index_key", d_i)):
+        yield Component(name, h, width, "indexer", frozen=True)
+        yield replace(_norm(f"{name}_norm", d_i), group="indexer")
+    yield Component("index_scores", a_i * d_i, number(0), "indexer", type="index", frozen=True)
 
 
 #: The group of projections that each layer has of its own where layers share a block.

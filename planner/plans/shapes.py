@@ -98,7 +98,7 @@ def _attention(it: Shape) -> None:
     it.default("gate_bias", gated, "equals attention.bias for a full gate")
     it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads", "attention.heads")
     if values.get("index_heads"):
-        it.need("index_head_dim", "query_rank", "kv_rank")
+        it.need(*("index_head_dim", "query_rank")[: 2 if values.get("kv_rank") else 1])
     if values.get("relative_each"):
         it.need("relative_buckets")
     values["doubled"] = bool(kind.get("shared_block"))

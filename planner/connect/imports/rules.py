@@ -316,6 +316,21 @@ def indexers(c: Config) -> Sequence[str]:
     return _where(c, lambda i: max(i - start, 0) % step == 0, "full", "shared")
 
 
+def m3_layers(c: Config) -> list[str]:
+    """MiniMax-M3: which layers have an indexer; a mapping of checkpoints says 1 for these."""
+    marks = c.inner("sparse_attention_config").list_of("sparse_attention_freq", int)
+    if marks and len(marks) < depth(c):
+        raise c.fault(f"sparse_attention_freq names {len(marks)} of {depth(c)} layers")
+    return _where(c, lambda i: marks and marks[i], "indexed", "full")
+
+
+def m3_kept(c: Config) -> int:
+    """Keys of the blocks that a query attends to."""
+    inner = c.inner("sparse_attention_config")
+    blocks = inner.whole("sparse_topk_blocks") or c.need("index_topk_blocks")
+    return blocks * (inner.whole("sparse_block_size") or c.need("index_block_size"))
+
+
 def qwen_experts(c: Config) -> list[str]:
     """Every decoder_sparse_step-th layer, unless listed in mlp_only_layers."""
     step, dense = c.whole("decoder_sparse_step", 0) or 1, c.list_of("mlp_only_layers", int) or []
