@@ -12,16 +12,20 @@ something stands in for them. `--write` keeps the results (tests/data/launch_res
               update_from_config validate, the model's configuration builds
 --nanotron    nanotron: its configuration is made of the file, build_model builds
 --maxtext     MaxText: types.py validates the file over base.yml; nothing is built
+--megatron-bridge  Megatron-LM and Megatron-Bridge, two folders with a colon between: the recipe's
+              ConfigContainer validates itself, its provider builds
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import importlib.abc
 import importlib.machinery
 import io
 import json
+import logging
 import math
 import os
 import sys
@@ -29,13 +33,14 @@ import tempfile
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from benchmarks import hugging_face
-from planner.connect.exports import config
+from planner.connect.exports import config, table
 from planner.connect.exports.table import Config
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -89,11 +94,8 @@ def plans() -> Iterator[tuple[str, Plan]]:
 
 def arguments(said: Mapping[str, Any]) -> list[str]:
     """Options as a shell hands them over."""
-    found: list[str] = []
-    for key, value in said.items():
-        values = [] if value is True else value if isinstance(value, list) else [value]
-        found += [f"--{key}", *map(str, values)]
-    return [*found, *BESIDES]
+    words = ([f"--{key}", *table.arguments(value)] for key, value in said.items())
+    return [*chain.from_iterable(words), *BESIDES]
 
 
 class Megatron:
@@ -191,6 +193,91 @@ def apart(function: Callable[[], Any]) -> str:
         answer = pipe.read().decode("utf-8", "replace")
     os.waitpid(child, 0)
     return answer
+
+
+class Bridge(Megatron):
+    """Megatron-Bridge's own classes over Megatron Core: the recipe makes its ConfigContainer, which
+    is completed as its setup does and validates itself; the model's provider builds."""
+
+    version = "Megatron-Bridge of 2026-08-22 (067f987)"
+
+    def __init__(self, folder: str) -> None:
+        core, _, bridge = folder.partition(os.pathsep)
+        super().__init__(core)
+        for name in ("models.gpt", "optimizer", "distributed", "models.gpt.gpt_layer_specs"):
+            importlib.import_module(f"megatron.core.{name}")
+        importlib.import_module("megatron.training.config")
+        absent(
+            *("transformers", "transformer_engine", "peft", "diffusers", "datasets", "omegaconf"),
+            *("nvidia_resiliency_ext", "mamba_ssm", "modelopt", "megatron_energon", "wandb", "PIL"),
+            *("qwen_vl_utils", "timm", "open_clip", "fla", "torchvision", "hydra", "accelerate"),
+            *("tensorboard", "google"),
+        )
+        src = Path(bridge, "src", "megatron", "bridge")
+        for name in ("", "models", "peft", "data", "models.conversion", "recipes"):
+            self._plain(f"megatron.bridge.{name}".rstrip("."), src.joinpath(*name.split(".")))
+        models: Any = sys.modules["megatron.bridge.models"]
+        for name, kind in (("gpt_provider", "GPT"), ("t5_provider", "T5")):
+            module = importlib.import_module(f"megatron.bridge.models.{name}")
+            setattr(models, f"{kind}ModelProvider", getattr(module, f"{kind}ModelProvider"))
+        logging.disable(logging.ERROR)  # what is not there is said again for each plan
+        for name in ("training.pretrain", "training.gpt_step", "models.mla_provider"):
+            importlib.import_module(f"megatron.bridge.{name}")
+
+    @staticmethod
+    def _plain(name: str, folder: Path) -> None:
+        """A package without what its first file imports: all the models that it converts."""
+        module = types.ModuleType(name)
+        module.__path__ = [str(folder)]
+        sys.modules[name] = module
+        parent, _, last = name.rpartition(".")
+        setattr(sys.modules[parent], last, module)
+
+    def job(self, made: Config) -> Any:
+        theirs: dict[str, Any] = {"__name__": "run"}
+        text = made.text.replace("use_transformer_engine=True", "use_transformer_engine=False")
+        exec(compile(text, "run.py", "exec"), theirs)
+        return theirs["plan"]()
+
+    def valid(self, made: Config, plan: Plan) -> str:
+        from megatron.bridge.training import config as theirs
+
+        devices = plan.get("cluster.devices")
+        os.environ |= {"WORLD_SIZE": str(devices), "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+        theirs.get_world_size_safe = lambda: devices
+        job = self.job(made)
+        theirs.runtime_config_update(job)
+        assert job.data_parallel_size == plan.get("parallelism.data"), "data-parallel size"
+        steps = job.train.global_batch_size // job.train.micro_batch_size // job.data_parallel_size
+        assert steps == plan.get("training.gradient_accumulation"), f"{steps} micro-batches"
+        return "yes"
+
+    def count(self, made: Config, plan: Plan) -> int:
+        from megatron.core import parallel_state
+        from megatron.core.process_groups_config import ProcessGroupCollection
+
+        model = self.job(made).model
+        for name in ("tensor", "pipeline"):
+            setattr(model, f"{name}_model_parallel_size", 1)
+        model.context_parallel_size = model.expert_model_parallel_size = 1
+        model.expert_tensor_parallel_size = 1
+        model.pipeline_model_parallel_layout = model.virtual_pipeline_model_parallel_size = None
+        model.num_layers_in_first_pipeline_stage = model.num_layers_in_last_pipeline_stage = None
+        model.sequence_parallel, model.should_pad_vocab = False, False
+        model.moe_token_dispatcher_type = "allgather"  # the others want CUDA
+        model.bf16, model.params_dtype = True, self.torch.bfloat16
+        model.use_cpu_initialization, model.init_model_with_meta_device = True, True
+        model.gradient_accumulation_fusion = model.masked_softmax_fusion = False
+        model.attention_backend = type(model.attention_backend).unfused
+        model.moe_grouped_gemm = False
+        model.finalize()
+        with tempfile.TemporaryDirectory() as folder:
+            where = {"init_method": f"file://{folder}/store", "world_size": 1, "rank": 0}
+            self.torch.distributed.init_process_group("gloo", **where)
+            parallel_state.initialize_model_parallel()
+            model._pg_collection = ProcessGroupCollection.use_mpu_process_groups()
+            built = model.provide(pre_process=True, post_process=True)
+        return unique(built)
 
 
 class Torchtitan:
@@ -424,6 +511,7 @@ FRAMEWORKS: dict[str, Callable[[str], Any]] = {
     "torchtitan": Torchtitan,
     "nanotron": Nanotron,
     "maxtext": Maxtext,
+    "megatron-bridge": Bridge,
 }
 
 
@@ -436,12 +524,13 @@ def main() -> int:
     parser.add_argument("--libraries", action="store_true", help="those that are installed")
     options, bad = vars(parser.parse_args()), 0
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    asked = {name: made for name, made in FRAMEWORKS.items() if options[name] is not None}
+    folders = {name: options[name.replace("-", "_")] for name in FRAMEWORKS}
+    asked = {name: made for name, made in FRAMEWORKS.items() if folders[name] is not None}
     if options["libraries"]:
         hugging_face.load()
         asked |= dict.fromkeys(hugging_face.LIBRARIES, Library)
     for name, framework in asked.items():
-        theirs, rows = framework(options.get(name, name)), dict[str, str]()
+        theirs, rows = framework(folders.get(name, name)), dict[str, str]()
         print(f"\n{theirs.version}\n\n| plan | refused by us | validated | parameters | ours |")
         print("| --- | --- | --- | --- | --- |")
         for said, plan in plans():

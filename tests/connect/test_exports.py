@@ -14,9 +14,8 @@ import yaml
 from fuzz import seeds
 from planner.base.errors import Place, PlanError
 from planner.connect import exports
-from planner.connect.exports import FORMATS, config
+from planner.connect.exports import FORMATS, config, table
 from planner.connect.exports.rules import CONDITIONS
-from planner.connect.exports.table import CALL, texts
 from planner.connect.imports import python_file
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -46,14 +45,24 @@ def arguments(text: str) -> dict[str, str | bool]:
 
 def python(text: str, to: str) -> dict[str, Any]:
     """What a Python file says, but for where its names are from."""
-    calls = {one for one in texts(exports.framework(to).rows) if CALL.fullmatch(one)}
-    found = python_file.read(text, Place("run"), calls)
-    return {k: v for k, v in found.items() if k and not k.endswith(python_file.MODULE)}
+    framework = exports.framework(to)
+    found = python_file.read(text, Place("run"), framework.calls)
+    frame = (
+        {}
+        if to == "torchtitan"
+        else python_file.read(framework.frame.format(imports="", lines=""), Place("run"), ())
+    )
+    return {
+        k: v
+        for k, v in found.items()
+        if k and not k.endswith(python_file.MODULE) and v != frame.get(k, ...)
+    }
 
 
 READERS: dict[str, Any] = {
     "megatron": arguments,
     "torchtitan": lambda text: python(text, "torchtitan"),
+    "megatron-bridge": lambda text: python(text, "megatron-bridge"),
     "deepspeed": json.loads,
     "nanotron": yaml.safe_load,
     "maxtext": yaml.safe_load,
@@ -87,7 +96,7 @@ def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
     made = config(loading.load(path), to)
     back = flat(READERS[to](made.text))
     said = {
-        key: str(value) if to == "megatron" and value is not True else value
+        key: " ".join(table.arguments(value)) if to == "megatron" and value is not True else value
         for key, value in made.said.items()
     }
     assert back == flat(said)
@@ -97,6 +106,7 @@ def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
 WHERE = {
     "training.micro_batch": {
         "megatron": "micro-batch-size",
+        "megatron-bridge": "train.micro_batch_size",
         "deepspeed": "train_micro_batch_size_per_gpu",
         "transformers": "per_device_train_batch_size",
         "trl": "per_device_train_batch_size",
@@ -105,6 +115,7 @@ WHERE = {
     },
     "training.global_batch": {
         "megatron": "global-batch-size",
+        "megatron-bridge": "train.global_batch_size",
         "torchtitan": "training.global_batch_size",
         "deepspeed": "train_batch_size",
     },
@@ -125,6 +136,7 @@ WHERE = {
     },
     "parallelism.tensor": {
         "megatron": "tensor-model-parallel-size",
+        "megatron-bridge": "model.tensor_model_parallel_size",
         "torchtitan": "parallelism.tensor_parallel_degree",
         "deepspeed": "tensor_parallel.autotp_size",
         "nanotron": "parallelism.tp",
@@ -434,3 +446,23 @@ def test_arguments_of_megatron_go_together(plan: Plan) -> None:
     assert ("moe-router-pre-softmax" in said) == (said.get("moe-router-topk") == 1)
     if "first-last-layers-bf16" in said:
         assert said.get("fp8-recipe") in ("tensorwise", "mxfp8")
+
+
+def test_experts_exchange_rows_as_the_plan_says_and_not_by_default() -> None:
+    """megatron/core/transformer/transformer_config.py: moe_token_dispatcher_type is allgather."""
+    plan = "presets/mixtral8x7b_h100x1024.yaml"
+    assert read("megatron", plan=plan)["moe-token-dispatcher-type"] == "alltoall"
+    assert read("megatron-bridge", plan=plan)["model.moe_token_dispatcher_type"] == "alltoall"
+    assert "moe-token-dispatcher-type" not in read("megatron")
+
+
+def test_options_are_fields_of_a_recipe() -> None:
+    """scripts/translate_mlm_to_bridge.py of Megatron-Bridge says the same of these options."""
+    said = read("megatron-bridge", plan="presets/mixtral8x7b_h100x1024.yaml")
+    assert said["model.num_moe_experts"] == 8 and said["model.activation_func"] == "silu"
+    assert said["model.gated_linear_unit"] is True and said["model.add_bias_linear"] is False
+    assert said["model.seq_length"] == said["dataset.seq_length"]
+    assert said["ddp.use_distributed_optimizer"] is said["optimizer.use_distributed_optimizer"]
+    latent = read("megatron-bridge", "model=deepseek-v3", *ALONE)
+    assert latent["model"] == "MLAModelProvider()" and latent["model.multi_latent_attention"]
+    assert latent["model.moe_layer_freq"] == [0] * 3 + [1] * 58

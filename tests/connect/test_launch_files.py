@@ -89,6 +89,12 @@ def test_an_export_is_read_back_as_its_plan(plan: Plan, name: str) -> None:
         ("config = X()\x00", "torchtitan"),
         ("config = X()\n" + "config = X(a=config, b=config)\n" * 60, "torchtitan"),
         ("config = []\n" + "config = [config, config]\n" * 60, "torchtitan"),
+        ("config = X()\nconfig.a = " + "[1] * 99999 * 99999", "megatron-bridge"),
+        ("config = X()\nconfig.a = " + "[1] * 9 + " * 3000 + "[1]", "megatron-bridge"),
+        ("def plan():\n    return llama3_8b_pretrain_config()\n", "megatron-bridge"),
+        ("model.num_layers=[ model.hidden_size=8", "megatron-bridge"),
+        ("model.num_layers=x model.hidden_size=8", "megatron-bridge"),
+        ("train: 3\nmodel: [1]\n", "megatron-bridge"),
     ],
 )
 def test_hostile_launch_files_are_one_fault_a_line(text: str, name: str, tmp_path: Path) -> None:
@@ -281,3 +287,111 @@ def test_a_name_of_a_plan_is_no_code() -> None:
         made = config(plan, "torchtitan").text.splitlines()
         line = next(one for one in made if "flavor" in one)
         assert line.endswith(repr(name)) or name == 'llama3.model_registry("debugmodel")'
+
+
+#: As Megatron-Bridge's own recipes are written (its recipes/llama/h100/llama3.py).
+RECIPE = """
+PAGE = "meta-llama/Meta-Llama-3-8B"
+
+def recipe() -> ConfigContainer:
+    cfg = _pretrain_common()
+    cfg.model = AutoBridge.from_hf_pretrained(PAGE, revision="main").get_model_config()
+    cfg.dataset.seq_length = 8192
+    cfg.model.seq_length = 8192
+    cfg.model.tensor_model_parallel_size = 4
+    cfg.model.pipeline_dtype = torch.bfloat16
+    cfg.model.virtual_pipeline_model_parallel_size = None
+    cfg.model.context_parallel_size = 2
+    cfg.model.sequence_parallel = True
+    cfg.train.global_batch_size = 512
+    cfg.train.micro_batch_size = 1
+    cfg.model.attention_backend = None
+    cfg.model.recompute_granularity = "selective"
+    cfg.mixed_precision = {precision}
+    cfg.ddp.use_megatron_fsdp = False
+    cfg.ddp.data_parallel_sharding_strategy = "no_shard"
+{more}
+    return cfg
+"""
+
+
+def recipe(precision: str = "bf16_mixed()", more: str = "") -> dict[str, Any]:
+    text = RECIPE.replace("{precision}", precision).replace("{more}", f"    {more}")
+    return launch.read(text, "megatron-bridge", Place("recipe.py")).document
+
+
+@pytest.mark.parametrize(
+    ("said", "precision", "layers"),
+    [
+        ('"bf16_mixed"', "bf16", {}),
+        ("bf16_mixed()", "bf16", {}),
+        ('get_mixed_precision_config("bf16-mixed")', "bf16", {}),
+        ('MixedPrecisionConfig(bf16=True, fp8="e4m3", fp8_recipe="mxfp8")', "mxfp8", {}),
+        ("bf16_with_fp8_current_scaling_mixed()", "fp8", {"first": 1, "last": 1}),
+        ('MixedPrecisionConfig(bf16=True, fp8="e4m3", fp8_recipe="blockwise")', "fp8", {}),
+        ('"bf16_with_nvfp4_mixed"', "nvfp4", {}),
+        ("None", "fp32", {}),
+    ],
+)
+def test_a_recipe_of_megatron_bridge_is_read_with_its_model_of_the_hub(
+    said: str, precision: str, layers: dict[str, int]
+) -> None:
+    document = recipe(said)
+    assert document["model"] == "llama3-8b"
+    training, layout = document["training"], document["parallelism"]
+    assert (training["precision"], training.get("bf16_layers", {})) == (precision, layers)
+    assert training["recompute"] == "selective" and training["global_batch"] == 512
+    assert training["tokens"] == 300_000 * 512 * 8192  # its common start trains so many steps
+    assert "dropout" not in training  # its converter decides it
+    assert (layout["tensor"], layout["context"], layout["sequence"], layout["zero"]) == (
+        4,
+        2,
+        True,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("cfg.model.num_layers = 4", "model.num_layers changes a model of the Hub"),
+        ("cfg.model.recompute_modules = ['mlp']", "model.recompute_modules is"),
+        ("cfg.optimizer.optimizer_cpu_offload = True", "optimizer_cpu_offload is True"),
+        ("cfg.model.tensor_model_parallel_size = TP", "recipe.py:21: model.tensor_model_parall"),
+        ("cfg.mixed_precision = my_precision()", "mixed_precision is my_precision"),
+        ("cfg.model = Gemma3ModelProvider()", "model is Gemma3ModelProvider"),
+        (
+            "cfg.model.attention_backend = AttnBackend.local",
+            "model.attention_backend is no literal",
+        ),
+    ],
+)
+def test_what_a_recipe_says_and_is_not_read_is_refused_by_its_field(line: str, wrong: str) -> None:
+    with pytest.raises(PlanError, match=wrong):
+        recipe(more=line)
+
+
+def test_changes_of_a_recipe_are_read_as_its_scripts_take_them(tmp_path: Path) -> None:
+    """scripts/training/run_recipe.py takes KEY=VALUE, tutorials/recipes a YAML of the same."""
+    changes = {
+        "model": {
+            **{"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 512},
+            **{"seq_length": 128, "moe_layer_freq": [0, 1, 1, 1], "num_moe_experts": 8},
+            **{"gated_linear_unit": True, "activation_func": "silu", "ffn_hidden_size": 256},
+            **{"moe_token_dispatcher_type": "alltoall", "expert_model_parallel_size": 2},
+        },
+        "train": {"global_batch_size": 8, "micro_batch_size": 2},
+    }
+    file = tmp_path / "changes.yaml"
+    file.write_text(yaml.safe_dump(changes), "utf-8")
+    words = [
+        f"{section}.{key}={json.dumps(value)}"
+        for section, held in changes.items()
+        for key, value in held.items()
+    ]
+    line = " ".join(f"'{word}'" for word in words)
+    read = [imports.read(one, "megatron-bridge", plan=True).document for one in (str(file), line)]
+    assert read[0] == read[1]
+    assert read[0]["model"]["moe"]["first_dense_layers"] == 1
+    assert read[0]["parallelism"]["dispatcher"] == "all-to-all"
+    assert read[0]["parallelism"]["expert_tensor"] == 1  # beside expert parallelism

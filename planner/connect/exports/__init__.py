@@ -11,6 +11,7 @@ from planner.base.errors import Fault, PlanError
 
 # The command line asks for the names of the frameworks at each start; the rest waits.
 if TYPE_CHECKING:
+    from planner.connect.exports.fields import Fields
     from planner.connect.exports.rules import Row
     from planner.connect.exports.table import Config, Unsaid
     from planner.plans.document import Plan
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 #: The frameworks, each a document of this folder.
 FORMATS = (
     *("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate", "maxtext"),
-    *("transformers", "trl", "axolotl", "llama-factory"),
+    *("transformers", "trl", "axolotl", "llama-factory", "megatron-bridge"),
 )
 #: Whose files are read as runs: with their model, and without one.
-LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext")
+LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext", "megatron-bridge")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Whose job files can hold one of them.
 SCHEDULERS = ("slurm", "kubernetes", "skypilot")
@@ -33,7 +34,8 @@ class Framework(NamedTuple):
     """What its document says of a framework: how a file of it is titled, used and written (flags,
     json, yaml or python), the kernels that its models run, what is to be added by hand, its rows.
 
-    A Python file has a ``frame``, and ``imports`` by the name that is used. Of a file that is read,
+    A Python file has a ``frame``, and ``imports`` by the name that is used. Rows may write
+    ``options`` of another framework, which stand for fields of its own. Of a file that is read,
     ``defaults`` hold where it leaves keys out, and ``flavors`` are models that ship by the name
     that a model's registry knows them by. Its options may be ``renamed`` (a pattern of theirs, and
     ours), or said in other words (``also``: ``when`` all have such values, it ``means`` these);
@@ -49,6 +51,7 @@ class Framework(NamedTuple):
     environment: bool = False  # whether a file of it holds variables of the environment
     frame: str = ""
     imports: Mapping[str, str] = {}
+    options: Mapping[str, Fields] = {}
     defaults: Mapping[str, Any] = {}
     flavors: Mapping[str, Mapping[str, str]] = {}
     renamed: Mapping[str, str] = {}
@@ -57,6 +60,14 @@ class Framework(NamedTuple):
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()  # the options that name weights
 
+    @property
+    def calls(self) -> frozenset[str]:
+        """Calls and members that its document writes; all else in a Python file is a literal."""
+        from planner.connect.exports.table import WRITTEN, texts
+
+        said = texts([self.rows, self.options, self.also, self.defaults])
+        return frozenset(text for text in said if WRITTEN.fullmatch(text))
+
 
 def config(plan: Plan, to: str) -> Config:
     """The launch configuration of a framework: its text, what it says and what it cannot say.
@@ -64,6 +75,7 @@ def config(plan: Plan, to: str) -> Config:
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
+    from planner.connect.exports import fields
     from planner.connect.exports.rules import follow
     from planner.connect.exports.table import Config, Draft, python, write
 
@@ -75,6 +87,8 @@ def config(plan: Plan, to: str) -> Config:
     draft = Draft(plan)
     follow(draft, known.rows)
     draft.rest()
+    if known.options:
+        draft.said = fields.written(known.options, draft.said)
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     variables = {
         key.removeprefix(VARIABLES): str(value)
@@ -85,7 +99,7 @@ def config(plan: Plan, to: str) -> Config:
         draft.said = {k: v for k, v in draft.said.items() if not k.startswith(VARIABLES)}
     head = _head(plan, known, unsaid, variables)
     if known.form == "python":
-        text = head + python(known.frame, known.imports, known.rows, draft.said)
+        text = head + python(known.frame, known.imports, known.calls, draft.said)
     else:
         text = write(known.form, draft.said, head)
     return Config(text, draft.said, unsaid, known.form != "json", variables)

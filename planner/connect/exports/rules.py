@@ -9,6 +9,7 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
     each        a word for each of the values that the key lists
+    otherwise   what a file means that does not say it
 What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
 itself or with others below ``rows``: that a key, or one of some, is ``given`` and not 0, ``unless``
 it is, that there are ``several`` or a ``single`` one, that of two keys the values ``differ``, or
@@ -25,7 +26,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from inspect import getmembers, isfunction
-from itertools import groupby, islice
+from itertools import islice
 from math import gcd, prod
 from typing import Any
 
@@ -91,14 +92,10 @@ def norm_bias(draft: Draft) -> None:
         draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
 
 
-def layers_with_experts(draft: Draft) -> dict[str, Any]:
-    """``[0]*3+[1]*58``: the expression that the option takes."""
+def layers_with_experts(draft: Draft) -> dict[str, list[int]]:
+    """For each layer 1 where it has experts, where not all do."""
     layers = [int(one) for one in with_experts(draft)]
-    if all(layers) or not any(layers):
-        return {}
-    runs = [(value, len(list(run))) for value, run in groupby(layers)]
-    text = "+".join(f"[{value}]*{count}" for value, count in runs)
-    return {"moe-layer-freq": text if len(runs) <= 8 else str(layers).replace(" ", "")}
+    return {"moe-layer-freq": layers} if any(layers) and not all(layers) else {}
 
 
 def layers_on_stages(draft: Draft) -> dict[str, Any]:
@@ -227,7 +224,7 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "says": lambda draft, **options: options,
     # Of our window of so many tokens one is the token itself.
-    "before": lambda draft, to, of: {to: f"({draft.get(of) - 1},0)"},
+    "before": lambda draft, to, of: {to: (draft.get(of) - 1, 0)},
 }
 #: Of these, the ones that ask how large degrees are; all else asks whether they are above 1.
 OF_SIZES = frozenset(("mesh",))

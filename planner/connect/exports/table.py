@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import yaml
@@ -135,7 +136,7 @@ def with_experts(draft: Draft) -> list[bool]:
 def write(form: str, said: Mapping[str, Any], head: str) -> str:
     """The text of a configuration, after comments where its form has them."""
     if form == "flags":  # one option a line
-        lines = [f"--{key}" if value is True else f"--{key} {value}" for key, value in said.items()]
+        lines = [" ".join((f"--{key}", *arguments(value))) for key, value in said.items()]
         return head + "\n".join(lines) + "\n"
     tree = nested(said)
     if form == "json":
@@ -143,18 +144,46 @@ def write(form: str, said: Mapping[str, Any], head: str) -> str:
     return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
 
 
+def arguments(value: Any) -> list[str]:
+    """The arguments of an option: none of a flag; a list of words one by one, one of numbers and a
+    pair as Python has them, without blanks."""
+    if value is True:
+        return []
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return value
+    return [literal(value).replace(" ", "") if isinstance(value, (list, tuple)) else str(value)]
+
+
+def literal(value: Any) -> str:
+    """A value in Python; of a list the runs where that is shorter: ``[0] * 3 + [1] * 58``."""
+    if not isinstance(value, list) or not value:
+        return repr(value)
+    runs = [(one, len([*run])) for one, run in groupby(value)]
+    return (
+        " + ".join(f"[{one!r}] * {n}" for one, n in runs)
+        if 2 * len(runs) < len(value)
+        else repr(value)
+    )
+
+
 #: A call, as the rows of a framework write one.
 CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)")
+#: What rows write and a plan never does: calls, and members of an enumeration.
+WRITTEN = re.compile(rf"{CALL.pattern}|[A-Z]\w*\.\w+")
 #: How a call ends that takes what stands below it as arguments.
 OPEN = ("()", "[-1])")
 
 
-def python(frame: str, imports: Mapping[str, str], rows: Any, said: Mapping[str, Any]) -> str:
+def python(
+    frame: str, imports: Mapping[str, str], written: Container[str], said: Mapping[str, Any]
+) -> str:
     """The text of a Python file: what is said as assignments to ``config``, below a call its
     arguments, unless the row has them. Only what a row writes is a call, never
     what a plan says."""
-    written = {text for text in texts(rows) if CALL.fullmatch(text)}
-    calls = {key for key, value in said.items() if isinstance(value, str) and value in written}
+    held = {
+        key: value for key, value in said.items() if isinstance(value, str) and value in written
+    }
+    calls = {key for key, value in held.items() if CALL.fullmatch(value)}
 
     def call_of(key: str) -> str | None:
         steps = key.split(".")
@@ -163,9 +192,9 @@ def python(frame: str, imports: Mapping[str, str], rows: Any, said: Mapping[str,
         return found if found and said[found].endswith(OPEN) else None
 
     def worth(value: Any) -> str:
-        if isinstance(value, list):
+        if isinstance(value, list) and any(isinstance(one, (str, list)) for one in value):
             return f"[{', '.join(map(worth, value))}]"
-        return value if isinstance(value, str) and value in written else repr(value)
+        return value if isinstance(value, str) and value in written else literal(value)
 
     def line(key: str) -> str:
         call = CALL.fullmatch(said[key]) if key in calls else None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports import LAUNCHED, TRAINERS
+from planner.connect.exports import LAUNCHED, TRAINERS, framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
 
@@ -82,7 +82,8 @@ def read(
         raise PlanError(Fault("--set is of a trainer's file", None, of))
     function = ""
     if (
-        source == "torchtitan"
+        source in LAUNCHED
+        and framework(source).form == "python"
         and not files.is_file(path)
         and path.rpartition(".py:")[2].isidentifier()
     ):
@@ -92,7 +93,9 @@ def read(
         shipped = _shipped(path)
         if shipped is not None:
             return shipped
-    if source != "huggingface" and arguments.are(path) and not files.is_file(path):
+    changes_alone = source == "megatron-bridge" and "=" in path
+    said_there = source != "huggingface" and (arguments.are(path) or changes_alone)
+    if said_there and not files.is_file(path):
         place = ARGUMENTS
     else:
         text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")

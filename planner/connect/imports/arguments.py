@@ -53,7 +53,7 @@ class Arguments(Config):
     ABSENT = "there is no argument {}"
 
     def name(self, key: str) -> str:
-        return f"--{key}"
+        return self._outside.get(key, f"--{key}")
 
     def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
         value = self.get(key)
@@ -61,7 +61,7 @@ class Arguments(Config):
             return None if otherwise is None else int(otherwise)
         digits = re.fullmatch(r"[0-9]{1,15}", str(value))
         if not digits or int(value) < least:
-            raise self.fault(f"--{key} is {value!r}", f"a whole number, at least {least}")
+            raise self.fault(f"{self.name(key)} is {value!r}", f"a whole number, at least {least}")
         return int(value)
 
     def share(self, key: str) -> Fraction | None:
@@ -71,7 +71,9 @@ class Arguments(Config):
             return None
         digits = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{0,15})?(e\+?[0-9]{1,2})?", str(value))
         if not digits or not 0 < Fraction(str(value)) <= LARGEST:
-            raise self.fault(f"--{key} is {value!r}", f"a number above 0, at most {LARGEST:,}")
+            raise self.fault(
+                f"{self.name(key)} is {value!r}", f"a number above 0, at most {LARGEST:,}"
+            )
         return Fraction(str(value))
 
     def flag(self, key: str, otherwise: bool | None = False) -> bool | None:

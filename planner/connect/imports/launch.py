@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
@@ -10,9 +11,8 @@ from typing import Any, NamedTuple
 
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import TRAINERS, Framework, framework
+from planner.connect.exports import TRAINERS, Framework, fields, framework
 from planner.connect.exports.rules import CONDITIONS, Row, holds
-from planner.connect.exports.table import CALL, texts
 from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
@@ -28,7 +28,12 @@ SECTIONS = {
     "torchtitan": ("training.", "parallelism.", "model."),
     **dict.fromkeys(TRAINERS, ("training.", "parallelism.", "cluster.")),
     "maxtext": ("training.", "parallelism.", "model."),
+    "megatron-bridge": ("training.", "parallelism."),
 }
+#: Changes of a configuration as they stand on a line: `train.micro_batch_size=2`.
+OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
+#: How Megatron-Bridge takes a model from the Hub.
+HUB = "AutoBridge.from_hf_pretrained("
 #: Where exports say how many processes there are.
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
 ACCELERATOR = "h100-sxm-80gb"
@@ -45,15 +50,18 @@ class Read(NamedTuple):
 
 
 class Said(dict[str, Any]):
-    """What a file says, by dotted keys; what is no literal in it cannot be asked for."""
+    """What a file says, by dotted keys; what is no literal in it cannot be asked for. ``names`` are
+    those of options that stand for its fields, ``given`` what does not hold by default."""
 
     place: Place
+    names: Mapping[str, str] = {}
+    given: set[str]
 
     def get(self, key: str, default: Any = None) -> Any:
         value = super().get(key, default)
         if isinstance(value, Unread):
             where = self.place._replace(line=value.line)
-            raise PlanError(Fault(f"{key} is no literal: {value.text}", where))
+            raise PlanError(Fault(f"{self.names.get(key, key)} is no literal: {value.text}", where))
         return value
 
 
@@ -69,8 +77,12 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     known = framework(name)
     said = _said(text, known, place, function)
     start = _axes(said) if name == "maxtext" else {}
+    model: dict[str, Any] | str | None = None
+    if known.form == "flags" or known.options:
+        model = _of_options(said, place)
+        shape = source.load(model, kind="model").data
+        start = {"model.moe.experts": (shape.get("moe") or {}).get("experts")}
     keys, came_from = _keys(said, known, name, place, start=start)
-    flags = known.form == "flags"
     sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "context", "expert", "pipeline")]
     tensor, context, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
     least = lcm(tensor * context, expert) * pipeline  # the fewest devices
@@ -91,11 +103,11 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     kept = {k: v for k, v in keys.items() if routed or not k.startswith("model.moe.")}
     document: dict[str, Any] = {"model": {}, "cluster": {}, "training": {}, "parallelism": {}}
     document |= nested({key: value for key, value in kept.items() if value is not None})
-    if flags:
-        document["model"] = megatron.read(text, place)
-        stages = _stages(said, document["model"]["layers"], keys.get("parallelism.pipeline") or 1)
+    if model is not None:
+        document["model"] = model
+        stages = _stages(said, shape["layers"], keys.get("parallelism.pipeline") or 1)
         document["parallelism"] |= {"stages": stages} if stages else {}
-    if known.form == "python":
+    elif known.form == "python":
         document["parallelism"] |= _chunks(said, keys)
         if "layers" not in document["model"]:
             flavor = _flavor(said, known, f"{place.file}:{function}")
@@ -181,14 +193,62 @@ def _said(text: str, known: Framework, place: Place, function: str) -> Said:
     """What a file says, below it what holds where it says nothing."""
     if known.form == "flags":
         found: Mapping[str, Any] = parse(text, place)
-    elif known.form == "python":
-        calls = {one for one in texts(known.rows) if CALL.fullmatch(one)}
-        found = python_file.read(text, place, calls, function)
+    elif known.options and (changes := _overrides(text)):
+        found = changes
+    elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
+        found = python_file.read(text, place, known.calls, function)
     else:
         found = _flat(_yaml(text, place))
-    said = Said({**known.defaults, **found})
-    said.place = place
+    said = Said(found)
+    said.place, held = place, known.defaults
+    fields.told_otherwise(said, known.also, FIRST)
+    if known.options:
+        for key in [key for key in said if not fields.is_field(key)]:
+            del said[key]  # a section, and what the function calls
+        hub = str(dict.get(said, "model")).startswith(HUB)
+        if hub:  # whose converter decides what a model has by default
+            held = {key: value for key, value in held.items() if fields.of_run(key)}
+        shown = {k: v for k, v in said.items() if k != "model" or not hub}
+        options, said.names = fields.given(
+            known.options, known.besides, held, {**held, **shown}, place
+        )
+        said |= options
+    said.given = {*said}
+    for key, value in held.items():
+        said.setdefault(key, value)
     return said
+
+
+def _of_options(said: Said, place: Place) -> dict[str, Any] | str:
+    """The model of Megatron-LM's options, or the shipped one whose page on the Hub a file names."""
+    found = {key: said.get(key) for key in said.given if not fields.is_field(key)}
+    if not str(dict.get(said, "model")).startswith(HUB):
+        if said.names and "num-layers" not in found:
+            allowed = "its fields, or the page of one that ships"
+            raise PlanError(Fault("no model that is known", place, allowed))
+        return megatron.of_options(found, place, said.names)
+    page = said.get(f"model.{FIRST}")
+    shipped = aliases.shipped(str(page))
+    if shipped is None:
+        fault = f"{one_line(str(page))} is no model that is known"
+        raise PlanError(Fault(fault, place, "the page of one that ships"))
+    if changed := megatron.shaping(found):
+        fault = f"{said.names[changed]} changes a model of the Hub, and is not read"
+        raise PlanError(Fault(fault, place))
+    return shipped
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    """Changes one after another, as on the line of a script; none where the text is another."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return {}
+    found = [OVERRIDE.fullmatch(word) for word in words]
+    if not all(found):
+        return {}
+    nodes = {one[1]: yaml_nodes.compose(one[2], "changes") for one in found if one}
+    return {key: node and node.plain() for key, node in nodes.items()}
 
 
 def _keys(
@@ -203,6 +263,7 @@ def _keys(
     are of the keys ``before``, where these are known, and of those to ``start`` with."""
     flags, keys, asked = known.form == "flags", dict(start), set(start)
     came_from: dict[str, tuple[str, ...]] = {}
+    names = said.names if isinstance(said, Said) else {}
     of_plan, of_asked = (keys, asked) if before is None else (before, EVERY)
 
     def hear(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -224,9 +285,9 @@ def _keys(
             if isinstance(said, trainers.Options) and said.leaves(key, value, _options(about)):
                 continue
             if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
-                own = said.given if isinstance(said, trainers.Options) else said
+                own = said.given
                 options = dict.fromkeys(one for one in _options(about) if one in own)
-                shown = tuple(f"--{one}" if flags else one for one in options)
+                shown = tuple(names.get(one, f"--{one}" if flags else one) for one in options)
                 came_from[key] = shown or (f"the default of {name}",)
                 keys[key] = _typed(value, place) if flags else value
 
@@ -355,7 +416,7 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
     if to and "each" in about and said.get(to) is not None:
         return _each(said.get(to), to, about["each"], place)
     if words is None:
-        return said.get(to) if to else about.get("only")
+        return said.get(to, about.get("otherwise")) if to else about.get("only")
     found, silent = [], []
     for value, word in words.items():
         near = isinstance(word, Mapping) and "near" in word
@@ -402,8 +463,8 @@ def _typed(value: Any, place: Place) -> Any:
 def _stages(said: Mapping[str, Any], layers: int, count: int) -> Sequence[int] | None:
     """Layers of each stage, where they are said."""
     ends = [said.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
-    if count > 2 and all(isinstance(end, str) and end.isdigit() for end in ends):
-        first, last = (int(str(end)[:9]) for end in ends)
+    if count > 2 and all(re.fullmatch("[0-9]{1,9}", str(end)) for end in ends):
+        first, last = (int(str(end)) for end in ends)
         return [first, *[(layers - first - last) // (count - 2)] * (count - 2), last]
     layout = said.get("pipeline-model-parallel-layout")
     if not isinstance(layout, str) or len(layout) > 10_000:

@@ -15,6 +15,9 @@ from planner.connect.imports.tidy import without_defaults
 
 #: Rows of families.yaml that arguments are read by.
 ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
+#: Of what they say, what shapes no tensor; and of other options those that belong to the layout.
+DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
+PADDING = ("make-vocab-size-divisible-by", "tensor-model-parallel-size")
 
 
 def read(text: str, place: Place | None = None) -> dict[str, Any]:
@@ -23,9 +26,22 @@ def read(text: str, place: Place | None = None) -> dict[str, Any]:
     Raises:
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
     """
-    found = parse(text, place)
-    _judge_unknown(found, place)
-    c = Arguments({"model_type": "megatron", **found}, {}, {}, place)
+    return of_options(parse(text, place), place)
+
+
+def of_options(
+    found: Mapping[str, Any], place: Place | None = None, names: Mapping[str, str] = {}
+) -> dict[str, Any]:
+    """The model document of options, defaults left out.
+
+    Args:
+        names: of options that a file calls otherwise.
+
+    Raises:
+        PlanError: as for ``read``.
+    """
+    _judge_unknown(found, place, names)
+    c = Arguments({"model_type": "megatron", **found}, {}, names, place)
     latent = c.flag("multi-latent-attention")
     left_out = {"megatron_heads" if latent else "megatron_latent"}
     if "num-experts" not in found:
@@ -37,12 +53,21 @@ def read(text: str, place: Place | None = None) -> dict[str, Any]:
     return without_defaults(document, place)
 
 
-def _judge_unknown(found: Mapping[str, Any], place: Place | None) -> None:
+def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
     """An argument that no row names is harmless, or refused."""
     known = {*ARGUMENTS["others"], *texts([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
         if name in known or harmless.search(name) or not shaped.search(name) or value == "0":
             continue
-        fault = f"--{name} could change the architecture and is not modelled"
+        shown = names.get(name, f"--{name}")
+        fault = f"{shown} could change the architecture and is not modelled"
         raise PlanError(Fault(fault, place, None, nearest(name, known)))
+
+
+def shaping(found: Mapping[str, Any]) -> str | None:
+    """The first option that shapes a model."""
+    traits = {key: said for kind in ROWS for key, said in row(kind).traits.items()}
+    shaped = {*texts([said for key, said in traits.items() if key not in DESCRIBING])}
+    others = {*ARGUMENTS["others"]} - {*PADDING}
+    return next((name for name in found if name in shaped | others), None)

@@ -50,6 +50,7 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
             fault = f"several configurations in it ({', '.join(made[:4])}, …)"
             raise PlanError(Fault(fault, place, f"{place.file}:{made[0]}"))
         found = reader.run(body)
+        reader.globals = {name: one for name, one in reader.names.items() if len(one) == 1}
         for name in [function] if function else made:
             found = reader.run(reader.functions[name].body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -72,6 +73,7 @@ class _Reader:
         self.calls, self.steps = calls, 0
         self.functions = {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
         self.names: dict[str, dict[str, Any]] = {}
+        self.globals: dict[str, dict[str, Any]] = {}
         self.modules = {
             each.asname or each.name: "." * one.level + (one.module or "")
             for one in body
@@ -123,6 +125,8 @@ class _Reader:
         if isinstance(node, (ast.List, ast.Tuple)):
             listed = [one for one in node.elts if not isinstance(one, ast.Name)]
             return {"": [self.value(one).get("") for one in listed]}
+        if isinstance(node, ast.BinOp):
+            return {"": self.joined(node)}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = node.operand.value if isinstance(node.operand, ast.Constant) else None
             if isinstance(value, (int, float)):
@@ -131,15 +135,33 @@ class _Reader:
             return {"": node.value}
         return {"": Unread(node.lineno, text[:80])}
 
+    def joined(self, node: ast.BinOp) -> Any:
+        """Lists that are repeated or joined, as ``[0] * 3 + [1] * 58``; nothing else is worked
+        out."""
+        left, right = (self.value(one).get("") for one in (node.left, node.right))
+        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+            made = left + right
+        elif isinstance(node.op, ast.Mult) and isinstance(left, list) and type(right) is int:
+            if len(left) * right > MOST:
+                raise ValueError
+            made = left * right
+        else:
+            return Unread(node.lineno, ast.unparse(node)[:80])
+        self.steps += len(made)
+        return made
+
     def call(self, node: ast.Call) -> dict[str, Any]:
         name = ast.unparse(node.func)
         if name in self.functions and not node.args and not node.keywords:
-            outer, self.names = self.names, {}
+            outer, self.names = self.names, dict(self.globals)
             made = self.run(self.functions[name].body)
             self.names = outer
             return made
         found: dict[str, Any] = {"": f"{name}()"}
         found[MODULE] = self.modules.get(name, "")
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+            before = self.call(node.func.value)  # X("page").model() is of the page
+            found |= {FIRST: before[FIRST]} if FIRST in before else {}
         if len(node.args) == 1:
             found |= _below(FIRST, self.value(node.args[0]))
         for each in node.keywords:

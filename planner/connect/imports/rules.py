@@ -465,9 +465,9 @@ def megatron_window(c: Config) -> int | None:
     text = c.get("window-size")
     if text is None:
         return None
-    before = re.fullmatch(r"\(?([0-9]{1,9}), *0\)?", str(text))
+    before = re.fullmatch(r"[(\[]?([0-9]{1,9}), *0[)\]]?", str(text))
     if before is None:
-        raise c.fault(f"--window-size is {text}", "(tokens before a token,0)")
+        raise c.fault(f"{c.name('window-size')} is {text}", "(tokens before a token,0)")
     return int(before[1]) + 1
 
 
@@ -483,6 +483,7 @@ def megatron_experts(c: Config) -> dict[str, int]:
     """Which layers have experts. `2`: every second one from the first on; `([0]*3+[1]*58)`:
     spelled out."""
     layers, given = c.need("num-layers"), c.get("moe-layer-freq", "1")
+    name = c.name("moe-layer-freq")
     text = str(given).replace(" ", "").strip("()")
     if text.isdigit() and int(text):
         pattern = [int(i % int(text) == 0) for i in range(layers)]
@@ -491,15 +492,15 @@ def megatron_experts(c: Config) -> dict[str, int]:
         for term in text.split("+"):
             match = re.fullmatch(r"\(?\[([01](?:,[01])*)\](?:\*([0-9]{1,5}))?\)?", term)
             if match is None:
-                raise c.fault(f"--moe-layer-freq is {text!r}", "2, or ([0]*3+[1]*58)")
+                raise c.fault(f"{name} is {text!r}", "2, or ([0]*3+[1]*58)")
             pattern += [int(digit) for digit in match[1].split(",")] * int(match[2] or 1)
     if len(pattern) != layers:
-        raise c.fault(f"--moe-layer-freq names {len(pattern)} of {layers} layers")
+        raise c.fault(f"{name} names {len(pattern)} of {layers} layers")
     if 1 not in pattern:
-        raise c.fault("--moe-layer-freq leaves no layer to the experts")
+        raise c.fault(f"{name} leaves no layer to the experts")
     rule = experts_rule(["sparse" if sparse else "dense" for sparse in pattern])
     if rule is None:
-        raise c.fault(f"--moe-layer-freq {text!r} follows no period", "a period")
+        raise c.fault(f"{name} {text!r} follows no period", "a period")
     return rule
 
 
