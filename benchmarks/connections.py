@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks import launch_files
 from benchmarks.tables import rewritten
 from planner.connect import logs
-from planner.connect.imports import families, hf, towers
+from planner.connect.imports import diffusion, families, hf, towers
 
 COUNTS = Path(__file__).parents[1] / "tests" / "data" / "counts"
 #: What `python -m benchmarks.configurations --write FILE` found, the types by what became of them.
@@ -57,9 +57,9 @@ def _launch_files() -> str:
 
 def _configurations() -> str:
     """Model types by what their classes are, each counted against the library in the tests."""
-    saved, towered = (
+    saved, towered, built_of = (
         len(json.loads((COUNTS / f"{name}.json").read_text("utf-8"))["models"])
-        for name in ("saved", "towers")
+        for name in ("saved", "towers", "diffusion")
     )
     types = sorted(families.FAMILIES, key=str.casefold)
     whole = sorted(towers.WRAPPERS, key=str.casefold)
@@ -82,6 +82,11 @@ def _configurations() -> str:
         (
             f"{len(wrappers)} wrappers, of which the language model alone is read",
             ", ".join(f"`{name}`" for name in wrappers),
+        ),
+        (
+            f"{len(diffusion.CLASSES)} classes of diffusers",
+            ", ".join(f"`{name}`" for name in diffusion.CLASSES)
+            + f": parameters and FLOPs of a sample equal to its own count, all {built_of} built",
         ),
         (
             f"{saved} saved files and classes in the tests, and {towered} wrappers built for them",

@@ -272,7 +272,15 @@ _TOWER: Document = {
     "layers": 4, "hidden": 128, "tokens": 64, "merge": 4, "attention": {"heads": 4},
     "mlp": {"intermediate": 256}, "stem": [{"inputs": 588}], "projector": [{"inputs": 512}],
 }  # fmt: skip
+#: A model that reads patches, and one that works on a context beside them.
+_PATCHES: Document = {"model.vocab": None, "model.stem": [{"inputs": 16}]}
+_BOTH: Document = {**_PATCHES, "model.context": {"tokens": 64}, "model.streams": "double"}
 NEEDS: dict[str, Document] = {
+    "model.conditioning.": {**_PATCHES, "model.modulation": 6},
+    "model.modulation": {**_PATCHES, "model.modulation": 6},
+    "model.context.": _BOTH,
+    "model.context_modulation": _BOTH,
+    "training.context_tokens": _BOTH,
     **{
         key: {f"model.{tower}": _TOWER}
         for tower in ("vision", "audio")

@@ -86,13 +86,25 @@ def attention(values: Values) -> Components:
         yield _vector("sinks", a, "attention", split="column")
     if values.get("relative_each"):
         yield Component("distance", n_rel_own, a, "embedding", type="table")
+    yield from joint(values)
+    if values["output_norm"]:
+        yield _norm("output_norm", a * d_v)
+    yield Component("output", a * d_v, h, "attention", "row", values["output_bias"])
+
+
+def joint(values: Values) -> Components:
+    """The core by itself, where the tokens of streams meet that are projected each by its own."""
     # Differential attention runs the core once for each half of the values.
     runs = 2 if values["differential"] else 1
     scores = "attention scores"
     yield Component("core", runs * a * d_h, runs * a * d_v, scores, "column", type="core")
-    if values["output_norm"]:
-        yield _norm("output_norm", a * d_v)
-    yield Component("output", a * d_v, h, "attention", "row", values["output_bias"])
+
+
+def stream(values: Values) -> Components:
+    """Projections of one of the streams whose tokens meet in a core (Esser et al. 2024, arXiv
+    2403.03206, section 4), less what it leaves to others or has no use for."""
+    left = ("core", *values["without"])
+    yield from (piece for piece in attention(values) if piece.name not in left)
 
 
 def _projections(values: Values) -> Components:
@@ -426,7 +438,7 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     for block in (
         *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, rwkv, lightning, norm),
         *(embedding, positions, per_layer_embedding, altup, laurel, head, pooler, classifier),
-        *(projection, matrix, learned),
+        *(projection, matrix, learned, stream),
     )
 }
 
@@ -439,7 +451,8 @@ REMEMBERING = frozenset(
 def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""
     side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
-    found = [*BLOCKS[kind](values), *(_norm(name, h) for name in side_norms)]
+    pieces = joint if values.get("joined") else BLOCKS[kind]
+    found = [*pieces(values), *(_norm(name, h) for name in side_norms)]
     if values.get("layer_scale"):
         found.append(_vector("layer_scale", h, "norm"))
     # Routed experts' output is weighed by the router, and a gate weighs the shared experts'.

@@ -39,6 +39,7 @@ n_img = symbol("n_img", "images of a sequence", "training.vision.items")
 s_img = symbol("s_img", "tokens of an image in its tower", "training.vision.tokens")
 n_clip = symbol("n_clip", "clips of a sequence", "training.audio.items")
 s_clip = symbol("s_clip", "tokens of a clip in its tower", "training.audio.tokens")
+s_ctx = symbol("s_ctx", "tokens of the context of a sequence", "training.context_tokens")
 x_tok = symbol("x_tok", "tokens of a stack for each token of the model", per="stack")
 
 # Model

@@ -21,7 +21,7 @@ _NAMES = {
     "grouped head head_workspace latent layers lora matmul matrix moment part phase quantised "
     "recomputed remembers routed scan shared side split "
     "streamed table tower towers type wide windowed",
-    "block.": "capped gated lone multiplied sees",
+    "block.": "capped gated lone multiplied scaled sees",
     "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
     "energy.": "hosts_given pue_given",
     "hidden ": "matrix",

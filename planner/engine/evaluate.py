@@ -267,6 +267,7 @@ class Evaluation(Lowering):
     def _shape(self, entry: Entry) -> list[Any]:
         return [
             entry.parent and entry.parent.path,
+            entry.stack and entry.stack.path,
             [(symbol, form(value)) for symbol, value in entry.bindings.items()],
             {name: value for name, value in entry.settings.items() if name in self.asked},
         ]

@@ -20,12 +20,13 @@ import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.recent import recent
 from planner.book import inventory, notation
 from planner.book.expressions import Symbol, minimum
-from planner.book.inventory import MATMULS, Component, components
+from planner.book.inventory import MATMULS, ONE, Component, components
 from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
+from planner.plans.blocks import TOWERS
 from planner.plans.document import Model, Part, Plan, Stack
 from planner.plans.model import WIDE
 
@@ -40,7 +41,8 @@ def build(plan: Plan) -> Case:
     bindings, kinds = _inputs(plan)
     profile = profiles.load(plan.settings["training.implementation"])
     parts = () if plan.model is None else plan.model.parts
-    stacks = tuple(part.stack for part in parts if part.stack is not None)
+    held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
+    stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
     settings = {
         **plan.settings,
         "towers": _towers(stacks),
@@ -55,6 +57,7 @@ def build(plan: Plan) -> Case:
     }
     axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
     lawful = settings["training.mode"] == "train" and not settings["lora"]
+    lawful = lawful and not plan.get("model.stem")  # they were fitted on words
     axes["law"] = scaling_laws.axis() if lawful else ()
     axes["convention"] = flop_conventions.axis(settings)
     pair_values: PairValues = {}
@@ -125,10 +128,15 @@ def _towers(stacks: Sequence[Stack]) -> str:
     return "trained" if stacks else "none"
 
 
-#: Items of a sequence, and their tokens, by the towers that they pass.
+#: Items of a sequence, and their tokens, by the towers that they pass; and what a sequence has of
+#: a context beside it, of both together, of a condition (one vector), and of its own.
 ITEMS = {
     "vision": (notation.n_img, notation.s_img),
     "audio": (notation.n_clip, notation.s_clip),
+    "context": (ONE, notation.s_ctx),
+    "joint": (ONE, notation.s + notation.s_ctx),
+    "condition": (ONE, ONE),
+    "own": (ONE, notation.s),
 }
 
 
@@ -141,6 +149,7 @@ def _stack_entry(stack: Stack) -> Entry:
     rows = stack.rows * each + stack.extra
     length = rows if stack.window is None else minimum(rows, stack.window)
     tokens = rows if stack.queries is None else stack.queries
+    tokens = notation.s if stack.crosses else tokens
     bindings = {
         notation.h: stack.hidden,
         notation.s: length,
@@ -150,10 +159,13 @@ def _stack_entry(stack: Stack) -> Entry:
         notation.p_rope: int(stack.positions == "rope"),
         notation.x_tok: items * tokens / notation.s,
     }
+    if stack.streams > 1:
+        bindings[notation.n_la] = stack.streams * notation.n_la
     settings = {"time.context": "none"}
     if stack.frozen:
         settings["training.recompute"] = "none"
-    return Entry("stack", stack.name, stack.tower, None, bindings, settings)
+    title = stack.tower if stack.tower in TOWERS else ""
+    return Entry("stack", stack.name, title, None, bindings, settings)
 
 
 @cache
@@ -317,7 +329,6 @@ def _of_part(
         "part",
         part.name,
         part.title,
-        None if part.stack is None else _stack_entry(part.stack),
         bindings={notation.L_k: part.count},
         settings={
             "part": part.place,
@@ -328,6 +339,7 @@ def _of_part(
             "tower": part.stack is not None,
             "fixed": part.stack is not None and part.stack.frozen,
         },
+        stack=None if part.stack is None else _stack_entry(part.stack),
     )
     blocks, pieces = [], []
     for block in part.blocks:
@@ -345,7 +357,8 @@ def _of_part(
             and block.values["router_group_top_k"] < block.values["router_groups"]
         )
         settings["remembers"] = block.kind in inventory.REMEMBERING and part.stack is None
-        entry = Entry("block", block.name, block.name, part_entry, values, settings)
+        own = None if block.stack is None else _stack_entry(block.stack)
+        entry = Entry("block", block.name, block.name, part_entry, values, settings, own)
         blocks.append(entry)
         pieces += [
             _component(c, entry, targets, joined) for c in components(block.kind, block.values)
@@ -361,7 +374,7 @@ def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
         if note.per == ("block",) and note.key:
             kind, _, key = note.key.partition(".")
             found.setdefault(kind, []).append((note.symbol, key))
-    return found
+    return {**found, "stream": found["attention"]}  # whose projections it has
 
 
 def _component(component: Component, block: Entry, targets: frozenset[str], joined: bool) -> Entry:

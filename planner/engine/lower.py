@@ -50,16 +50,17 @@ class Entry:
     parent: Entry | None = None
     bindings: Mapping[Symbol, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    stack: Entry | None = None  # of tokens of its own, instead of those of its parent
 
     @cached_property
     def path(self) -> str:
-        inside = self.parent is not None and self.parent.axis != "stack"
-        return f"{self.parent.path}.{self.name}" if inside and self.parent else self.name
+        return f"{self.parent.path}.{self.name}" if self.parent else self.name
 
     @cached_property
     def around(self) -> Point:
         """The entry and those that it lies in, by axis, from the narrowest."""
-        return {self.axis: self, **(self.parent.around if self.parent else {})}
+        around = {self.axis: self, **(self.parent.around if self.parent else {})}
+        return around if self.stack is None else {**around, "stack": self.stack}
 
 
 Entries = tuple[Entry, ...]
@@ -253,8 +254,8 @@ class Lowering:
 
     def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
         """The lineages of those below the narrowest entry of the point, and so below the others
-        that these have. Found by index, for a model of many layer kinds has thousands of
-        components."""
+        that these have, but for a stack: a block may have other tokens than its part. Found by
+        index, for a model of many layer kinds has thousands of components."""
         index = self._index.get(axis)
         if index is None:
             index = self._index[axis] = {None: []}
@@ -263,7 +264,11 @@ class Lowering:
                     index.setdefault(above, []).append(entry.around)
         every = index[None]
         axes = every[0] if every else {}
-        lists = [index.get(entry, ()) for entry in point.values() if entry.axis in axes]
+        lists = [
+            index.get(entry, ())
+            for entry in point.values()
+            if entry.axis in axes and entry.axis != "stack"
+        ]
         return min(lists, key=len, default=every)
 
     # -- symbols --------------------------------------------------------------------------------

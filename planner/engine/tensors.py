@@ -80,6 +80,10 @@ ROWS: dict[str, Expression] = {
     "once": ONE,
     "chunk of the loss": layout.tokens / n.n_lc,
 }
+#: Widths of tensors that have a row for each key.
+OF_KEYS = (
+    *("key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads"),
+)
 #: Words for the bytes of an element: of an activation, or of the input of a product.
 SIZES = ("activation", "input")
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
@@ -116,9 +120,14 @@ def entries(
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
         kinds.append("gathered attention")  # of all keys and values, before it starts
-    if block.values.get("layer_scale"):
+    if block.values.get("layer_scale") or block.values.get("scaled"):
         kinds.append("layer scale")
+    # Of attention to a context the keys and values are kept where they are made, of its tokens.
+    crosses, keys = block.values.get("crosses"), block.kind == "stream"
+    kinds = ["attention"] if crosses and keys else kinds
     for line in (line for kind in kinds for line in profile["blocks"].get(kind, ())):
+        if crosses and (line["width"] in OF_KEYS) != keys:
+            continue
         if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
             continue
         size, width = line.get("bytes", "activation"), WIDTHS[line["width"]]

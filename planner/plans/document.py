@@ -23,15 +23,19 @@ class Block:
     kind: str
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    stack: Stack | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What parts in front of the decoder have of their own: width, tokens, positions.
+    """What parts and blocks have of their own: width, tokens, positions.
 
-    ``tower`` says of what: ``vision`` or ``audio``, whose items and tokens the run states. An item
+    ``tower`` says of what: ``vision`` or ``audio``, whose items and tokens the run states;
+    ``context`` beside the sequence, ``joint`` of both, one ``condition`` for each sequence, or its
+    ``own`` tokens inside a part that has others. An item
     has ``rows`` rows for each of its tokens and ``extra`` ones besides; where there is a ``window``
-    of so many rows, each is a sequence of its own.
+    of so many rows, each is a sequence of its own. What ``crosses`` has the sequence's own tokens,
+    each of which meets those.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Stack:
     window: int | None = None
     queries: int | None = None  # of an item, where not each of its rows is one
     frozen: bool = False
+    crosses: bool = False
+    streams: int = 1  # with weights of their own, each launched by itself
 
 
 @dataclass(frozen=True, slots=True)

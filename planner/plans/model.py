@@ -14,19 +14,18 @@ from fractions import Fraction
 from typing import Any
 
 from planner.book.inventory import components
+from planner.plans import patches
+from planner.plans.blocks import TOWERS, Kind, chain, marked, of_tower
 from planner.plans.document import Block, Draft, Model, Part, Stack, merged
 from planner.plans.hardware import narrow
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
-Kind = dict[str, Any]
 #: The part of modules that predict further tokens.
 FURTHER = "mtp"
 #: Projections beside which an adapter may stand.
 ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
 #: Of layers, and of their blocks, whose products stay in 16 bit.
 WIDE = "wide"
-#: Stacks that may stand in front of the layers.
-TOWERS = ("vision", "audio")
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
@@ -39,6 +38,7 @@ def lower(draft: Draft) -> Model | None:
             allowed = "either parameters or layers, hidden and so on"
             draft.fault("model.parameters", said, allowed)
         return None
+    patches.check(draft, data)
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     plain, order = _kinds(draft, data, data["layers"])
     kinds, sequence = _wide_ends(draft, plain, order)
@@ -88,12 +88,7 @@ def _check_adapters(draft: Draft, model: Model) -> None:
 
 def _decoder(part: Part) -> Part:
     """A part that runs on the decoder's tokens."""
-    return replace(part, blocks=tuple(_marked(block, "decoder") for block in part.blocks))
-
-
-def _marked(block: Block, mark: str) -> Block:
-    """A block of which something further holds."""
-    return replace(block, values={**block.values, mark: True})
+    return replace(part, blocks=tuple(marked(block, "decoder") for block in part.blocks))
 
 
 def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind) -> list[Part]:
@@ -103,7 +98,8 @@ def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: 
             name,
             "layers" if name == "layer" else f"{name} layers",
             sequence.count(name),
-            _blocks(draft, kind, data),
+            patches.conditioned(draft, kind, data, _blocks(draft, kind, data)),
+            patches.joint(data, kind),
         )
         for name, kind in kinds.items()
     ]
@@ -215,6 +211,7 @@ def _norm(
         "narrow": narrow,
         "doubled": doubled,
         "cast": cast,  # whether products alone read its output, and no router
+        "scaled": False,  # and shifted, by a condition
     }
     return Block("norm", name, values)
 
@@ -258,7 +255,7 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
                 suffix = "_post_norm" if placement == "sandwich" else "_norm"
                 mine.append(_norm(kind, f"{label}{suffix}"))
             again = shared == "again" and label in (labels[0], "mlp")
-            blocks += [_marked(block, "reused") for block in mine] if again else mine
+            blocks += [marked(block, "reused") for block in mine] if again else mine
     if shared:
         blocks.append(Block("projection", "shared_projection", {"lone": True}))
     if kind.get("altup"):
@@ -268,11 +265,11 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     if kind.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, kind, data, table=False))
     if kind.get("layer_scale"):
-        blocks = [b if b.kind == "norm" else _marked(b, "layer_scale") for b in blocks]
+        blocks = [b if b.kind == "norm" else marked(b, "layer_scale") for b in blocks]
     if blocks:
-        blocks[-1] = _marked(blocks[-1], "last")
+        blocks[-1] = marked(blocks[-1], "last")
     for key, mark in (("reuse", "reused"), (WIDE, WIDE)):
-        blocks = [_marked(block, mark) for block in blocks] if kind.get(key) else blocks
+        blocks = [marked(block, mark) for block in blocks] if kind.get(key) else blocks
     return tuple(blocks)
 
 
@@ -292,7 +289,7 @@ def _block(
 
 
 def _embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
-    blocks = [_tables(data, "embedding")]
+    blocks = patches.stem(draft, data) if data.get("stem") else [_tables(data, "embedding")]
     blocks += _positions(draft, first, data["positions"], "positions")
     if data["embedding_norm"]:
         blocks.append(_norm(data, "embedding_norm", _narrow(data)))
@@ -395,7 +392,7 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
     if own.positions == "learned":
         ends.append(Block("positions", "positions", {"positions": "learned", "narrow": False}))
     ends += [_norm(data, key) for key in ("embedding_norm", "final_norm") if data[key]]
-    around = tuple(_of_tower(block, still) for block in ends)
+    around = tuple(of_tower(block, still) for block in ends)
     parts.append(Part(own.name, f"{name} ends", 1, around, own, "embedding"))
     kinds, sequence = _kinds(draft, data, data["layers"])
     for kind, values in kinds.items():
@@ -403,7 +400,7 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
         label = name if kind == "layer" else f"{name}-{kind}"
         stack = replace(own, name=label, window=attention.get("window"))
         plain = {**values, "attention": {**attention, "window": None}}  # a window is a sequence
-        blocks = [_of_tower(block, still) for block in _blocks(draft, plain, data)]
+        blocks = [of_tower(block, still) for block in _blocks(draft, plain, data)]
         parts.append(Part(label, f"{label} layers", sequence.count(kind), tuple(blocks), stack))
     if tower["pool"]:
         parts += _pool(draft, data, own)
@@ -411,7 +408,7 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
     hidden = draft.get("model.hidden")
     parts += _matrices(draft, data, "projector", on, own.hidden, hidden)
     if tower["output_rows"]:
-        block = _of_tower(Block("learned", "learned", {"rows": tower["output_rows"]}), False)
+        block = of_tower(Block("learned", "learned", {"rows": tower["output_rows"]}), False)
         last = replace(on, name=f"{name}-output", hidden=hidden)
         parts.append(Part(last.name, f"{name} output", 1, (block,), last, "embedding"))
     return parts
@@ -433,7 +430,7 @@ def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
             part.name,
             part.name.replace("-", " "),
             1,
-            tuple(_of_tower(block, own.frozen) for block in inside),
+            tuple(of_tower(block, own.frozen) for block in inside),
             part,
             "embedding",
         )
@@ -447,30 +444,8 @@ def _matrices(
     """The matrices of a stem or a projector, in parts of equal rows."""
     parts: list[Part] = []
     before = 0
-    listed = data.get(key) or []
-    for place, said in enumerate(listed):
-        behind = place + 1 < len(listed)
-        inputs = said.get("inputs") or first
-        if not inputs:
-            draft.fault(
-                f"{data['place']}.{key}.{place}",
-                "how wide is what the first matrix reads?",
-                "inputs",
-            )
-            draft.finish()
-        values = {
-            **said,
-            "inputs": inputs,
-            "outputs": said.get("outputs") or (stack.hidden if behind else last),
-            "norm_width": said.get("norm_width") or inputs,
-            "group": key,
-            "activated": behind and place % 2 == 0,
-            # Two matrices with an activation between them are divided as a feed-forward is.
-            "split": ("column", "row")[place % 2] if place % 2 or behind else "none",
-        }
-        first = values["outputs"]
-        block = _of_tower(Block("matrix", f"{key}_{place + 1}", values), stack.frozen)
-        rows = said.get("rows", 1)
+    for rows, block in chain(draft, data, key, first, stack.hidden, last):
+        block = of_tower(block, stack.frozen)
         if rows == before:
             parts[-1] = replace(parts[-1], blocks=(*parts[-1].blocks, block))
             continue
@@ -478,15 +453,7 @@ def _matrices(
         own = replace(stack, name=label, rows=stack.rows * rows, hidden=last)
         parts.append(Part(label, label.replace("-", " "), 1, (block,), own, "embedding"))
         before = rows
-    if listed and first != last:
-        wrong = f"the last matrix gives {first} values where {last} are read"
-        draft.fault(f"{data['place']}.{key}", wrong, f"outputs: {last}")
     return parts
-
-
-def _of_tower(block: Block, frozen: bool) -> Block:
-    """A block that runs on a tower's tokens, and that a run may leave as it is."""
-    return replace(block, values={**block.values, "tower": True, "frozen": frozen})
 
 
 def _modules(draft: Draft, data: Kind) -> int:
@@ -512,7 +479,7 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
     embedding, their projection, and a layer like the last."""
     blocks = [
         _norm(data, "hidden_norm"),
-        _marked(_tables(data, "next_embedding"), "reused"),
+        marked(_tables(data, "next_embedding"), "reused"),
         _norm(data, "next_norm"),
         Block("projection", "projection", {"lone": False}),
         *_blocks(draft, last, data),
@@ -539,6 +506,13 @@ def _head(draft: Draft, data: Kind, modules: int) -> Part:
         "embedding_dim": data.get("embedding_dim"),
         WIDE: not draft.get("training.narrow_logits"),
     }
+    if data.get("stem"):
+        return Part(
+            "head",
+            "head",
+            1,
+            (*patches.before_output(draft, data), *blocks, *patches.output(draft, data)),
+        )
     if data["head"]:
         blocks.append(Block("head", "head", values))
     for number in range(modules):

@@ -316,8 +316,22 @@ def check_groups(draft: Draft, model: Model | None) -> None:
         draft.fault("parallelism.sequence", wrong, allowed)
 
 
+def _check_patches(draft: Draft, model: Model) -> None:
+    """Faults of a model that reads patches: nothing serves it token by token, and what each layer
+    reads besides its sequence is not modelled on its way to other devices."""
+    if not draft.get("model.stem"):
+        return
+    if draft.get("training.mode") == "inference":
+        wrong = "a model that reads patches writes no text token by token"
+        draft.fault("training.mode", wrong, "train")
+    for key, pieces in (("pipeline", "layers"), ("context", "sequences")):
+        if draft.get("model.context") and draft.get(f"parallelism.{key}") > 1:
+            wrong = f"a model with a context is not modelled in pieces of its {pieces}"
+            draft.fault(f"parallelism.{key}", wrong, "1")
+
+
 #: In the order in which their faults are told; each asks for few keys of a layout.
-CHECKS = (check_schedule, check_groups, _check_distinct, _check_context)
+CHECKS = (check_schedule, check_groups, _check_distinct, _check_context, _check_patches)
 
 
 def check(draft: Draft, model: Model) -> None:

@@ -258,8 +258,9 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
                 values = tuple(entry.bindings[symbol] for entry in group)
                 value, *others = dict.fromkeys(values)
                 bindings[symbol] = Varying(values) if others else value
-            parent = new.get(group[0].parent, group[0].parent)
-            merged.append(replace(group[0], parent=parent, bindings=bindings))
+            around = {key: getattr(group[0], key) for key in ("parent", "stack")}
+            around = {key: new.get(entry, entry) for key, entry in around.items()}
+            merged.append(replace(group[0], bindings=bindings, **around))
             new[group[0]] = merged[-1]
         found[axis] = tuple(merged)
     return found

@@ -383,7 +383,7 @@ SAID = (
 def _noted(note: Notation, scope: Sequence[Entry]) -> Notation:
     """What a symbol means in an entry: of a tower, a key of the tower."""
     stack = scope[0].around.get("stack") if scope else None
-    if stack is None or note.key is None:
+    if stack is None or not stack.title or note.key is None:
         return note
     inside = note.key.removeprefix("model.")
     prefix = "model." if inside != note.key else ""

@@ -37,7 +37,8 @@ class View:
 
     def below(self, axis: str, **settings: Any) -> Iterator[View]:
         """The entries of an axis in this one that have some settings."""
-        narrowest = [*self.point.values()]
+        # A block may work on other tokens than its part.
+        narrowest = [one for name, one in self.point.items() if name != "stack"]
         for entry in self.evaluation.case.axes[axis]:
             lineage = list(entry.around.values())
             if all(any(one is other for other in lineage) for one in narrowest):
@@ -336,8 +337,9 @@ def _(v: View) -> float:
     n = v.s * v.b / v.c
     stream = n * v.h / (v.t if v.on("parallelism.sequence") else 1)
     if block == "norm":
-        return stream * (v.k_a + v.k_a)
-    if block in ("positions", "pooler", "classifier"):
+        # Where a condition scales it: read, scaled, shifted; and what follows is read and weighed.
+        return stream * (v.k_a + v.k_a) * (3 if v.on("block.scaled") else 1)
+    if block in ("positions", "pooler", "classifier", "stream"):
         return 0
     if block == "projection":
         return stream * 4 * v.k_a
@@ -2219,6 +2221,25 @@ DENSE: dict[str, Any] = {
     "attention": {"heads": 30, "kv_heads": 10, "head_dim": 14},
     "mlp": {"intermediate": 1170, "gated": True},
 }
+#: Patches with conditions, and a context that layers work on as well, or that they read.
+PATCHES: dict[str, Any] = {
+    **{key: said for key, said in DENSE.items() if key != "vocab"},
+    "bias": True,
+    "stem": [{"inputs": 48, "bias": True}],
+    "output": [{"outputs": 96}],
+    "context": {"tokens": 77, "stem": [{"inputs": 130}, {"bias": True}]},
+    "conditioning": {
+        "width": 210,
+        "matrices": [{"inputs": 64}, {"inputs": 30, "rows": 2}],
+        "rows": 11,
+        "output": 2,
+    },
+}
+STREAMS = {
+    "double": {"streams": "double", "modulation": 6, "attention": {"qk_norm": "head"}},
+    "single": {"streams": "joint", "modulation": 3, "parallel": True},
+    "last": {"streams": "last", "modulation": 6, "context_modulation": 2},
+}
 #: A stack in front of the layers, with windows, a projector that is divided, and all that is rare.
 TOWER: dict[str, Any] = {
     "layers": 3,
@@ -2586,6 +2607,19 @@ PLANS: dict[str, dict[str, Any]] = {
     "a frozen tower in modules": plan(
         {**DENSE, "vision": TOWER}, {"tensor": 5, "zero": 1},
         {"recompute": "selective", "recompute_modules": ["mlp"], "vision": {"frozen": True}},
+    ),
+    "two streams": plan(
+        {**PATCHES, "kinds": STREAMS}, {"tensor": 5, "zero": 1},
+        {"recompute": "full", "early_stop": True},
+    ),
+    "two streams kept": plan(
+        {**PATCHES, "kinds": STREAMS}, {"zero": 3},
+        {"implementation": "pytorch", "context_tokens": 90, "precision": "fp8"},
+    ),
+    "a context": plan(
+        {**PATCHES, "mixer": ["attention", "cross_attention"], "modulation_rows": 6,
+         "context": {"tokens": 60, "attention_norm": "layernorm"}},
+        {"tensor": 5, "zero": 1}, {"recompute": "selective", "attention": "eager"},
     ),
     "adapters beside a tower": plan(
         {**DENSE, "vision": TOWER}, {"zero": 1},

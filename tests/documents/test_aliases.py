@@ -93,7 +93,11 @@ def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: s
 
 
 #: Of which no weights are published there.
-NOT_ON_THE_HUB = {"fairseq-moe-15b", *(n for n in source.preset_names("model") if "gpt3" in n)}
+NOT_ON_THE_HUB = {
+    "fairseq-moe-15b",
+    "dit-xl-2",
+    *(n for n in source.preset_names("model") if "gpt3" in n),
+}
 
 
 def test_every_shipped_model_is_known_by_its_page_on_the_hub(

@@ -270,7 +270,7 @@ again = flops(
 again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
 
 #: Blocks of which nothing can be chosen to be computed again.
-ELSE = ("embedding", "head", "projection", "matrix", "learned", *OTHERS, *NOTHING, *SIDES)
+ELSE = ("embedding", "head", "projection", "matrix", "learned", "stream", *OTHERS, *NOTHING, *SIDES)
 
 block_again = flops(
     "compute.block.again",

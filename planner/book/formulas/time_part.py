@@ -80,8 +80,13 @@ traffic = estimate(
     per="block",
     coefficient="bytes",
 )
-traffic.where(block="norm").equals(
+traffic.where(block="norm", scaled=False).equals(
     2 * k_a * tokens * h / sequence_ranks, "Reads and writes its values."
+)
+traffic.by("Peebles & Xie 2022 (arXiv 2212.09748), section 3.2", block="norm", scaled=True).equals(
+    6 * k_a * tokens * h / sequence_ranks,
+    "Reads and writes its values, which are then scaled and shifted, and the output of what reads "
+    "them is weighed: each reads and writes once more.",
 )
 
 _residual = (3 * k_a + p_drop) * tokens * h / sequence_ranks
@@ -144,6 +149,9 @@ traffic.where(block="per_layer_embedding").equals(
     _residual + k_a * tokens * (5 * h_p + 2 * h),
     "The residual sum; the gate's activation and its product with the embedding, and a norm.",
 )
+traffic.by("Esser et al. 2024 (arXiv 2403.03206)", block="stream").equals(
+    0, "Counted with the attention in which its tokens meet others."
+)
 traffic.where(block="learned").equals(
     3 * k_a * tokens * h, "Rows and what is learned of them are read, and their sum written."
 )
@@ -182,7 +190,7 @@ elementwise = seconds_of_block(
 
 # -- exchanges ---------------------------------------------------------------------------------
 
-QUIET = ("norm", "embedding", "head", "learned", *NOTHING, *SIDES)
+QUIET = ("norm", "embedding", "head", "learned", "stream", *NOTHING, *SIDES)
 
 exchanges = Quantity(
     "time.exchanges",

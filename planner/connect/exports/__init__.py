@@ -24,6 +24,8 @@ FORMATS = (
 #: Whose files are read as runs: with their model, and without one.
 LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext", "megatron-bridge")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
+#: Whose files say nothing of a model.
+WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.
 SCHEDULERS = ("slurm", "kubernetes", "skypilot")
 #: Before the name of a variable of the environment, among the options that rows say.
@@ -84,6 +86,7 @@ def config(plan: Plan, to: str) -> Config:
         where = plan.document.place(("parallelism",))
         allowed = "sizes under parallelism; plan.py search ranks layouts"
         raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
+    check(plan, to)
     draft = Draft(plan)
     follow(draft, known.rows)
     draft.rest()
@@ -103,6 +106,15 @@ def config(plan: Plan, to: str) -> Config:
     else:
         text = write(known.form, draft.said, head)
     return Config(text, draft.said, unsaid, known.form != "json", variables)
+
+
+def check(plan: Plan, to: str) -> None:
+    """Raises:
+    PlanError: a model of a kind that the framework has none of.
+    """
+    if plan.get("model.stem") and to in FORMATS and to not in WITHOUT_MODEL:
+        where, allowed = plan.document.place(("model", "stem")), " or ".join(WITHOUT_MODEL)
+        raise PlanError(Fault(f"models of {to} read words, and this one patches", where, allowed))
 
 
 @cache

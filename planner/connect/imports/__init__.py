@@ -129,7 +129,7 @@ def read(
         return Imported(written, document, [sentence(document, "Megatron-LM arguments")], place)
     config = hf.parse(text, place)
     imported = hf.convert(config, place)
-    given = config.get("_name_or_path") or config.get("model_type")
+    given = config.get("_name_or_path") or config.get("model_type") or imported.family
     head: dict[str, Any] = {"name": str(given)[:200]}
     if imported.notes:
         head["notes"] = "; ".join(imported.notes)

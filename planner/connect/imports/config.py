@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from planner.base.errors import Fault, Place, PlanError
@@ -102,6 +103,26 @@ class Config:
         if value is not None and not all(_is(item, kind) for item in value):
             raise self._refused(key, value, allowed)
         return None if value is None else list(value)
+
+    def judge(
+        self, known: Collection[str], harmless: Sequence[str], outer: str = "", inner: bool = False
+    ) -> None:
+        """A key that nobody read is harmless, or the configuration is refused: never ignored.
+
+        Args:
+            known: further keys that change no tensor.
+            harmless: patterns of such keys.
+            outer: before keys of what holds this configuration.
+            inner: whether these are judged elsewhere.
+        """
+        known, pattern = {"model_type", *self.read, *known}, re.compile("|".join(harmless))
+        for key, value in self.given.items():
+            plain = key.removeprefix(outer)
+            empty = value is None or value is False or value in ("", 0, [], {})
+            if empty or {key, plain} & known or pattern.search(plain) or (inner and plain != key):
+                continue
+            fault = f"the key {self.name(key)!r} is not modelled and could change the architecture"
+            raise self.fault(f"{self.type}: {fault}", "remove it if it does not")
 
     def inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""

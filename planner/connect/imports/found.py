@@ -45,6 +45,9 @@ def _shape(plan: Plan) -> Iterator[str]:
         yield f"{heads} heads" + (f" with {shared} of keys and values" if shared != heads else "")
     if experts:
         yield f"{experts['experts']} experts of which a token takes {experts['top_k']}"
-    yield f"vocabulary {plan.get('model.vocab'):,}"
+    if plan.get("model.vocab"):
+        yield f"vocabulary {plan.get('model.vocab'):,}"
+    if plan.get("model.context"):
+        yield f"{plan.get('model.context.tokens'):,} tokens of context"
     if plan.get("model.max_sequence"):
         yield f"up to {plan.get('model.max_sequence'):,} tokens"

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.imports import towers
+from planner.connect.imports import diffusion, towers
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import CLASSES as USUAL
 from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Row, Traits, row
@@ -53,6 +53,9 @@ def convert(config: Any, place: Place | None = None) -> Imported:
         PlanError: an unknown type, a key that is missing, malformed, contradictory or changes the
             architecture in a way that is not modelled.
     """
+    if isinstance(config, Mapping) and diffusion.NAME in config and "model_type" not in config:
+        name, document, came_from = diffusion.convert(config, place)
+        return Imported(without_defaults(document, place), came_from, family=name)
     given, notes, named, outer = _text_part(config, place)
     flat = outer in CLASSES["wrappers"] and not any(k in config for k in INNER)
     kind = str(given["model_type"])
@@ -77,7 +80,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
         raise c.fault(f"{made.document['layers']} layers", f"at most {MOST_LAYERS:,}")
     _stack(c, family.axes, made)
     _drop_assumed_length(c, made.document)
-    _judge_unread(c, said)
+    c.judge({*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}, HARMLESS)
     _note_further(c, made)
     made.notes += [said for key, said in family.notes.items() if made.document.get(key)]
     if outer in towers.WRAPPERS:
@@ -236,18 +239,6 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     windows = [document.get("attention.window"), *(lookup(k, "attention.window") for k in kinds)]
     if any(window and window > longest for window in windows):
         del document["max_sequence"]
-
-
-def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
-    """A key that nobody read is harmless, or the configuration is refused: never ignored."""
-    harmless = {*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}
-    harmless_name = re.compile("|".join(HARMLESS))
-    for key, value in c.given.items():
-        empty = value is None or value is False or value in ("", 0, [], {})
-        if empty or key in {"model_type", *c.read, *harmless} or harmless_name.search(key):
-            continue
-        fault = f"the key {c.name(key)!r} is not modelled and could change the architecture"
-        raise c.fault(f"{c.type}: {fault}", "remove it if it does not")
 
 
 #: How many modules predict further tokens, by the configurations that name them.

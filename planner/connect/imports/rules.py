@@ -608,6 +608,64 @@ def patch_values(c: Config) -> int:
     return colours * (c.whole("temporal_patch_size") or 1) * prod(sides(c, "patch_size"))
 
 
+# Diffusion --------------------------------------------------------------------------------------
+
+
+def volume(c: Config) -> int:
+    """Values of a patch for each channel: of two sides, or of frames, height and width."""
+    if not isinstance(c.get("patch_size"), (list, tuple)):
+        return c.need("patch_size") ** 2
+    sizes = c.list_of("patch_size", int) or []
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise c.fault(f"patch_size is {sizes}", "frames, height and width")
+    return prod(sizes)
+
+
+def sample_patches(c: Config) -> int:
+    """Patches of the square that the class is made for."""
+    patches = (c.need("sample_size") // c.need("patch_size")) ** 2
+    if not patches:
+        raise c.fault(f"sample_size is {c.need('sample_size')}", "at least patch_size")
+    return patches
+
+
+def more_conditions(c: Config) -> bool:
+    """PixArt: resolution and ratio are conditions too, unsaid of models for 1024 x 1024 pixels."""
+    said = c.flag("use_additional_conditions")
+    return c.need("sample_size") == 128 if said is None else said
+
+
+def sd3_layers(c: Config) -> dict[str, Any]:
+    """Layer kinds and pattern: some layers attend to the image once more by itself, the last one
+    hands no text on."""
+    twice, layers = set(c.list_of("dual_attention_layers", int) or ()), c.need("num_layers")
+    named = ["dual" if i in twice else "double" for i in range(min(layers, 10_000))]
+    named[-1] += "-last"
+    kinds: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(named):
+        dual = name.startswith("dual")
+        kinds[name] = {"streams": "double", "modulation": 9 if dual else 6, "context_modulation": 6}
+        if dual:
+            kinds[name]["mixer"] = ["attention", "attention"]
+        if name.endswith("last"):
+            kinds[name] |= {"streams": "last", "context_modulation": 2}
+    return {"kinds": kinds, "pattern": compressed(named)}
+
+
+def flux_layers(c: Config) -> dict[str, Any]:
+    """Layer kinds and pattern: of two streams first, then of both as one, whose attention and
+    feed-forward stand side by side and share the bias of their outputs."""
+    single = {"streams": "joint", "modulation": 3, "parallel": True, "shared_norm": True}
+    kinds = {
+        "double": {"streams": "double", "modulation": 6},
+        "single": {**single, "attention": {"output_bias": False}},
+    }
+    keys = {"double": "num_layers", "single": "num_single_layers"}
+    counts = {kind: c.need(key, 0) for kind, key in keys.items() if c.need(key, 0)}
+    pattern = [{"kind": kind, "count": count} for kind, count in counts.items()]
+    return {"kinds": {kind: kinds[kind] for kind in counts}, "pattern": pattern}
+
+
 def features(c: Config) -> int:
     """The width of what a projector reads: that of one layer, or of several side by side."""
     layers = c.get("wrapper.vision_feature_layer")
@@ -719,6 +777,10 @@ RULES: dict[str, Callable[..., Any]] = {
     "marks": lambda c, label, of: [int(one == label) for one in worth(of, c)],
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
+    "values_in": lambda c: volume(c) * c.need("in_channels"),
+    "values_out": lambda c: volume(c) * (c.whole("out_channels") or c.need("in_channels")),
+    "third_width": lambda c: c.need("num_attention_heads") * c.need("attention_head_dim") // 3,
+    "flux_depth": lambda c: c.need("num_layers", 0) + c.need("num_single_layers", 0),
     "less_one": lambda c, key: c.need(key) - 1,
     "times": lambda c, keys: prod(k if isinstance(k, int) else c.need(k) for k in keys),
     "zamba_head": lambda c: 2 * c.need("hidden_size") // c.need("num_attention_heads"),

@@ -18,7 +18,10 @@ from planner.documents.source import lookup, nested
 from planner.plans.plan import begun
 
 #: Sections of which everything is written.
-WHOLE = ("kinds", "pattern", "encoder", "delta_net", "vision", "audio")
+WHOLE = (
+    *("kinds", "pattern", "encoder", "delta_net", "vision", "audio"),
+    *("stem", "output", "context", "conditioning"),
+)
 
 WIDTH = 96
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -69,23 +68,10 @@ def towers(
         row = {key: value for key, value in _row(own).items() if key not in ("harmless", "names")}
         leads = {key: value for key, value in said.items() if key not in ("of", "is", "as")}
         found[name] = nested(values({**row, **leads}, c))
-        _judge(c, _row(own).get("harmless", ()), flat)
+        known = {*_row(own).get("harmless", ()), *_SAID["harmless"], *_OUTER, "text.hidden_size"}
+        # Where the wrapper is flat, its keys are judged as the language model's.
+        c.judge(known, HARMLESS, "wrapper.", flat)
     return found
-
-
-def _judge(c: Config, harmless: Any, flat: bool) -> None:
-    """A key that nobody read is harmless, or the tower is refused."""
-    known = {*c.read, *harmless, *_SAID["harmless"], *_OUTER, "text.hidden_size"}
-    harmless_name = re.compile("|".join(HARMLESS))
-    for key, value in c.given.items():
-        empty = value is None or value is False or value in ("", 0, [], {})
-        plain = key.removeprefix("wrapper.")
-        if flat and plain != key:
-            continue  # judged as the language model's
-        if empty or key in known or plain in known or harmless_name.search(plain):
-            continue
-        fault = f"the key {key!r} is not modelled and could change the architecture"
-        raise c.fault(f"{c.type}: {fault}", "remove it if it does not")
 
 
 def left_out(error: PlanError) -> str:

@@ -22,10 +22,11 @@ class Launcher:
         name: of a framework that plans are exported to.
 
     Raises:
-        PlanError: no such framework.
+        PlanError: no such framework, or one that has no such models.
     """
 
     def __init__(self, plan: Plan, name: str) -> None:
+        exports.check(plan, name)
         self.plan = plan
         self.rows: list[Row] = []  # those that read a key of a layout
         for row in exports.framework(name).rows:

@@ -1,0 +1,212 @@
+"""Transformers of diffusion models as diffusers builds and runs them:
+`python -m benchmarks.diffusion FILE.json`.
+
+For each class that planner/connect/imports/diffusion.yaml knows: published configurations, and
+small ones of random shapes, with the parameters of the model on the meta device and the FLOPs of
+one forward pass over one sample there, as PyTorch's counter counts them. Needs torch and diffusers,
+and nothing of the planner but the list of classes. Printed by versions, kept in
+tests/data/counts/diffusion.json, which tests/connect/test_diffusion.py holds the importer against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROWS = Path(__file__).resolve().parents[1] / "planner/connect/imports/diffusion.yaml"
+#: Small configurations of each class.
+EACH = 5
+#: Tokens of text in each sample.
+TEXT = 16
+_XL = {"attention_bias": True, "activation_fn": "gelu-approximate", "num_attention_heads": 16}
+_XL |= {"attention_head_dim": 72, "num_layers": 28, "patch_size": 2, "in_channels": 4}
+_XL |= {"num_embeds_ada_norm": 1000, "norm_elementwise_affine": False, "out_channels": 8}
+_SD3 = {"num_layers": 24, "num_attention_heads": 24, "caption_projection_dim": 1536}
+_SD3 |= {"sample_size": 128, "pos_embed_max_size": 192, "pooled_projection_dim": 2048}
+_SD35 = {"qk_norm": "rms_norm", "pos_embed_max_size": 384}
+#: Configurations as published on the Hub, where they differ from what the class assumes.
+PUBLISHED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "DiTTransformer2DModel": {"DiT-XL-2-256": {"out_channels": 8}, "S": {
+        "out_channels": 8, "num_attention_heads": 6, "attention_head_dim": 64, "num_layers": 12}},
+    "PixArtTransformer2DModel": {
+        "PixArt-XL-2-1024-MS": {"caption_channels": 4096},
+        "PixArt-Sigma-XL-2-1024-MS": {"caption_channels": 4096, "use_additional_conditions": False},
+    },
+    "Transformer2DModel": {
+        "DiT-XL-2-512": {**_XL, "sample_size": 64, "norm_type": "ada_norm_zero"},
+        "PixArt-XL-2-512x512": {**_XL, "sample_size": 64, "norm_type": "ada_norm_single",
+                                "caption_channels": 4096, "cross_attention_dim": 1152},
+    },
+    "SD3Transformer2DModel": {
+        "stable-diffusion-3-medium": _SD3,
+        "stable-diffusion-3.5-medium": {**_SD3, **_SD35, "dual_attention_layers": [*range(13)]},
+        "stable-diffusion-3.5-large": {**_SD3, **_SD35, "num_layers": 38, "pos_embed_max_size": 192,
+                                       "num_attention_heads": 38, "caption_projection_dim": 2432},
+    },
+    "FluxTransformer2DModel": {
+        "FLUX.1-dev": {"guidance_embeds": True}, "FLUX.1-schnell": {},
+        "FLUX.1-Fill-dev": {"guidance_embeds": True, "in_channels": 384, "out_channels": 64},
+    },
+    "QwenImageTransformer2DModel": {"Qwen-Image": {}},
+    "WanTransformer3DModel": {
+        "Wan2.1-T2V-14B": {},
+        "Wan2.1-T2V-1.3B": {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30},
+    },
+}  # fmt: skip
+
+
+def small(name: str, draw: random.Random) -> dict[str, Any]:
+    """A small configuration of random shape."""
+    heads, size, patch = draw.randint(1, 4), 2 * draw.randint(3, 12), draw.choice((1, 2, 4))
+    made: dict[str, Any] = {
+        "num_attention_heads": heads,
+        "attention_head_dim": size,
+        "num_layers": draw.randint(1, 4),
+        "in_channels": draw.randint(1, 6),
+        "out_channels": draw.choice((None, draw.randint(1, 6))),
+    }
+    flag = draw.choice((True, False))
+    if name in ("DiTTransformer2DModel", "PixArtTransformer2DModel", "Transformer2DModel"):
+        made |= {"attention_bias": flag, "patch_size": patch, "sample_size": patch * 4}
+        made["activation_fn"] = draw.choice(("gelu", "gelu-approximate", "geglu"))
+        made["num_embeds_ada_norm"] = draw.randint(2, 30)
+        crossed = name[0] == "P" or (name[0] == "T" and flag)
+        if name[0] == "T":
+            made["norm_type"] = "ada_norm_single" if crossed else "ada_norm_zero"
+            made["norm_elementwise_affine"] = False
+        if crossed:
+            made["attention_head_dim"] = 6 * draw.randint(1, 4)
+            made["cross_attention_dim"] = heads * made["attention_head_dim"]
+            made |= {"caption_channels": draw.randint(5, 40)}
+            made["use_additional_conditions"] = draw.choice((True, False))
+    if name == "SD3Transformer2DModel":
+        layers = made["num_layers"]
+        made |= {"patch_size": patch, "sample_size": 4 * patch, "pos_embed_max_size": 8}
+        made |= {"qk_norm": draw.choice((None, "rms_norm")), "caption_projection_dim": heads * size}
+        made["dual_attention_layers"] = [i for i in range(layers) if draw.random() < 0.4]
+    if name in ("FluxTransformer2DModel", "QwenImageTransformer2DModel"):
+        made["attention_head_dim"] = 4 * draw.randint(2, 6)
+        first = made["attention_head_dim"] // 4 // 2 * 2
+        rest = (made["attention_head_dim"] - first) // 2
+        made["axes_dims_rope"] = [first + rest % 2 * 2, rest // 2 * 2, rest // 2 * 2]
+    if name == "FluxTransformer2DModel":
+        made |= {"num_single_layers": draw.randint(1, 3), "guidance_embeds": flag}
+    if name == "WanTransformer3DModel":
+        made |= {"attention_head_dim": 6 * draw.randint(2, 5), "ffn_dim": draw.randint(10, 90)}
+        made |= {"text_dim": draw.randint(4, 40), "freq_dim": 2 * draw.randint(4, 20)}
+        made |= {"cross_attn_norm": flag, "patch_size": [draw.choice((1, 2)), 2, 2]}
+    else:
+        made |= (
+            {"joint_attention_dim": draw.randint(8, 50)} if "caption_channels" not in made else {}
+        )
+        made["pooled_projection_dim"] = draw.randint(8, 50)
+    return made
+
+
+def built(name: str, given: Mapping[str, Any]) -> Any:
+    """The model of a configuration, without memory."""
+    import inspect
+
+    import diffusers
+    import torch
+
+    cls = getattr(diffusers, name)
+    known = inspect.signature(cls.__init__).parameters
+    with torch.device("meta"):
+        return cls(**{key: value for key, value in given.items() if key in known}).eval()
+
+
+def flops(name: str, model: Any) -> tuple[int, int]:
+    """FLOPs of one sample, and of how many patches it is."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    c = model.config
+    zeros, one = torch.zeros, torch.zeros(1, device="meta", dtype=torch.long)
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        if name in ("FluxTransformer2DModel", "QwenImageTransformer2DModel"):
+            tokens = 64
+            given = {
+                "hidden_states": zeros(1, tokens, c.in_channels),
+                "encoder_hidden_states": zeros(1, TEXT, c.joint_attention_dim),
+                "timestep": zeros(1),
+            }
+            if name[0] == "F":
+                given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
+                given |= {"img_ids": zeros(tokens, 3), "txt_ids": zeros(TEXT, 3)}
+                given |= {"guidance": zeros(1)} if c.guidance_embeds else {}
+            else:
+                given["img_shapes"] = [(1, 8, 8)]
+        elif name == "WanTransformer3DModel":
+            frames, height, width = (2 * size for size in c.patch_size)
+            tokens = 8 * 8
+            given = {
+                "hidden_states": zeros(1, c.in_channels, frames, 4 * height // 2, 8 * width // 2),
+                "encoder_hidden_states": zeros(1, TEXT, c.text_dim),
+                "timestep": zeros(1),
+            }
+        else:
+            side = c.sample_size if c.sample_size < 64 else 32
+            side = c.sample_size if name != "SD3Transformer2DModel" else side
+            tokens = (side // c.patch_size) ** 2
+            given = {"hidden_states": zeros(1, c.in_channels, side, side)}
+            if name == "SD3Transformer2DModel":
+                given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
+                given["encoder_hidden_states"] = zeros(1, TEXT, c.joint_attention_dim)
+                given["timestep"] = zeros(1)
+            elif c.norm_type == "ada_norm_zero":
+                given |= {"timestep": one, "class_labels": one}
+            else:
+                given["encoder_hidden_states"] = zeros(1, TEXT, c.caption_channels)
+                more = model.use_additional_conditions
+                given["added_cond_kwargs"] = {
+                    "resolution": zeros(1, 2) if more else None,
+                    "aspect_ratio": zeros(1, 1) if more else None,
+                }
+                given["timestep"] = zeros(1)
+        model(**given)
+    return int(counter.get_total_flops()), tokens
+
+
+def main() -> None:
+    """The command-line interface."""
+    import diffusers
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    asked = parser.parse_args()
+    rows = []
+    for name in yaml.safe_load(ROWS.read_text("utf-8"))["types"]:
+        tried = [(label, dict(said)) for label, said in PUBLISHED.get(name, {}).items()]
+        for seed in range(EACH):
+            tried.append((f"{name}-{seed}", small(name, random.Random(f"{name} {seed}"))))
+        for label, given in tried:
+            try:
+                model = built(name, given)
+                counted, tokens = flops(name, model)
+            except Exception as error:  # a shape that the library refuses
+                print(f"{label}: {type(error).__name__}: {str(error)[:200]}")
+                continue
+            plain = json.loads(json.dumps({**model.config}, default=str))
+            config = {key: value for key, value in plain.items() if key[0] != "_"}
+            row: dict[str, Any] = {"name": label, "config": {"_class_name": name, **config}}
+            row["params_total"] = sum(one.numel() for one in model.parameters())
+            row |= {"flops": counted, "tokens": tokens}
+            row["context_tokens"] = TEXT
+            rows.append(row)
+    made = {"torch": torch.__version__, "diffusers": diffusers.__version__}
+    lines = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
+    head = json.dumps(made)
+    asked.file.write_text(f'{head[:-1]}, "models": [\n{lines}\n]}}\n', "utf-8")
+    print(f"{len(rows)} configurations of diffusers {diffusers.__version__}")
+
+
+if __name__ == "__main__":
+    main()

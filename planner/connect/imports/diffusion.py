@@ -1,0 +1,76 @@
+"""Transformers of diffusion models, from configurations of diffusers (diffusion.yaml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.imports.config import Config
+from planner.connect.imports.families import HARMLESS
+from planner.connect.imports.rules import values, worth
+
+_SAID = resources.read_yaml(Path(__file__).with_name("diffusion.yaml"))
+#: Classes that are known, and what each row has that is no key of the document.
+CLASSES: Mapping[str, Mapping[str, Any]] = _SAID["types"]
+_BESIDE = ("like", "defaults", "refused")
+#: What says the class, as transformers' `model_type` does elsewhere.
+NAME = "_class_name"
+#: A class that stands for two others, by the norms of its layers.
+GENERAL, BY_NORM = "Transformer2DModel", {
+    "ada_norm_zero": "DiTTransformer2DModel",
+    "ada_norm_single": "PixArtTransformer2DModel",
+}  # fmt: skip
+MOST_LAYERS = 10_000
+
+
+@cache
+def _row(name: str) -> Mapping[str, Any]:
+    said = CLASSES.get(name) or _SAID["parts"][name]
+    like = _row(said["like"]) if "like" in said else {}
+    return {**like, **{key: value for key, value in said.items() if key not in _BESIDE}}
+
+
+def convert(
+    config: Mapping[str, Any], place: Place | None
+) -> tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]:
+    """The class of a configuration, its model document in dotted keys, and for each of these the
+    keys that it came from.
+
+    Raises:
+        PlanError: a class, a value or a key that is not modelled, or one that is missing.
+    """
+    name = str(config[NAME])
+    if name not in CLASSES:
+        fault, allowed = f"the class {name[:200]!r} is not known", None
+        if name.endswith("Pipeline"):
+            fault = f"{name[:200]} is a pipeline of several models"
+            allowed = "the config.json of one of them, in its folder transformer"
+        raise PlanError(Fault(fault, place, allowed, nearest(name, CLASSES)))
+    given = {key: value for key, value in config.items() if not key.startswith("_")}
+    c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
+    if name == GENERAL:
+        norm = c.text("norm_type")
+        if norm not in BY_NORM:
+            fault = f"{name}: norm_type {norm!r} is not modelled"
+            raise c.fault(fault, f"one of: {', '.join(BY_NORM)}")
+        name = BY_NORM[norm]
+    for key, allowed in CLASSES[name].get("refused", {}).items():
+        known = [worth(one, c) for one in allowed]
+        if c.get(key) not in known:
+            fault = f"{name}: {key} {c.get(key)!r} is not modelled"
+            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
+    document: dict[str, Any] = {}
+    came_from: dict[str, tuple[str, ...]] = {}
+    for dotted, trait in _row(name).items():
+        c.noted.clear()
+        document |= values({dotted: trait}, c)
+        if c.noted:
+            came_from[dotted] = tuple(sorted(c.noted))
+    if document["layers"] > MOST_LAYERS:
+        raise c.fault(f"{document['layers']} layers", f"at most {MOST_LAYERS:,}")
+    c.judge(_SAID["harmless"], HARMLESS)
+    return name, document, came_from

@@ -1,0 +1,59 @@
+"""Blocks that stand in several places of a model: matrices one behind another, and blocks of which
+something further holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from planner.plans.document import Block, Draft
+
+Kind = dict[str, Any]
+#: Stacks that may stand in front of the layers.
+TOWERS = ("vision", "audio")
+
+
+def marked(block: Block, mark: str) -> Block:
+    """A block of which something further holds."""
+    return replace(block, values={**block.values, mark: True})
+
+
+def of_tower(block: Block, frozen: bool) -> Block:
+    """A block that runs on a tower's tokens, and that a run may leave as it is."""
+    return replace(block, values={**block.values, "tower": True, "frozen": frozen})
+
+
+def chain(
+    draft: Draft, data: Kind, key: str, first: int, hidden: int, last: int | None
+) -> list[tuple[int, Block]]:
+    """Matrices one behind another, each with the rows of its input for a token: the first reads
+    ``first`` values unless it says otherwise, those between give ``hidden``, and the last ``last``,
+    where that is known."""
+    chain: list[tuple[int, Block]] = []
+    listed = data.get(key) or []
+    for place, said in enumerate(listed):
+        behind = place + 1 < len(listed)
+        inputs = said.get("inputs") or first
+        if not inputs:
+            draft.fault(
+                f"{data['place']}.{key}.{place}",
+                "how wide is what the first matrix reads?",
+                "inputs",
+            )
+            draft.finish()
+        values = {
+            **said,
+            "inputs": inputs,
+            "outputs": said.get("outputs") or (hidden if behind or last is None else last),
+            "norm_width": said.get("norm_width") or inputs,
+            "group": key,
+            "activated": behind and place % 2 == 0,
+            # Two matrices with an activation between them are divided as a feed-forward is.
+            "split": ("column", "row")[place % 2] if place % 2 or behind else "none",
+        }
+        first = values["outputs"]
+        chain.append((said.get("rows", 1), Block("matrix", f"{key}_{place + 1}", values)))
+    if listed and last is not None and first != last:
+        wrong = f"the last matrix gives {first} values where {last} are read"
+        draft.fault(f"{data['place']}.{key}", wrong, f"outputs: {last}")
+    return chain

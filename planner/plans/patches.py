@@ -1,0 +1,209 @@
+"""Models that read patches of images instead of words: a stem and an output in the place of a
+vocabulary, one condition for each sequence that its layers' norms are shifted and scaled by, and a
+context beside it, which layers attend to or work on as on a second stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from planner.plans.blocks import TOWERS, Kind, chain, marked, of_tower
+from planner.plans.document import Block, Draft, Stack
+
+#: What stands beside no stem, and what only beside one.
+WORDS_ONLY = ("encoder", *TOWERS, "mtp", "altup", "per_layer_embedding", "embedding_dim")
+PATCHES_ONLY = ("output", "context", "conditioning", "streams", "modulation", "modulation_rows")
+_WHOLE = {"bias": True, "norm": "none", "copies": 1, "split": "none", "activated": False}
+
+
+def check(draft: Draft, data: Kind) -> None:
+    """A model reads words by a vocabulary, or patches by a stem; what goes with the one is no part
+    of the other. Patches see each other, whichever comes first."""
+    context, tokens = data.get("context"), "training.context_tokens"
+    if data.get("stem"):
+        if data.get("vocab"):
+            draft.fault("model.vocab", "a model with a stem reads patches", "vocab or stem")
+        for key in WORDS_ONLY:
+            if data.get(key):
+                draft.fault(f"model.{key}", f"{key} is not modelled beside a stem", "left out")
+        data["causal"] = False
+    else:
+        for key in PATCHES_ONLY:
+            if data.get(key):
+                draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
+    if context:
+        draft.default(tokens, context["tokens"], "equals model.context.tokens")
+    elif draft.get(tokens) is not None:
+        draft.fault(tokens, "the model has no context", "a model with the key context")
+    draft.finish()
+
+
+def _beside(data: Kind, tower: str, hidden: int | None = None) -> Stack:
+    """Tokens beside those of the sequence, or of both together."""
+    wide = hidden or data["hidden"]
+    return Stack(
+        tower, tower, wide, data["positions"], (data.get("conditioning") or {}).get("rows") or 0
+    )
+
+
+def joint(data: Kind, kind: Kind) -> Stack | None:
+    """What a layer works on that joins sequence and context; None where it works on the former."""
+    if not kind.get("streams"):
+        return None
+    own = 1 if kind["streams"] == "joint" else 2
+    return replace(_beside(data, "joint"), streams=own, name=f"joint-{own}")
+
+
+def _on(blocks: Iterable[Block], stack: Stack, name: str = "") -> list[Block]:
+    """Blocks that run on the tokens of a stack."""
+    return [
+        replace(of_tower(block, False), name=f"{name}{block.name}", stack=stack) for block in blocks
+    ]
+
+
+def _rows(matrices: list[tuple[int, Block]], stack: Stack, name: str = "") -> list[Block]:
+    """Matrices that run on the tokens of a stack, some on several rows for each."""
+    made: list[Block] = []
+    for rows, block in matrices:
+        several = replace(stack, name=f"{stack.name}-{rows}", rows=Fraction(rows))
+        plain = rows == 1 and stack.tower == "own"
+        made += [block] if plain else _on([block], stack if rows == 1 else several, name)
+    return made
+
+
+def stem(draft: Draft, data: Kind) -> list[Block]:
+    """Patches, and what comes beside them, on their way to the layers."""
+    whole, given = {**data, "place": "model"}, data["hidden"]
+    blocks = _rows(chain(draft, whole, "stem", 0, given, given), _beside(data, "own"))
+    if data.get("context"):
+        inside = {**data["context"], "place": "model.context"}
+        made = chain(draft, inside, "stem", 0, given, given)
+        blocks += _rows(made, _beside(data, "context"), "context_")
+    own = data.get("conditioning") or {}
+    return [*blocks, *([] if own.get("each_layer") else _condition(draft, data))]
+
+
+def _condition(draft: Draft, data: Kind) -> list[Block]:
+    """What makes the vector of each sequence that its layers are conditioned by: of the time step,
+    of a class or a text."""
+    own = data.get("conditioning") or {}
+    wide = own.get("width") or data["hidden"]
+    inside = {**own, "place": "model.conditioning"}
+    stack, table = _beside(data, "condition", wide), {"positions": "learned", "narrow": False}
+    blocks = _rows(chain(draft, inside, "matrices", 0, wide, None), stack, "condition_")
+    rows = [Block("positions", "rows", table)] if own.get("rows") else []
+    return [*blocks, *_on(rows, stack, "condition_")]
+
+
+def _modulation(data: Kind, vectors: int, rows: int, name: str) -> list[Block]:
+    """A matrix from that vector to so many of the model's width, and rows that are learned."""
+    own, hidden = data.get("conditioning") or {}, data["hidden"]
+    wide = own.get("width") or hidden
+    values = {**_WHOLE, "inputs": wide, "outputs": vectors * hidden, "norm_width": wide}
+    values |= {"bias": own.get("bias", True), "group": "modulation"}
+    made = [Block("matrix", name, values)] if vectors else []
+    made += [Block("learned", f"{name}_rows", {"rows": rows})] if rows else []
+    return _on(made, _beside(data, "condition"))
+
+
+def before_output(draft: Draft, data: Kind) -> list[Block]:
+    """What the norm behind the layers is conditioned by; a vector that each layer makes for itself
+    is made once more, by the weights of the first."""
+    own = data.get("conditioning") or {}
+    again = _condition(draft, data) if own.get("each_layer") and own.get("output") else []
+    vectors, rows = own.get("output") or 0, own.get("output_rows") or 0
+    once_more = [marked(block, "reused") for block in again if block.kind == "matrix"]
+    return [*once_more, *_modulation(data, vectors, rows, "output_modulation")]
+
+
+def output(draft: Draft, data: Kind) -> list[Block]:
+    """The matrices from the hidden width to patches."""
+    whole, given = {**data, "place": "model"}, data["hidden"]
+    return _rows(chain(draft, whole, "output", given, given, None), _beside(data, "own"))
+
+
+def conditioned(
+    draft: Draft, kind: Kind, data: Kind, blocks: tuple[Block, ...]
+) -> tuple[Block, ...]:
+    """The blocks of a layer with what conditions them, those of a second stream, and attention to
+    a context, whose keys and values are projected by themselves."""
+    _check_kind(draft, kind, data, blocks)
+    if not data.get("stem"):
+        return blocks
+    made: list[Block] = []
+    vectors, rows = kind.get("modulation") or 0, kind.get("modulation_rows") or 0
+    streams, conditioned = kind.get("streams"), data.get("conditioning") or {}
+    if conditioned.get("each_layer"):
+        made += _condition(draft, data)
+    made += _modulation(data, vectors, rows, "modulation")
+    # Norms are scaled and shifted, and where there are gates, outputs of blocks are weighed.
+    least = {"norm": 0}
+    plain = [
+        replace(b, values={**b.values, "scaled": vectors + rows > least.get(b.kind, 2)})
+        for b in blocks
+    ]
+    seen: set[str] = set()
+    for place, block in enumerate(plain):
+        if block.name in seen:
+            plain[place] = replace(block, name=f"{block.name}_2")
+        seen.add(block.name)
+    if streams == "joint":
+        return (*made, *(of_tower(block, False) for block in plain))
+    if not streams:
+        return (*made, *_crossing(data, plain))
+    ends, others = streams == "last", kind.get("context_modulation")
+    made += _modulation(data, vectors if others is None else others, 0, "context_modulation")
+    first = next(place for place, block in enumerate(plain) if block.kind == "attention")
+    # The context has one mixer alone, and behind the last layer nobody reads it.
+    second = [block for block in plain if not block.name.startswith("attention_")]
+    second = second[: first + 1] if ends else second
+    met = plain[first].values
+    values = {**met, "scaled": False}
+    plain[first] = Block("stream", "stream", {**values, "without": ()})
+    second[first] = Block("stream", "stream", {**values, "without": ("output",) if ends else ()})
+    made += [replace(block, stack=_beside(data, "own")) for block in plain]
+    made += _on(second, _beside(data, "context"), "context_")
+    return (*made, of_tower(Block("attention", "attention", {**met, "joined": True}), False))
+
+
+def _check_kind(draft: Draft, kind: Kind, data: Kind, blocks: Iterable[Block]) -> None:
+    """Faults of a layer kind whose streams and conditions go with nothing that the model has."""
+    words, streams = not data.get("stem"), kind.get("streams")
+    for key in ("streams", "modulation", "modulation_rows", "context_modulation"):
+        if words and kind.get(key):
+            draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
+    crosses = any(block.name == "cross_attention" for block in blocks) and not words
+    if (streams or crosses) and not words and not data.get("context"):
+        key = "streams" if streams else "mixer"
+        draft.fault(f"model.{key}", "the model has no context", "context, its tokens")
+    if streams and crosses:
+        wrong = "layers that work on sequence and context do not read the context besides"
+        draft.fault("model.mixer", wrong, "streams or cross_attention")
+    if streams and not any(block.kind == "attention" for block in blocks):
+        draft.fault("model.mixer", "streams meet in attention", "attention among the mixers")
+    draft.finish()
+
+
+def _crossing(data: Kind, blocks: list[Block]) -> list[Block]:
+    """The same with attention to the context where a layer has it: keys and values are projected of
+    the context's tokens, and each of the sequence's own meets those."""
+    made: list[Block] = []
+    for block in blocks:
+        if block.name not in ("cross_attention", "cross_attention_norm"):
+            made.append(block)
+            continue
+        plain = {**block.values, "scaled": False}
+        if block.kind == "norm":
+            word = data["context"]["attention_norm"]
+            own = {"type": word, "weight": True, "bias": word == "layernorm"}
+            made += [] if word == "none" else [replace(block, values={**plain, **own})]
+            continue
+        left = {**plain, "crosses": True, "without": ("query", "query_norm", "output")}
+        made += _on([Block("stream", "projection", left)], _beside(data, "context"), "context_")
+        crossing = replace(
+            _beside(data, "context"), name="crossing", positions="none", crosses=True
+        )
+        own = {**plain, "crosses": True, "shared_kv": True}
+        made.append(replace(block, values=own, stack=crossing))
+    return made

@@ -1,0 +1,275 @@
+"""Transformers of diffusion models: counted as diffusers counts them, held and timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.base.errors import PlanError
+from planner.connect.imports import diffusion, hf
+
+DATA = Path(__file__).parents[1] / "data" / "counts" / "diffusion.json"
+ROWS = json.loads(DATA.read_text("utf-8"))["models"]
+BY_NAME = {row["name"]: row for row in ROWS}
+ONE = {"accelerator": "h100-sxm-80gb", "devices": 1}
+EIGHT = {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8}
+#: One of each form: conditions alone, attention to a context, two streams, and two that become one.
+FORMS = ("DiTTransformer2DModel-0", "PixArtTransformer2DModel-0", "SD3Transformer2DModel-0",
+         "FluxTransformer2DModel-0")  # fmt: skip
+
+
+def result(model: Any, cluster: dict[str, Any] = ONE, **more: Any) -> Any:
+    document = {
+        "model": model,
+        "cluster": cluster,
+        "training": {"global_batch": 8, "tokens": "1B"},
+        "parallelism": {},
+    }
+    for key, value in more.items():
+        document[key] = {**document[key], **value}
+    return planner.load(document).evaluate()
+
+
+def value(found: Any, quantity: str) -> Any:
+    return found[quantity].value
+
+
+def of_row(row: dict[str, Any], **training: Any) -> Any:
+    document = hf.convert(row["config"]).document
+    run = {"sequence_length": row["tokens"], **training}
+    run |= {"context_tokens": row["context_tokens"]} if "context" in document else {}
+    return result(document, training=run)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
+def test_a_model_has_the_parameters_and_the_flops_that_the_library_counts(
+    row: dict[str, Any],
+) -> None:
+    found = of_row(row)
+    assert value(found, "parameters.total") == row["params_total"]
+    forward = value(found, "compute.forward_flops_per_token")
+    assert forward * row["tokens"] == row["flops"]
+
+
+def test_every_class_that_is_known_was_built() -> None:
+    assert {row["config"]["_class_name"] for row in ROWS} == diffusion.CLASSES.keys()
+
+
+@pytest.mark.parametrize(
+    ("preset", "row"),
+    [("flux.1-dev", "FLUX.1-dev"), ("sd3-medium", "stable-diffusion-3-medium")],
+)
+def test_a_shipped_model_is_what_its_configuration_says(preset: str, row: str) -> None:
+    document = hf.convert(BY_NAME[row]["config"]).document
+    whole = value(result(preset), "parameters.total")
+    assert whole == BY_NAME[row]["params_total"]
+    for quantity in ("compute.forward_flops_per_token", "memory.total", "time.step_seconds"):
+        assert value(result(preset), quantity) == value(result(document), quantity)
+
+
+def test_dit_xl_2_is_what_its_paper_says() -> None:
+    """Peebles & Xie 2022 (arXiv 2212.09748), table 1: 675M parameters, 118.6 Gflops at 256 pixels,
+    which are multiply-adds."""
+    found = result("dit-xl-2")
+    assert round(value(found, "parameters.total") / 10**6) == 675
+    forward = value(found, "compute.forward_flops_per_token") * 256
+    assert round(forward / 2 / 10**9, 1) == 118.6
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"_class_name": "UNet2DConditionModel"}, "the class 'UNet2DConditionModel' is not known"),
+        ({"_class_name": "FluxPipeline"}, "is a pipeline of several models"),
+        ({"_class_name": 7}, "the class '7' is not known"),
+        ({"some_switch": 3}, "the key 'some_switch' is not modelled"),
+        ({"num_layers": "two"}, "num_layers is 'two'"),
+        ({"num_layers": 10**7}, "layers (at most 10,000)"),
+        ({"joint_attention_dim": None}, "joint_attention_dim"),
+        ({"patch_size": [1, 2]}, "patch_size is [1, 2]"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        hf.convert({**BY_NAME["FluxTransformer2DModel-0"]["config"], **change})
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "said"),
+    [
+        ("DiTTransformer2DModel-0", {"norm_elementwise_affine": True}, "norm_elementwise_affine"),
+        ("DiTTransformer2DModel-0", {"activation_fn": "swiglu"}, "activation_fn is 'swiglu'"),
+        ("PixArtTransformer2DModel-0", {"cross_attention_dim": 7}, "cross_attention_dim 7"),
+        ("Transformer2DModel-0", {"norm_type": "layer_norm"}, "norm_type 'layer_norm'"),
+        ("SD3Transformer2DModel-0", {"qk_norm": "layer_norm"}, "qk_norm is 'layer_norm'"),
+        ("SD3Transformer2DModel-0", {"caption_projection_dim": 7}, "caption_projection_dim 7"),
+        ("QwenImageTransformer2DModel-0", {"zero_cond_t": True}, "zero_cond_t True"),
+        ("WanTransformer3DModel-0", {"image_dim": 1280}, "image_dim 1280"),
+    ],
+)
+def test_what_changes_the_architecture_is_refused_by_name(
+    row: str, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        hf.convert({**BY_NAME[row]["config"], **change})
+    assert said in str(caught.value)
+
+
+STEM: dict[str, Any] = {"stem": [{"inputs": 16}], "output": [{"outputs": 16}]}
+SHAPE: dict[str, Any] = {"layers": 2, "hidden": 64, "max_sequence": 32, "attention": {"heads": 2}}
+CONTEXT = {"context": {"tokens": 8, "stem": [{"inputs": 12}]}}
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "said"),
+    [
+        ({}, {}, "vocab"),
+        ({**STEM, "vocab": 100}, {}, "a model with a stem reads patches"),
+        ({"vocab": 100, "modulation": 6}, {}, "modulation goes with a stem"),
+        ({"vocab": 100, **CONTEXT}, {}, "context goes with a stem"),
+        ({"vocab": 100, "kinds": {"a": {"streams": "joint"}}}, {}, "streams goes with a stem"),
+        ({**STEM, **CONTEXT, "streams": "joint", "mixer": "short_conv"}, {}, "meet in attention"),
+        (
+            {**STEM, **CONTEXT, "streams": "double", "mixer": ["attention", "cross_attention"]},
+            {},
+            "do not read the context besides",
+        ),
+        ({**STEM, "mtp": 1}, {}, "mtp is not modelled beside a stem"),
+        ({**STEM, "streams": "double"}, {}, "no context"),
+        ({**STEM, "mixer": ["attention", "cross_attention"]}, {}, "no context"),
+        ({**STEM, "stem": [{"outputs": 64}]}, {}, "how wide is what the first matrix reads"),
+        ({**STEM, "stem": [{"inputs": 4, "outputs": 9}]}, {}, "gives 9 values where 64 are read"),
+        (STEM, {"training": {"context_tokens": 4}}, "the model has no context"),
+        (STEM, {"training": {"mode": "inference"}}, "writes no text"),
+        ({**STEM, **CONTEXT}, {"parallelism": {"pipeline": 2}}, "in pieces of its layers"),
+        ({**STEM, **CONTEXT}, {"parallelism": {"context": 2}}, "in pieces of its sequences"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_clear_fault(
+    model: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        result({**SHAPE, **model}, EIGHT, **more)
+    assert any(said in str(fault) for fault in caught.value.faults), caught.value
+
+
+MORE = ("parameters.total", "compute.training_flops", "memory.total", "time.step_seconds")
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"parallelism": {"zero": 3}},
+    {"parallelism": {"tensor": 2, "zero": 1}, "training": {"recompute": "selective"}},
+    {"training": {"recompute": "full", "attention": "eager"}},
+    {"training": {"optimizer": "muon"}, "parallelism": {"zero": 2}},
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("row", FORMS)
+def test_more_layers_more_patches_and_more_context_never_take_less(
+    row: str, way: dict[str, Any]
+) -> None:
+    """Wide enough for eight devices; a kind of layer of each twice as often."""
+    config = {**BY_NAME[row]["config"], "num_attention_heads": 8, "attention_head_dim": 48}
+    config |= {"dual_attention_layers": [0]} if row[0] == "S" else {}
+    config |= {"caption_projection_dim": 384} if row[0] == "S" else {}
+    config |= {"cross_attention_dim": 384} if row[0] == "P" else {}
+    document = hf.convert({**config, "num_layers": 3}).document
+    deeper = hf.convert({**config, "num_layers": 5}).document
+    run = {**way, "training": {**way.get("training", {}), "sequence_length": 256}}
+
+    def values(model: dict[str, Any], **training: Any) -> list[Any]:
+        found = result(model, EIGHT, **{**run, "training": {**run["training"], **training}})
+        return [value(found, quantity) for quantity in MORE]
+
+    plain = values(document)
+    larger = [values(deeper), values(document, sequence_length=512, tokens="2B")]
+    if "context" in document:
+        larger.append(values(document, context_tokens=2 * document["context"]["tokens"]))
+    for other in larger:
+        assert all(a <= b for a, b in zip(plain, other, strict=True)), (plain, other)
+        assert plain != other
+
+
+def test_single_stream_layers_keep_and_move_both_streams() -> None:
+    """One layer that keeps its input alone keeps a row for each patch and each token of text."""
+    found = result("flux.1-dev", EIGHT, training={"recompute": "full"}, parallelism={"zero": 3})
+    for kind in ("double", "single"):
+        kept = value(found, f"memory.activations.part[{kind}]")
+        assert kept == 2 * (4096 + 512) * 3072
+
+
+def test_a_condition_is_one_row_for_each_sequence() -> None:
+    """Modulations have most of DiT's weights beside its layers, and next to none of its FLOPs."""
+    found = result("dit-xl-2", training={"micro_batch": 4})
+    assert value(found, "parameters.component[layer.modulation.matrix]") == 6 * 1152 * 1153
+    flops = value(found, "compute.component[layer.modulation.matrix]") * 256
+    assert flops == 2 * 6 * 1152 * 1152
+    assert value(found, "time.product.rows[layer.modulation.matrix]") == 4
+
+
+def test_keys_and_values_of_a_context_are_kept_of_its_tokens() -> None:
+    """PixArt's attention to the text keeps queries of patches, and keys and values of the text."""
+    config = BY_NAME["PixArt-XL-2-1024-MS"]["config"]
+    few, many = (
+        value(
+            result(hf.convert(config).document, training={"context_tokens": n}),
+            "memory.activations.part[layer]",
+        )
+        for n in (100, 101)
+    )
+    assert many - few == 2 * 2 * 1152  # a key and a value of two bytes each
+
+
+def test_frameworks_for_language_models_refuse_it_by_name() -> None:
+    from planner import api
+    from planner.connect import exports
+
+    plan = api.load(
+        {"model": "flux.1-dev", "cluster": EIGHT, "training": {}, "parallelism": {"zero": 3}}
+    ).plan
+    for name in exports.FORMATS:
+        if name in exports.WITHOUT_MODEL:
+            assert exports.config(plan, name).text
+            continue
+        with pytest.raises(PlanError, match=f"models of {name} read words"):
+            exports.config(plan, name)
+
+
+@pytest.mark.slow
+def test_the_page_with_sliders_is_written_for_it() -> None:
+    """Each rule that makes its streams has a translation."""
+    from planner.report import as_text
+
+    found = result("flux.1-dev", EIGHT, parallelism={"zero": 3})
+    assert "joint-2" in as_text(found, "interactive")
+
+
+def test_a_search_ranks_layouts_by_what_they_evaluate_to() -> None:
+    plan = planner.load(
+        {
+            "model": "sd3-medium",
+            "cluster": EIGHT,
+            "training": {"global_batch": 64, "tokens": "1B"},
+            "parallelism": {},
+        }
+    )
+    best = plan.search(top=3).best
+    assert best
+    for layout in best:
+        again = planner.load(
+            {
+                "model": "sd3-medium",
+                "cluster": EIGHT,
+                "training": {"global_batch": 64, "tokens": "1B"},
+                "parallelism": {},
+            },
+            set={key: said for key, said in layout.changes.items() if said is not None},
+        ).evaluate()
+        assert value(again, "time.step_seconds") == pytest.approx(
+            layout.values["time.step_seconds"], rel=1e-9
+        )
