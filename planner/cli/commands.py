@@ -703,7 +703,7 @@ def _import(options: argparse.Namespace) -> int:
     argument(OUTPUT, "the file to write"),
 )
 def _export(options: argparse.Namespace) -> int:
-    from planner.connect import exports
+    from planner.connect import as_run, exports
 
     plan = _loaded(options)
     made = exports.config(plan, options.to)
@@ -721,6 +721,8 @@ def _export(options: argparse.Namespace) -> int:
     if options.output not in (None, "-") or not (told and sys.stdout.isatty()):
         for caveat in exports.caveats(made.unsaid):  # the text itself may say them on the terminal
             print(f"{options.to}: {caveat}", file=sys.stderr)
+    for line in as_run.lines(plan, options.to, made):
+        print(f"{options.to}: {line}", file=sys.stderr)
     return OK
 
 

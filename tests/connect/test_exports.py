@@ -466,3 +466,38 @@ def test_options_are_fields_of_a_recipe() -> None:
     latent = read("megatron-bridge", "model=deepseek-v3", *ALONE)
     assert latent["model"] == "MLAModelProvider()" and latent["model.multi_latent_attention"]
     assert latent["model.moe_layer_freq"] == [0] * 3 + [1] * 58
+
+
+def test_layers_that_are_cut_by_weight_are_said_stage_by_stage() -> None:
+    changes = (
+        "parallelism.pipeline=2",
+        "parallelism.virtual_pipeline=1",
+        "parallelism.cut=compute",
+    )
+    said = read("torchtitan", *changes, "model=llama3-8b")
+    parts = said["parallelism.module_fqns_per_model_part"]
+    first, last = (sum("layers." in module for module in part) for part in parts)
+    assert first > last and first + last == 32  # the last stage has the head
+
+
+def test_what_is_nearly_said_is_evaluated_as_it_will_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torchtitan divides gradients where weights are gathered once a step (ZeRO 2)."""
+    from planner.cli import main as cli
+    from planner.connect import as_run
+    from planner.plans.plan import variant
+    from planner.results.result import evaluate
+
+    asked = ["export", "llama70b_h100x1024", "--to", "torchtitan", "-o", str(tmp_path / "run.py")]
+    changes = ["training.recompute=full", "parallelism.virtual_pipeline=1"]
+    assert cli.main([*asked, *(word for one in changes for word in ("--set", one))]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert "torchtitan: as it will run: parallelism.zero 2 for 1" in said
+    totals = [line for line in said if line.endswith("as planned")]
+    assert [line.split(": ")[1] for line in totals] == ["memory.total", "time.step_seconds"]
+    plan = load(*changes)
+    assert as_run.changes(plan, "torchtitan", config(plan, "torchtitan")) == {"parallelism.zero": 2}
+    first, second = (evaluate(one) for one in (plan, variant(plan, {"parallelism.zero": 2})))
+    assert second["memory.total"].number < first["memory.total"].number
+    assert not list(as_run.lines(plan, "megatron", config(plan, "megatron")))

@@ -4,7 +4,8 @@ the framework, or hears of its keys.
 A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     to          their key; alone it takes the value as it is
     words       a word for each value: a value of ``to``, or a mapping of their keys (an empty one
-                where nothing needs saying), or what is ``near``, and ``why`` it differs
+                where nothing needs saying), or what is ``near``, and ``why`` it differs, or
+                where it is decided ``elsewhere``
     only        the one value that goes without saying
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
@@ -140,14 +141,12 @@ def experts_on_layers(draft: Draft, to: str) -> dict[str, list[int]]:
 
 def modules_on_stages(draft: Draft) -> dict[str, Any]:
     """As many layers on each stage, or the modules of each by name."""
-    model, layers = draft.plan.model, len(with_experts(draft))
-    chunks = draft.get("parallelism.pipeline") * draft.get("parallelism.virtual_pipeline")
-    given = draft.get("parallelism.stages")
+    model = draft.plan.model
     if model is None:
         return {}
-    if given or layers % chunks:
-        layout = draft.plan.data["parallelism"]
-        held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
+    layout = draft.plan.data["parallelism"]
+    held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
+    if draft.get("parallelism.stages") or len(set(held)) > 1:
         # The modules of each stage by name, as torchtitan's decoders call them.
         left = iter(range(sum(held)))
         modules = [[f"layers.{i}" for i in islice(left, count)] for count in held]
@@ -155,7 +154,7 @@ def modules_on_stages(draft: Draft) -> dict[str, Any]:
         modules[-1] += ["norm", "lm_head"]
         return {"parallelism.module_fqns_per_model_part": modules}
     return {
-        "parallelism.pipeline_parallel_layers_per_stage": layers // chunks,
+        "parallelism.pipeline_parallel_layers_per_stage": held[0],
         "parallelism.pipeline_parallel_first_stage_less_layers": 0,
         "parallelism.pipeline_parallel_last_stage_less_layers": 0,
     }
@@ -314,6 +313,8 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         word = words.get(value)
         if word is None:
             said, why = {}, _why(row)
+        elif isinstance(word, Mapping) and "elsewhere" in word:
+            said, why = {}, Elsewhere(word["elsewhere"])
         elif isinstance(word, Mapping) and "near" in word:
             said, why = word["near"], Nearly(word["why"])
         else:

@@ -19,6 +19,7 @@ from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import placed
 from planner.documents import aliases, schema, source, yaml_nodes
 from planner.documents.source import nested
+from planner.plans.document import Plan
 from planner.plans.plan import planned
 
 #: Sections that a launch file decides; of nanotron's the model as well.
@@ -141,10 +142,7 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
         PlanError: the file is malformed, or says what is not modelled or no model is set.
     """
     known, fixed = framework(name), trainers.chosen(changes)
-    tree = hf.parse(text, place) if known.form == "json" else _yaml(text, place)
-    if not isinstance(tree, Mapping):
-        raise PlanError(Fault("no launch file: it is no mapping", place))
-    options = trainers.Options(_flat(tree), text, known)
+    options = _options_of(text, known, place)
     # The first time for the keys that conditions are about.
     first, _ = _keys(options, known, name, place)
     keys, came_from = _keys(options, known, name, place, {"parallelism.zero": 0, **first})
@@ -187,6 +185,32 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
         **dict.fromkeys(fixed, ("--set",)),
     }
     return Read(document, [*open_, *lines], came_from)
+
+
+def keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
+    """The keys that a file which was made of a plan says, under the conditions of that plan."""
+    known, place = framework(name), Place(name)
+    said = _options_of(text, known, place) if name in TRAINERS else _said(text, known, place, "")
+    above = {_of_model(key): plan.get(_of_model(key)) for key in _conditions(known.rows)}
+    before = {key: value for key, value in above.items() if value is not None}
+    return _keys(said, known, name, place, before)[0]
+
+
+def _conditions(rows: Iterable[Row]) -> Iterator[str]:
+    """The keys that conditions are about."""
+    for row in rows:
+        yield from _conditions(row.get("rows", ()))
+        inner = [one for one in row.values() if isinstance(one, Mapping)]
+        for about in (each[name] for each in (row, *inner) for name in CONDITIONS if name in each):
+            yield from [about] if isinstance(about, str) else about
+
+
+def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
+    """What the file of a trainer says."""
+    tree = hf.parse(text, place) if known.form == "json" else _yaml(text, place)
+    if not isinstance(tree, Mapping):
+        raise PlanError(Fault("no launch file: it is no mapping", place))
+    return trainers.Options(_flat(tree), text, known)
 
 
 def _said(text: str, known: Framework, place: Place, function: str) -> Said:
@@ -405,7 +429,7 @@ def _options(about: Mapping[str, Any]) -> Iterator[str]:
     if "to" in about:
         yield about["to"]
     for word in about.get("words", {}).values():
-        if isinstance(word, Mapping):
+        if isinstance(word, Mapping) and "elsewhere" not in word:
             yield from word.get("near", word)
 
 
@@ -419,13 +443,15 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
         return said.get(to, about.get("otherwise")) if to else about.get("only")
     found, silent = [], []
     for value, word in words.items():
+        if isinstance(word, Mapping) and "elsewhere" in word:
+            continue
         near = isinstance(word, Mapping) and "near" in word
         options = word["near"] if near else word
         options = options if isinstance(options, Mapping) else {to: options}
         if isinstance(said, trainers.Options):
             options = {k: one for k, one in options.items() if not said.changes_nothing(k)}
         if not options:
-            silent.append(value)
+            silent += [] if near else [value]
         elif all(_same(said.get(key), option) for key, option in options.items()):
             found.append((len(options), not near, value))
     if found:

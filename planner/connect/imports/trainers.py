@@ -210,4 +210,5 @@ def _options(rows: Sequence[Row]) -> Iterator[str]:
             about = {"to": about} if isinstance(about, str) else about
             yield from filter(None, [about.get("to")])
             for word in about.get("words", {}).values():
-                yield from word.get("near", word) if isinstance(word, Mapping) else ()
+                if isinstance(word, Mapping) and "elsewhere" not in word:
+                    yield from word.get("near", word)
