@@ -5,7 +5,9 @@
 For each schedule, by how much time.step_seconds, which searches rank by, is above (+) or below (-)
 the simulated step: on average, on average without the sign, and at most. Random plans differ in
 model, accelerator, degrees, virtual stages, micro-batches, ZeRO stage and recomputation; what a
-schedule cannot run is drawn again. Shipped plans are those of presets/.
+schedule cannot run is drawn again. Shipped plans are those of presets/. Below the table: by how
+much a forward pass in pieces (exchanges with tensor-parallel ranks beside products) differs at most
+from time.part.forward, over all layer kinds.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ def drawn(chance: random.Random, schedule: str) -> dict[str, Any]:
             "virtual_pipeline": chance.choice(VIRTUAL.get(schedule, (1,))),
             "tensor": tensor,
             "sequence": tensor > 1,
+            "tensor_overlap": tensor == 8,
             "zero": chance.choice((0, 1, 1, 1, 2, 3)),
         },
     }
@@ -86,7 +89,8 @@ def shipped_plans() -> Iterator[planner.Plan]:
 
 def compared(plan: planner.Plan) -> dict[str, Any]:
     """A plan's step by closed form and simulated, and the difference as a share of the latter."""
-    step = plan.simulate()
+    result = plan.evaluate()
+    step, evaluation = planner.simulate(result), (result.predicted or result).evaluation
     layout = plan.plan.data["parallelism"]
     degrees = ("pipeline", "virtual_pipeline", "tensor", "zero")
     return {
@@ -98,6 +102,10 @@ def compared(plan: planner.Plan) -> dict[str, Any]:
         "simulated": step.seconds,
         "closed": step.closed,
         "difference": step.closed / step.seconds - 1,
+        "pieces": max(
+            abs(found[-1].end / float(evaluation.value("time.part.forward", {"part": part})) - 1)
+            for part, (_, found) in zip(evaluation.case.entries("part"), step.layers, strict=True)
+        ),
     }
 
 
@@ -128,6 +136,8 @@ def main() -> None:
     head = ["schedule", "plans", "mean", "without sign", "most", "there"]
     lines = columns([head, *table, summary("presets", own)], right=range(1, 5))
     print("\n".join(lines))
+    pieces = max(row["pieces"] for row in rows + own)
+    print(f"forward passes in pieces: {pieces:.1e} at most")
     if options.json:
         write_text(options.json, as_json(rows + own))
 

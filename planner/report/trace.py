@@ -1,5 +1,6 @@
 """A simulated step as Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing
-open: a process for each stage, a thread for each of its streams, memory as a counter.
+open: a process for each stage, a thread for each of its streams, memory as a counter; and behind
+them one for each layer kind, with a forward pass in pieces.
 
 The format is the JSON object of "Trace Event Format" (Google, 2016): times in microseconds.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.base.display import one_line
-from planner.results.durations import STREAMS
+from planner.results.durations import COMPUTE, STREAMS
 from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, simulate
 
@@ -59,6 +60,13 @@ def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         for seconds, held in steps:
             gib = {"GiB": round(held / 2**30, DIGITS)}
             yield {"ph": "C", "pid": stage, "name": "memory", "ts": _micro(seconds), "args": gib}
+    for number, (name, pieces) in enumerate(timeline.layers, timeline.stages):
+        yield _named(number, {}, "process", f"{name}: one forward pass")
+        for works in sorted({piece.works for piece in pieces}, reverse=True):
+            stream = COMPUTE if works else "exchanges"
+            yield _named(number, {"tid": int(not works)}, "thread", stream)
+        for block, works, work, start, end in pieces:
+            yield _event(number, int(not works), work, block, start, end, {"block": block})
 
 
 def _thread(stream: str, place: int) -> int:
@@ -80,17 +88,17 @@ def _complete(span: Span, thread: int, critical: bool) -> dict[str, Any]:
     if critical:
         args["critical path"] = True
     number = "" if span.micro_batch is None else f" {span.micro_batch + 1}"
-    start = _micro(span.start)
-    return {
-        "ph": "X",
-        "pid": span.stage,
-        "tid": thread,
-        "name": f"{span.work}{number}",
-        "cat": span.work,
-        "ts": start,
-        "dur": round(_micro(span.end) - start, DIGITS),
-        "args": args,
-    }
+    work = span.work
+    return _event(span.stage, thread, f"{work}{number}", work, span.start, span.end, args)
+
+
+def _event(
+    pid: int, tid: int, name: str, kind: str, start: float, end: float, args: dict[str, Any]
+) -> dict[str, Any]:
+    begin = _micro(start)
+    length = round(_micro(end) - begin, DIGITS)
+    of = {"pid": pid, "tid": tid, "name": name, "cat": kind}
+    return {"ph": "X", **of, "ts": begin, "dur": length, "args": args}
 
 
 def _micro(seconds: float) -> float:

@@ -116,10 +116,10 @@ class Step:
 
 def of_plan(result: Result, slow: Mapping[int, float]) -> Step:
     """The step of a plan; ``slow`` stages take so many times as long for their passes."""
-    return _Reader(result).step(slow)
+    return Reader(result).step(slow)
 
 
-class _Reader:
+class Reader:
     """Values of the book for one plan."""
 
     def __init__(self, result: Result) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, Place, walk
+from planner.results import pieces
 from planner.results.durations import COMPUTE, Step, of_plan
 from planner.results.result import Result
 
@@ -57,6 +58,9 @@ class Timeline(NamedTuple):
     #: Of each stage, from which time (s) on a device holds so many bytes.
     memory: tuple[tuple[tuple[float, float], ...], ...]
     capacity: float  # bytes of a device
+    #: Of each layer kind, embedding and head what one forward pass is made of, exchanges with other
+    #: devices in pieces.
+    layers: tuple[tuple[str, tuple[pieces.Piece, ...]], ...] = ()
 
 
 def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
@@ -69,7 +73,10 @@ def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timelin
         PlanError: the plan has no step to simulate: inference, a model without a shape, or more
             passes than anybody looks at.
     """
-    return run(_step(result, slow or {}))
+    found = run(_step(result, slow or {}))
+    result = result.predicted or result
+    parts = [(part.title, pieces.forward(result, part)) for part in result.entries("part")]
+    return found._replace(layers=tuple(parts))
 
 
 def step_seconds(result: Result) -> float:

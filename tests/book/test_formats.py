@@ -57,6 +57,10 @@ def test_blocks_carry_their_scale(key: str, block: int, bits: int):
     # TransformerEngine keeps a copy along the rows and one along the columns, each with its scales.
     recipes = preset("implementations/megatron")["recipes"]
     assert Fraction(recipes[key]["quantized"]) == 2 * named(key).bytes
+    # Megatron-Core gathers weights of block formats in bf16 and casts them where they arrive
+    # (reuse_grad_buf_for_mxfp8_param_ag), those of fp8 as products take them.
+    gathered = {name: recipe.get("gather", recipe["compute"]) for name, recipe in recipes.items()}
+    assert (gathered[key], gathered["fp8"]) == (2, 1)
 
 
 # Every limit, bit and rounding, by IEEE 754, the OCP specifications, NumPy and ml_dtypes ---------

@@ -177,21 +177,25 @@ def test_the_loss_passes_over_the_logits(loss: str, each: int) -> None:
 @pytest.mark.parametrize("sequence", [True, False])
 def test_an_exchange_after_each_pair_of_products(overlap: bool, sequence: bool) -> None:
     """A ring of five passes 2 x 4/5 of the tokens' 2-byte values at 90 GB/s in 8 hops of 2 us.
-    In five pieces the first four travel beside the block's products, as far as these last; what
-    is hidden still costs 0.6 of its time. Under sequence parallelism the inputs of a block are
-    gathered again beside the product of the input's gradient, half an exchange. Norms exchange
-    nothing."""
+    Half of it lies before the products that are divided by columns, half behind those that are by
+    rows; in five pieces each, four of which travel beside four pieces of these products, as far as
+    these last; what is hidden still costs 0.6 of its time. Under sequence parallelism the inputs of
+    a block are gathered again beside the product of the input's gradient, half an exchange. Norms
+    exchange nothing."""
     layout = {"tensor": 5, "zero": 0, "sequence": sequence, "tensor_overlap": overlap}
     e = evaluation(parallelism=layout)
     once = Fraction(2 * 4, 5) * 2 * TOKENS * HIDDEN / LINK + 8 * Fraction(2, 10**6)
     for block in ("attention", "mlp"):
         inside = [x for x in e.case.axes["product"] if x.parent.settings.get("block") == block]
 
-        def beside(piece: str, inside: list[Any] = inside) -> Any:
-            return sum(e.value(f"time.product.{piece}", {"product": x}) for x in inside)
+        def beside(piece: str, *splits: str, inside: list[Any] = inside) -> Any:
+            products = [x for x in inside if x.settings["split"] in splits]
+            return sum(e.value(f"time.product.{piece}", {"product": x}) for x in products)
 
-        pieces = min(once * Fraction(4, 5), beside("forward")) if overlap else 0
-        again = once / 2 - min(once / 2, beside("input")) * Fraction(4, 10)
+        pieces = 0
+        for split in ("column", "row") if overlap else ():
+            pieces += min(once / 2, beside("forward", split)) * Fraction(4, 5)
+        again = once / 2 - min(once / 2, beside("input", "column", "row")) * Fraction(4, 10)
         assert of(e, "time.exchanges", "block", block=block) == 1
         assert of(e, "time.exchange", "block", block=block) == once - pieces * Fraction(4, 10)
         found = of(e, "time.exchange.again", "block", block=block)

@@ -18,6 +18,7 @@ from planner.plans import pipeline
 from planner.plans.schedules import Pass, schedule
 from planner.questions.search import ranking
 from planner.report import searched
+from planner.results import pieces
 from planner.results.durations import Chunk, Step, of_plan
 from planner.results.timeline import Timeline, run, step_seconds
 
@@ -257,6 +258,42 @@ def test_the_closed_form_is_the_same_step(
     if schedule != "zero-bubble":
         ends += (stages - 1) * added / virtual
     assert found.seconds == pytest.approx(batches * value("model") / stages + ends, rel=1e-6)
+
+
+def test_pieces_of_an_exchange_by_hand() -> None:
+    """Four ranks, 4 s for gathering rows and as many for scattering sums: of 8 s of products the
+    first piece waits 1 s for its rows; 2 s are sums of 0.5 s each, whose pieces of 1 s queue."""
+    found = pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.0)
+    ends = {piece.work: piece.end for piece in found}
+    assert ends == {
+        "gathering rows": 4.0,
+        "products by columns": 1 + 8,
+        "what follows": 9 + 3,
+        "products by rows": 12 + 2,
+        "scattering sums": 12 + 0.5 + 4,
+    }
+    # 3 s beside products by columns and 1.5 s beside those by rows, at half of their time
+    slowed = pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.5)[-1]
+    assert slowed.end == 16.5 + (3 + 1.5) / 2
+    # Cut into nothing, all waits for all.
+    assert pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 1, 0.5)[-1].end == 21
+
+
+def test_a_layer_in_pieces_takes_what_the_closed_form_says() -> None:
+    """Over random plans, with exchanges in pieces or whole: what tensor-parallel ranks exchange
+    beside products as events, and as time.part.forward has it."""
+    cut = 0
+    for plan in random_plans(2, seed=5):
+        result = plan.evaluate()
+        for part in result.entries("part"):
+            found = pieces.forward(result, part)
+            whole = float(result.evaluation.value("time.part.forward", {"part": part}))
+            assert found[-1].end == pytest.approx(whole)
+            for works in (True, False):
+                stream = [piece for piece in found if piece.works == works]
+                assert all(one.end <= other.start + 1e-12 for one, other in pairwise(stream))
+            cut += any(piece.work == "work that traffic slows" for piece in found)
+    assert cut
 
 
 def test_a_slow_stage_slows_the_step() -> None:

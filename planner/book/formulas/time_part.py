@@ -209,8 +209,12 @@ exchanges.where(block="matrix").equals(
 
 ALONE = ("attention", "mlp", "projection", "matrix", *QUIET, *OTHERS)
 
-#: What products of a block can hide of an exchange that is cut into t pieces.
-_beside = minimum(exchanges * tensor * (1 - 1 / t), Sum(product.forward, "product"))
+#: What products of a block can hide of an exchange that is cut into t pieces: of the half before
+#: them those that are divided by columns, of the half behind them those that are by rows.
+_beside = (1 - 1 / t) * sum(
+    minimum(exchanges * tensor / 2, Sum(product.forward, "product", split=split))
+    for split in ("column", "row")
+)
 exchange = seconds_of_block(
     "time.exchange", "t_ex", "exchanges of a block with other devices in one pass"
 )
@@ -219,8 +223,9 @@ exchange.by(CALIBRATED, block=ALONE, tensor_overlap=False).equals(
 )
 exchange.by(CALIBRATED, block=ALONE, tensor_overlap=True).equals(
     exchanges * tensor - (1 - c_ov) * _beside,
-    "In t pieces, each but the last of which travels beside the products of another "
-    "(parallelism.tensor_overlap); what is hidden still costs a share of its time.",
+    "Half before the products and half behind them, each in t pieces, all but one of which travel "
+    "beside another piece's product (parallelism.tensor_overlap); what is hidden still costs a "
+    "share of its time.",
 )
 _exchanged = 2 * (experts_exchange + experts_gather)
 #: Whether tokens travel before and after the work on them, or beside that on another micro-batch.

@@ -1,0 +1,101 @@
+"""The forward pass of one layer as events: products, and the pieces of exchanges with tensor-
+parallel ranks that travel beside them (``parallelism.tensor_overlap``).
+
+How long a product or an exchange takes is what the book says. Before the products that are divided
+by columns the rows of all ranks are gathered, behind those that are divided by rows the sums are
+scattered, each as long as the other, in as many pieces as there are ranks: a piece of a product
+waits for the rows that it reads, a piece of the sums for the product that makes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from planner.engine.evaluate import Entry
+from planner.results.durations import Reader
+from planner.results.result import Result
+
+
+class Piece(NamedTuple):
+    """A kernel, or traffic; seconds from the start of the pass."""
+
+    block: str
+    works: bool  # on the compute stream, else traffic between devices
+    work: str
+    start: float
+    end: float
+
+
+#: What traffic is called before and behind the products of a block.
+OF_RANKS, OF_EXPERTS = ("gathering rows", "scattering sums"), ("dispatch", "combine")
+
+
+def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
+    """The forward pass of a layer kind, the embedding or the head, in the order in which its pieces
+    end on each stream; the last one ends after ``time.part.forward`` seconds."""
+    layout, settings = result.plan.data["parallelism"], result.plan.settings
+    count = layout["tensor"] if settings["time.tensor_overlap"] else 1
+    contention = float(result.plan.get("time.efficiency.contention") or 0) if count > 1 else 0.0
+
+    value = Reader(result)
+    products: dict[Entry, list[Entry]] = {}
+    for product in result.entries("product"):
+        if product.parent is not None:
+            products.setdefault(product.parent, []).append(product)
+    done: list[Piece] = []
+    for entry in result.entries("block"):
+        if entry.parent is not part:
+            continue
+        takes = {"column": 0.0, "row": 0.0}
+        between = value("time.elementwise", block=entry)
+        if entry.settings["block"] == "attention":
+            between += value("time.core.forward", block=entry)
+            between += value("time.core.context", block=entry)
+        for product in products.get(entry, ()):
+            seconds = value("time.product.forward", product=product)
+            split = product.settings["split"]
+            if split in takes:
+                takes[split] += seconds
+            else:
+                between += seconds
+            between += value("time.product.adapter", product=product)
+        exchange, names, pieces = value("time.exchange", block=entry), OF_EXPERTS, 1
+        if exchanges := value("time.exchanges", block=entry):
+            exchange, names, pieces = exchanges * value("network.tensor"), OF_RANKS, count
+        sides = takes["column"], between, takes["row"]
+        start = done[-1].end if done else 0.0
+        done += block(entry.name, start, sides, exchange / 2, names, pieces, contention)
+    return tuple(done)
+
+
+def block(
+    name: str,
+    start: float,
+    sides: tuple[float, float, float],
+    exchange: float,
+    called: tuple[str, str],
+    count: int,
+    contention: float,
+) -> list[Piece]:
+    """A block from a moment on: products that are divided by columns, what waits for all of them,
+    and products that are divided by rows; an exchange before and one behind, each in pieces."""
+    columns, between, rows = sides
+    done, compute, link = list[Piece](), start, start
+
+    def run(works: bool, work: str, ready: float, seconds: float) -> float:
+        if seconds:
+            done.append(Piece(name, works, work, ready, ready + seconds))
+        return ready + seconds
+
+    for _ in range(count):
+        link = run(False, called[0], link, exchange / count)
+        compute = run(True, "products by columns", max(compute, link), columns / count)
+    compute = link = run(True, "what follows", max(compute, link), between)
+    for _ in range(count):
+        compute = run(True, "products by rows", compute, rows / count)
+        link = run(False, called[1], max(link, compute), exchange / count)
+    end = max(compute, link)
+    # Neither stream ever waits while the other one does, so what is more than the time is at once.
+    both = sum(piece.end - piece.start for piece in done) - (end - start)
+    run(True, "work that traffic slows", end, contention * max(0.0, both))
+    return done
