@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -16,6 +15,7 @@ import yaml
 
 from planner.documents import schema, source
 from planner.questions import loading
+from tests.conftest import RunCli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -113,7 +113,7 @@ def commands(text: str) -> list[str]:
     return [part.strip() for line in lines for part in line.split("&&")]
 
 
-def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
+def run(command: str, desk: Path, run_cli: RunCli) -> subprocess.CompletedProcess[str] | None:
     """Run an example of ours; None for one that prepares a machine or has a gap to fill in."""
     if command.startswith(PREPARING) or GAP.search(command):
         return None
@@ -122,16 +122,18 @@ def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
         words, target = words[: words.index(">")], words[words.index(">") + 1]
     known = {("python", "plan.py"): 2, (".venv/bin/python", "plan.py"): 2, ("python", "-m"): 1}
     assert words[0] == "trainplan" or tuple(words[:2]) in known, f"who runs {command!r}?"
-    arguments = ["plan.py", *words[1:]] if words[0] == "trainplan" else words[1:]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=desk,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
+    if words[1] == "-m":
+        done = subprocess.run(
+            [sys.executable, *words[1:]],
+            cwd=desk,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=300,
+            check=False,
+        )
+    else:
+        arguments = words[1:] if words[0] == "trainplan" else words[2:]
+        done = run_cli(*arguments, cwd=desk, env={"NO_COLOR": "1"})
     if target is not None:
         (desk / target).write_text(done.stdout, encoding="utf-8")
     return done
@@ -139,7 +141,7 @@ def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WRITTEN, ids=NAMES.get)
-def test_commands_run(page: Path, desk: Path) -> None:
+def test_commands_run(page: Path, desk: Path, run_cli: RunCli) -> None:
     """A page from top to bottom: what one command writes, another reads. A document whose first
     line is a name, `# run.yaml`, is the file of that name."""
     for block in of("sh", "bash", "yaml"):
@@ -150,16 +152,16 @@ def test_commands_run(page: Path, desk: Path) -> None:
                 (desk / named[1]).write_text(block.text, encoding="utf-8")
             continue
         for command in commands(block.text):
-            done = run(command, desk)
+            done = run(command, desk, run_cli)
             assert done is None or done.returncode == 0, f"{block}: {command}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("block", of("console"), ids=str)
-def test_sessions_print_what_the_page_says(block: Block, desk: Path) -> None:
+def test_sessions_print_what_the_page_says(block: Block, desk: Path, run_cli: RunCli) -> None:
     """A line `…` stands for any number of lines."""
     for session in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         command, _, expected = session.partition("\n")
-        done = run(command, desk)
+        done = run(command, desk, run_cli)
         assert done is not None
         pattern = "".join(
             r"(?:.*\n)*?" if line == "…" else re.escape(line) + r"\n"

@@ -12,14 +12,14 @@ from planner.results.result import Result
 
 
 def limits(result: Result) -> str:
-    """In words, one key changed and memory the limit; empty where the plan itself does not fit, or
+    """In words, one key changed, the layout as it is and memory the limit; empty where the plan itself does not fit, or
     where no question has an answer."""
     if result.verdict["state"] != "fits":
         return ""
     found = []
     for question, words in ANSWERS:
         try:
-            answer = questions.ask(result.plan, question)
+            answer = questions.ask(result.plan, question, with_layout="own")
         except PlanError:
             continue
         if answer.holds is None:

@@ -193,8 +193,9 @@ class Step:
                     words = look  # in a lane of its own, beside passes or between them
                 text = f"{words}, {shown(each, 's')} a micro-batch" if each else words
                 rows.append(Data(look=look, words=text))
-        idle = list(dict.fromkeys(shown(found, "s") for found in sorted(self.timeline.idle)))
-        if idle[-1] != shown(0, "s"):
+        found = sorted(self.timeline.idle)
+        idle = list(dict.fromkeys(shown(each, "s") for each in found))
+        if found[-1] * 10**6 > self.timeline.seconds:  # less is left of sums of doubles
             spans = f"{idle[0]} to {idle[-1]}" if len(idle) > 1 else idle[0]
             rows.append(Data(look="idle", words=f"idle, {spans} of a stage"))
         return rows

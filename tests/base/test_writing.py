@@ -85,7 +85,7 @@ def test_a_killed_command_leaves_whole_reports(tmp_path: Path) -> None:
     new = {path: path.read_bytes() for path in outputs}
     assert all(old[path] != new[path] for path in outputs)
     chance = random.Random(3)
-    for turn in range(8):
+    for turn in range(4):
         for path in outputs:
             path.write_bytes(old[path])
         process = subprocess.Popen(changed, cwd=ROOT, stdout=subprocess.DEVNULL)

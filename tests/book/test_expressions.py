@@ -119,7 +119,7 @@ def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(
     assert {"lower", "schema", "main"} <= kept
 
 
-@pytest.mark.parametrize("damage", ["cut", "wrong", "none", "list", "deep", "nowhere"])
+@pytest.mark.parametrize("damage", ["cut", "list", "deep", "nowhere"])
 def test_what_is_kept_may_be_damaged_or_missing(
     tmp_path: Path, filled: tuple[Path, str], damage: str
 ) -> None:
@@ -128,10 +128,8 @@ def test_what_is_kept_may_be_damaged_or_missing(
     (file,) = tmp_path.rglob("expressions-*.json")
     if damage == "cut":
         file.write_text(file.read_text()[:1000])
-    elif damage == "wrong":
-        file.write_text(json.dumps({key: ["?", 1] for key in json.loads(file.read_text())}))
-    elif damage in ("none", "list"):
-        file.write_text(json.dumps({"none": None, "list": [[7]]}[damage]))
+    elif damage == "list":
+        file.write_text(json.dumps([[7]]))
     elif damage == "deep":
         file.write_text("[" * 100_000)
     else:

@@ -30,9 +30,9 @@ def test_every_command_that_writes_is_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", ["report", "calibrate", "search", "sweep"])
 def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> None:
-    """`make fuzz` kills them hundreds of times."""
+    """One of each kind of file; `make fuzz` kills all commands, hundreds of times."""
     ends = kills.killed(command, 2, random.Random(command))
     assert ends["broken"] == 0
     assert ends["old"] + ends["new"] + ends["some new"] == 2
@@ -41,7 +41,7 @@ def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", kills.engines())
 def test_a_killed_tree_of_processes_leaves_nothing_behind(engine: str) -> None:
-    ends = kills.trees(engine, 4, random.Random(2))
+    ends = kills.trees(engine, 2, random.Random(2))
     assert not [end for end in ends if end.startswith("broken")], ends
 
 
@@ -134,7 +134,7 @@ def test_an_input_is_never_replaced(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", ["report", "search", "sweep"])
 def test_two_at_once_leave_whole_files(command: str, tmp_path: Path) -> None:
     words, changed = kills.WRITERS[command](tmp_path)
     kills.finish(words)

@@ -218,7 +218,7 @@ def test_hostile_names_stay_in_their_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["md", "html", "json"])
+@pytest.mark.parametrize("ending", ["html", "json"])
 def test_a_report_holds_the_comparison_and_can_be_checked(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: RunCli
 ) -> None:

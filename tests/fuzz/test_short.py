@@ -34,7 +34,7 @@ def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
     folder = tmp_path_factory.mktemp("fuzz")
 
     @settings(
-        max_examples=40,
+        max_examples=20,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.randoms(use_true_random=False))
@@ -46,7 +46,7 @@ def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
 
 @pytest.mark.slow
 def test_seeded_documents(tmp_path: Path) -> None:
-    for number in range(60):
+    for number in range(30):
         line, raw, outcome = campaign.one(11, number, tmp_path)
         assert outcome.problem is None, f"{number}: {outcome}\n{line}\n{raw[:2000]!r}"
 
@@ -100,7 +100,7 @@ def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_tricks_with_files_lead_nowhere() -> None:
-    for number in range(60):
+    for number in range(30):
         name, line, outcome = tricks.played(3, number)
         assert outcome.problem is None, f"{number}: {name}\n{line}\n{outcome}"
 

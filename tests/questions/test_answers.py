@@ -372,7 +372,7 @@ def test_beside_the_best_the_next_ones_say_what_they_lack() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hours", [30, 12])
+@pytest.mark.parametrize("hours", [12])
 def test_devices_cost_their_hours(hours: int) -> None:
     """However long it takes, all of them are paid for by the hour; the cheapest end in time, and
     one node less does not, or costs more."""

@@ -19,7 +19,6 @@ from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.engine import REPLICAS, Walk, search
-from planner.questions.search.layouts import MICRO_BATCH
 from planner.report import searched
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
@@ -85,9 +84,7 @@ def test_nothing_fits_only_where_nothing_of_all_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "key", [REPLICAS, MICRO_BATCH, "parallelism.tensor", "parallelism.pipeline"]
-)
+@pytest.mark.parametrize("key", [REPLICAS, "parallelism.tensor"])
 def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str) -> None:
     whole = Walk(plan(devices=16), ())
     every = [changes for rows in whole.rows() for changes in rows.all()]

@@ -63,7 +63,7 @@ PLANS = [
 def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
     plan, chance = make(), random.Random(9)
     walk = searching.Walk(plan, QUANTITIES, full=full)
-    chunks, exactly = list(islice(walk, 8)), InTurn()
+    chunks, exactly = list(islice(walk, 4)), InTurn()
     for chunk in chunks:
         for place in chance.sample(np.flatnonzero(chunk.valid).tolist(), 6):
             changes = chunk.changes(place)
@@ -107,7 +107,7 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
         "training.recompute": ("none",),
         "training.schedule": SCHEDULES,
     }
-    tried = {tuple(chance.choice(values[key]) for key in KEYS) for _ in range(3000)}
+    tried = {tuple(chance.choice(values[key]) for key in KEYS) for _ in range(1500)}
     valid = 0
     for key in tried:
         changes = dict(zip(KEYS, key, strict=True))
@@ -423,7 +423,7 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
 ) -> None:
     """What was enumerated for one accelerator serves another: each on its own is the same."""
     spaces = []
-    for accelerator in ("h100-sxm-80gb", "a100-sxm-40gb", "mi300x", "tpu-v5p", "rtx-4090"):
+    for accelerator in ("h100-sxm-80gb", "mi300x", "tpu-v5p"):
         monkeypatch.setattr(layouts, "_known", lambda *_: {})
         plan = loading.load(
             {

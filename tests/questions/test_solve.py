@@ -90,8 +90,10 @@ def shapes(family: families.Family, below: int, above: int) -> Iterator[tuple[in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("margin", ["p95", "0"])
-@pytest.mark.parametrize(("path", "model"), [(LAST, "llama2-7b"), (LAST, "llama3-8b"), (GPT2, "")])
+@pytest.mark.parametrize(
+    ("path", "model", "margin"),
+    [(LAST, "llama2-7b", "p95"), (LAST, "llama3-8b", "0"), (GPT2, "", "p95")],
+)
 def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
     path: str, model: str, margin: str
 ) -> None:
@@ -259,7 +261,7 @@ def test_agrees_with_a_scan_on_random_questions(
     known = table(plan, key, quantity, values)
     chance = random.Random(f"{key}{relation}")
     low, high = int(min(known.values())), int(sorted(known.values())[-2])
-    for _ in range(40):
+    for _ in range(20):
         bound = chance.randint(low, high)
         held = [v for v, q in known.items() if (q <= bound if relation == "<=" else q >= bound)]
         unit = {"memory": " bytes", "compute": " FLOP"}.get(quantity.partition(".")[0], "")
