@@ -312,6 +312,9 @@ NEEDS: dict[str, Document] = {
         }
         for name in ("mxfp4", "nvfp4")  # few accelerators state these
     },
+    "cluster.accelerator.matrix_unit.": {
+        "cluster.accelerator.matrix_unit": {"width": 128, "programs": 2},
+    },
     "training.lora.": {"training.lora": {"rank": 8, "targets": ["query", "value"]}},
     "parallelism.expert": {"model.moe": EXPERTS},
     "cluster.storage.": {"cluster.storage": {"bandwidth": "50 GB/s"}},
@@ -388,10 +391,8 @@ def text(random: Random) -> bytes:
     return block(from_data(plan(random))).encode()
 
 
-#: Numbers of exports, which are in no formula, and of accelerators that few plans have.
-UNREAD = (
-    "model.norm_epsilon", "cluster.accelerator.peaks.fp6.", "cluster.accelerator.matrix_unit.",
-)  # fmt: skip
+#: Numbers of exports, and a rate that vendors state and no format of training uses.
+UNREAD = ("model.norm_epsilon", "cluster.accelerator.peaks.fp6.")
 #: Numbers that may be anything their schema allows, whatever the others are.
 FREE = (
     "cluster.price", "cluster.reserved_price", "cluster.pue", "cluster.host_power",
