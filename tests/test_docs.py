@@ -234,6 +234,7 @@ def test_made_pages_are_what_the_program_says() -> None:
     assert not moved, f"make pages (it writes {', '.join(moved)})"
 
 
+@pytest.mark.slow
 def test_every_quantity_stands_in_a_chapter_with_a_formula_in_both_scripts() -> None:
     from planner.book.quantity import BOOK
     from planner.report import book

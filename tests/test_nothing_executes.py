@@ -74,6 +74,7 @@ def suspects(path: Path, root: Path = PACKAGE) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_in_the_package_turns_text_into_code() -> None:
     found = {suspect for path in FILES for suspect in suspects(path)}
     assert found == ALLOWED
@@ -88,6 +89,7 @@ def test_the_search_sees_what_it_looks_for(tmp_path: Path) -> None:
     assert found == {"pickle", "system", "eval", "shell"}
 
 
+@pytest.mark.slow
 def test_yaml_is_loaded_with_the_safe_loader_only() -> None:
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -66,6 +66,7 @@ def numbers(result: Result) -> dict[str, Any]:
     return {i: v for i in SCALARS if isinstance(v := value(result, i), PLAIN)}
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans())
 def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
@@ -363,6 +364,7 @@ def test_the_what_if_page_computes_what_set_gives(plan: Wide, data: st.DataObjec
             same(anew, shown)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
 def test_the_what_if_page_follows_a_shape_to_other_kinds_of_layers(tmp_path: Path) -> None:
     """Of DeepSeek-V3's layers the first three are dense: a model of these has no experts."""

@@ -12,8 +12,8 @@ from planner.results.result import Result
 
 
 def limits(result: Result) -> str:
-    """In words, one key changed, the layout as it is and memory the limit; empty where the plan itself does not fit, or
-    where no question has an answer."""
+    """In words, one key changed, the layout as it is and memory the limit; empty where the plan
+    itself does not fit, or where no question has an answer."""
     if result.verdict["state"] != "fits":
         return ""
     found = []

@@ -319,6 +319,7 @@ LIKELY = st.tuples(
 ).map("".join)  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(LIKELY | st.lists(st.sampled_from(PIECES), max_size=9).map("".join), st.sampled_from(KEYS))
 def test_a_pattern_is_true_of_what_is_read_and_of_nothing_else(text: str, unit: str) -> None:

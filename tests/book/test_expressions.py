@@ -112,6 +112,7 @@ def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None
     assert first.splitlines()[:-1] == second.splitlines()[:-1]
 
 
+@pytest.mark.slow
 def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(
     filled: tuple[Path, str],
 ) -> None:
@@ -119,6 +120,7 @@ def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(
     assert {"lower", "schema", "main"} <= kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "list", "deep", "nowhere"])
 def test_what_is_kept_may_be_damaged_or_missing(
     tmp_path: Path, filled: tuple[Path, str], damage: str
@@ -140,6 +142,7 @@ def test_what_is_kept_may_be_damaged_or_missing(
     assert damage == "nowhere" or list(tmp_path.rglob("*expressions*.json*")) == [file]
 
 
+@pytest.mark.slow
 def test_under_a_root_what_is_kept_is_read(filled: tuple[Path, str]) -> None:
     folder, _ = filled
     with files.within(ROOT / "presets"):

@@ -72,6 +72,7 @@ def ranks_of(component, layout):
     return 1 if split == "none" else layout.get("tensor", 1)
 
 
+@pytest.mark.slow
 @given(MODELS, LAYOUTS)
 @settings(max_examples=60)
 def test_ranks_together_hold_the_whole_and_what_is_stated_to_be_replicated(model, layout):

@@ -103,6 +103,7 @@ def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     assert found == rows.get((reference.reference, data.get("provider")))
 
 
+@pytest.mark.slow
 def test_another_device_has_another_price_or_none() -> None:
     assert hourly(PLAN) == Fraction(4924, 800)
     b200 = {"cluster.accelerator": "b200-sxm-192gb"}

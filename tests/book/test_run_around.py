@@ -59,6 +59,7 @@ def test_both_prices_and_the_run_on_the_calendar() -> None:
     assert of("cost.run") == pytest.approx(2.5 * 24 * 64 * of("time.run_days"))
 
 
+@pytest.mark.slow
 def test_energy_lies_between_idle_and_rated_and_grows_with_use() -> None:
     hours = values()("time.device_hours")
     shares = []

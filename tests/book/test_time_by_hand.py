@@ -229,6 +229,7 @@ def test_activations_that_leave_and_return_show_what_passes_do_not_hide(share: A
     assert float(e.value("time.part.offload", layer)) == pytest.approx(float(2 * way - passes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recompute", "again"), [("none", 1), ("full", 4 / 3)])
 @pytest.mark.parametrize("count", ["full", "causal"])
 def test_a_step_takes_no_less_than_its_flops_at_the_peak_and_its_products_as_they_run(

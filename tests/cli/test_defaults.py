@@ -49,6 +49,7 @@ def test_each_value_says_the_line_that_it_comes_from(team: Path) -> None:
     assert found["cluster.host_power"] == (575, "preset hgx-h100")
 
 
+@pytest.mark.slow
 def test_a_plan_and_set_say_otherwise(team: Path) -> None:
     path = team / "plans" / "deep" / "a.yaml"
     own = "cluster: {extends: hgx-h100, price: 3 USD/h}"
@@ -73,6 +74,7 @@ def test_every_way_to_name_a_cluster_has_them(cluster: str, team: Path) -> None:
     assert inputs(changed)["cluster.price"] == (2, "trainplan.yaml:2")
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_cluster_has_the_teams(team: Path) -> None:
     (team / "ours.yaml").write_text("extends: hgx-h100\ndevices: 4\n")
     (team / "trainplan.yaml").write_text("cluster: ours.yaml\n")
@@ -83,6 +85,7 @@ def test_a_plan_without_a_cluster_has_the_teams(team: Path) -> None:
         planner.load(path, defaults=False)
 
 
+@pytest.mark.slow
 def test_they_can_be_left_out_and_asked_for(team: Path, run_cli: RunCli) -> None:
     from planner.documents import defaults
 
@@ -194,6 +197,7 @@ def test_the_margin_is_the_teams_until_another_is_asked_for(team: Path) -> None:
     assert "p95" in str(plan.search(top=1, margin="p95").margin)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)  # each evaluates three plans
 @given(
     price=st.integers(1, 900), pue=st.integers(100, 300), carbon=st.integers(0, 900),

@@ -90,6 +90,7 @@ def test_json_on_standard_output_has_the_promised_ids(run_cli: RunCli) -> None:
         assert identifier in result["quantities"], identifier
 
 
+@pytest.mark.slow
 def test_set_overrides_a_key_and_doubling_tokens_doubles_the_run(run_cli: RunCli) -> None:
     def flops(*extra: str) -> int:
         done = run_cli(PLAN, "--format", "json", *extra)
@@ -101,12 +102,14 @@ def test_set_overrides_a_key_and_doubling_tokens_doubles_the_run(run_cli: RunCli
     assert flops("--set", "training.tokens=30T") == 2 * flops()
 
 
+@pytest.mark.slow
 def test_a_plan_comes_from_standard_input(run_cli: RunCli) -> None:
     done = run_cli("-", stdin=SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].endswith("  a small plan")
 
 
+@pytest.mark.slow
 def test_require_fit_fails_where_it_does_not_fit(run_cli: RunCli) -> None:
     assert run_cli(PLAN, "--require-fit").returncode == 0
     tight = run_cli(

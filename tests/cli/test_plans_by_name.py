@@ -67,6 +67,7 @@ def test_every_command_that_takes_a_plan_takes_a_name(tmp_path: Path) -> None:
         assert done.stdout
 
 
+@pytest.mark.slow
 def test_a_report_of_a_name_is_checked_wherever_it_lies(tmp_path: Path) -> None:
     (tmp_path / "reports").mkdir()
     outputs = ("-o", "reports/r.md", "-o", "reports/r.json")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import RunCli
 
 TEXT = "llama3-8b on 64 h100, 2T tokens"
 
 
+@pytest.mark.slow
 def test_the_summary_and_the_plan_that_was_understood(run_cli: RunCli, tmp_path: Path) -> None:
     done = run_cli("quick", TEXT, "-o", str(tmp_path / "plan.yaml"))
     assert done.returncode == 0 and not done.stderr
@@ -18,6 +21,7 @@ def test_the_summary_and_the_plan_that_was_understood(run_cli: RunCli, tmp_path:
     assert done.stdout.startswith(again.stdout)
 
 
+@pytest.mark.slow
 def test_words_need_no_quotes_and_reports_are_written(run_cli: RunCli, tmp_path: Path) -> None:
     report = tmp_path / "r.json"
     words = ["gpt2-small", "on", "1", "a100", "10B", "tokens"]

@@ -52,6 +52,7 @@ def run(*words: str) -> Done:
     return Done(status, out.getvalue(), errors.getvalue())
 
 
+@pytest.mark.slow
 def test_what_may_be_chosen() -> None:
     """Keys held at a value, keys with several, limits, and the front."""
     words = ("--fix", "parallelism.zero=1", "--vary", "training.precision=bf16,fp8")

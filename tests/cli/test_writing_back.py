@@ -63,6 +63,7 @@ def test_of_a_shipped_plan_only_the_changed_lines_change(path: Path, folder: Pat
     assert not changed_lines(folder)
 
 
+@pytest.mark.slow
 def test_solve_writes_in_place_or_a_copy(folder: Path, run_cli: RunCli) -> None:
     committed(folder, SMALL)
     asked = ("solve", "plan.yaml", "tokens-by-deadline", "--deadline", "2 days")
@@ -77,6 +78,7 @@ def test_solve_writes_in_place_or_a_copy(folder: Path, run_cli: RunCli) -> None:
     assert again.stderr == "plan.yaml: nothing changes\n"
 
 
+@pytest.mark.slow
 def test_search_puts_its_layout_into_the_plan(folder: Path, run_cli: RunCli) -> None:
     plan = committed(folder, SMALL.replace("\n", "\r\n"))
     found = planner.load(plan).search(top=2)
@@ -91,6 +93,7 @@ def test_search_puts_its_layout_into_the_plan(folder: Path, run_cli: RunCli) -> 
     assert b"\n" not in plan.read_bytes().replace(b"\r\n", b"")
 
 
+@pytest.mark.slow
 def test_a_layout_that_was_open_is_spelled_out(folder: Path, run_cli: RunCli) -> None:
     text = SMALL + "parallelism: auto  # for now\n"
     plan = committed(folder, text.replace("extends: gpt2small_hgx-h100", OWN))

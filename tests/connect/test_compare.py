@@ -70,6 +70,7 @@ def test_throughput_follows_from_the_step_time() -> None:
     assert found["time.tokens_per_second_per_device"].measured * 1024 == rate
 
 
+@pytest.mark.slow
 def test_utilisation_is_that_of_the_published_run() -> None:
     """Narayanan et al. 2021, section 5.1: 140 TFLOP/s of 312, 44 %, a forward pass done again
     counted; without it 3 of 4 passes are left, 33 to 34 %."""
@@ -156,6 +157,7 @@ def test_a_verdict_leads_and_what_could_explain_the_difference_follows() -> None
         assert lines[0].startswith(("DIFFERS  ", "AS PREDICTED  ", "ANOTHER RUN  "))
 
 
+@pytest.mark.slow
 def test_what_a_run_does_otherwise_explains_it() -> None:
     """Each thing that a run may do otherwise is found again from what it costs."""
     plan = loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml")

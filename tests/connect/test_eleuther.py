@@ -156,6 +156,7 @@ VALUES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(FLAGS), VALUES | st.text(max_size=8)), max_size=5))
 def test_any_arguments_are_a_document_or_faults(pairs: list[tuple[str, str]]) -> None:

@@ -185,6 +185,7 @@ def test_an_event_file_without_what_is_compared_names_its_scalars(tmp_path: Path
         logs.read(path)
 
 
+@pytest.mark.slow
 def test_hostile_event_files_are_one_fault_or_the_truth(tmp_path: Path) -> None:
     """Bytes that were changed are a damaged record; they never change a number."""
     data, path, draw = TITAN.read_bytes()[:6000], tmp_path / "log", random.Random(2)

@@ -95,6 +95,7 @@ def measured(backend: Any, **more: Any) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
+@pytest.mark.slow
 def test_what_the_machine_sustains_is_written() -> None:
     found = measured(Ideal(processes=4))
     assert found["name"] == CPU.name and found["memory"] == "16384 MiB"
@@ -148,6 +149,7 @@ def test_a_plan_on_the_document_predicts_the_times_that_were_measured(
     assert result["time.step_seconds"].value > 0
 
 
+@pytest.mark.slow
 def test_beside_a_datasheet_only_shares_are_written() -> None:
     RATES["bf16"], before = 600e12, RATES["bf16"]
     try:

@@ -160,6 +160,7 @@ def test_faults_of_a_line(text: str, fault: str) -> None:
     assert any(fault in line for line in told(text))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

@@ -94,6 +94,7 @@ def in_javascript(graph: Graph, inputs: dict[int, float]) -> list[Any]:
     return list(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
 @settings(max_examples=6)
 @given(plans())

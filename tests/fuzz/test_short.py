@@ -74,6 +74,7 @@ def test_the_readers_under_coverage_guidance(target: str) -> None:
     assert readers.by_lines(target, 1, Random(1)) > 20
 
 
+@pytest.mark.slow
 def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from planner.cli import main as cli
 
@@ -142,6 +143,7 @@ def test_laws_name_keys_and_quantities_that_there_are() -> None:
     assert named <= {*judged.scalars()}
 
 
+@pytest.mark.slow
 def test_most_plans_that_are_made_evaluate() -> None:
     evaluated = 0
     for number in range(60):

@@ -210,6 +210,7 @@ FORMULAS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(FORMULAS)
 def test_random_formulas_come_to_what_fractions_come_to(formula: Judged) -> None:
@@ -381,6 +382,7 @@ def test_a_fault_stands_at_its_place_inside_the_formula(
 # -- documents do not meet ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=5))
 def test_one_name_means_what_each_document_says(factors: list[int]) -> None:
@@ -401,6 +403,7 @@ def test_one_name_means_what_each_document_says(factors: list[int]) -> None:
     assert "x" not in without and "x" not in without.evaluation.book.quantities
 
 
+@pytest.mark.slow
 def test_extends_merges_definitions_and_takes_some_away(tmp_path: Path) -> None:
     base = tmp_path / "base.yaml"
     base.write_text(
@@ -446,6 +449,7 @@ def own(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_reports_tell_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
     paths = [tmp_path / f"own.{ending}" for ending in ("json", "md", "html")]
     run = run_cli(own, *(word for path in paths for word in ("-o", path)))
@@ -465,6 +469,7 @@ def test_reports_tell_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
     assert moved.returncode == 1 and "usd_per_btok" in moved.stdout
 
 
+@pytest.mark.slow
 def test_questions_take_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
     """At 0.5 of its peak a run costs so much for an hour of a device; 5 USD for a billion tokens
     are reached at the price that is in the same proportion."""

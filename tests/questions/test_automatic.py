@@ -48,6 +48,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_layout_is_the_plainest_of_the_best_that_a_search_finds() -> None:
     plan = loading.load(PLAN)
     best = search(plan, top=1, vary={"training.schedule": COMMON}).plain
@@ -156,6 +157,7 @@ def test_commands_agree_on_the_layout(layout: dict[str, Any], tmp_path: Path) ->
     assert derived[0] == 0 and f"{expected:.3g}"[:4] in derived[1]
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_search_that_found_the_layout(file: str, tmp_path: Path) -> None:
     page, words = tmp_path / "open.html", tmp_path / "open.md"
     assert run(file, "-o", str(page), "-o", str(words))[0] == 0
@@ -199,6 +201,7 @@ THREE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_three_lines_are_a_plan() -> None:
     """The longest sequence of the model, 4M tokens a step as Llama 2, and a layout that fits."""
     plan = loading.load(THREE)

@@ -145,6 +145,7 @@ def test_the_fewest_devices_with_any_layout_agree_with_a_search_at_each_count() 
     assert answer.holds.value == min(held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["longest-context", "largest-batch"])
 def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     plan = load(GPT2, model__positions="rope", model__max_sequence=None)
@@ -465,6 +466,7 @@ def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_valu
             assert free.holds.value >= own.holds.value
 
 
+@pytest.mark.slow
 def test_what_a_plan_gives_of_an_open_layout_stays() -> None:
     document = {**_open(), "parallelism": {"auto": True, "tensor": 4}}
     answer = questions.ask(loading.load(document), "longest-context")

@@ -60,6 +60,7 @@ def test_eight_billion_parameters_take_one_kind_of_parallelism_at_most() -> None
     assert len(kinds(loading.load(EIGHT))) <= 1
 
 
+@pytest.mark.slow
 def test_adapters_of_seventy_billion_on_one_node_take_no_exotic_layout() -> None:
     """The frozen weights, 138 GB in 16 bits, need a division over a few devices of a node; a
     division of the sequence or ten virtual stages gain less than one per cent."""
@@ -111,6 +112,7 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     assert numbers == sorted(set(numbers)) and len(numbers) >= len(found.best) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", [1, 3])
 def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
     """In any space, also where parameters or gradients are shared among some replicas only, and
@@ -185,6 +187,7 @@ def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
     assert len(listed) == space.size
 
 
+@pytest.mark.slow
 def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     """A margin of half as much again as predicted leaves a third of the capacity."""
     plan = loading.load({**ADAPTED, "parallelism": {"tensor": 8}})
@@ -206,6 +209,7 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
         assert tight.best[0].values[WORST] < 0 <= tight.best[0].values[FITS]
 
 
+@pytest.mark.slow
 def test_the_flagship_states_the_layout_that_its_search_recommends() -> None:
     """Whoever reads its report meets no plan beside it that fits and is much faster."""
     path = "presets/llama70b_h100x1024.yaml"

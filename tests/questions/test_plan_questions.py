@@ -43,6 +43,7 @@ def answered(file: Path) -> Any:
 # facts and properties ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_lecture_s_forty_billion_parameters_are_answered_by_the_preset_named_after_them() -> (
     None
 ):
@@ -181,6 +182,7 @@ def test_check_tells_a_moved_answer_and_what_no_longer_holds(
 # who answers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_the_result_that_is_seen_answers(tmp_path: Path, run_cli: RunCli) -> None:
     """A search, a sweep and a question evaluate the plan without what it asks."""
     file = written(tmp_path, "questions: [largest-model]\nrequire: [days <= 0.001]\n")

@@ -277,6 +277,7 @@ def test_more_micro_batches_than_are_alive_change_nothing() -> None:
         assert told[0] == told[1] == told[2]
 
 
+@pytest.mark.slow
 def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
     plan = small("mixtral-8x7b")
     found = searching.search(plan, top=1, margin="0")
@@ -392,6 +393,7 @@ def test_a_space_that_is_too_large_is_narrowed() -> None:
     assert searching.Walk(plan, QUANTITIES, kept, most=1).options["parallelism.replicate"] == (2,)
 
 
+@pytest.mark.slow
 def test_each_layout_says_where_it_loses() -> None:
     found = searching.search(loading.load("presets/gpt3_a100x1024.yaml"), top=searching.EXACT)
     for layout in (*found.best, found.own):
@@ -511,6 +513,7 @@ def test_arrays_agree_with_exact_evaluation_whatever_is_held(
     assert asked >= 40
 
 
+@pytest.mark.slow
 def test_pipelines_of_a_wider_model_are_its_own() -> None:
     """Cut by what layers compute, a head of 32,000 weighs as much as several narrow layers and less
     than one wide one, so that models of as many layers are cut differently."""

@@ -449,6 +449,7 @@ def test_with_as_much_to_spare_as_is_asked(name: str) -> None:
     assert none.nearest is not None and is_row(none.nearest, rows).values[MEMORY] == least
 
 
+@pytest.mark.slow
 @every_plan
 def test_a_key_that_is_held_leaves_the_layouts_that_have_its_value(name: str) -> None:
     found_out = counted_out(name)
@@ -623,6 +624,7 @@ def test_another_key_of_the_plan_is_crossed_with_every_layout() -> None:
         assert row.key() == expected
 
 
+@pytest.mark.slow
 def test_what_follows_from_a_layout_is_what_its_plan_says() -> None:
     """Data parallelism, steps of accumulation, kernels and their loss, by the plan's completion."""
     for name in QUICK:

@@ -45,6 +45,7 @@ def naive(**changes: Any) -> plans.Plan:
 # the lecture (CS336, lecture 2): 8 H100s hold 40e9 parameters in AdamW at 16 bytes each
 
 
+@pytest.mark.slow
 def test_lecture() -> None:
     rows = {row.case: row for row in questions.ask(naive(), "largest-model").extra["closed"]}
     assert rows["capacity of the datasheet, fp32 adamw"].value == 40 * 10**9
@@ -136,6 +137,7 @@ def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> 
     assert all(len(found) == 1 for found in sizes.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["llama2-7b", "llama3-8b", "qwen2.5-32b"])
 def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
     """With any layout 8 x 80e9 bytes hold nearly the 40e9 parameters that 16 bytes each allow."""
@@ -169,6 +171,7 @@ def test_a_plan_has_one_number_of_bytes_per_parameter(path: str) -> None:
     assert rows[0].value == Fraction(devices * memory, each)
 
 
+@pytest.mark.slow
 def test_published_models_below_an_answer_are_named() -> None:
     """Sizes as published: Yi-34B 34.4B, Qwen2.5-32B 32.8B, Llama 33B 32.5B parameters."""
     answer = questions.ask(loading.load(LAST, {"model": "llama3-8b"}), "largest-model")

@@ -121,6 +121,7 @@ def test_an_axis_has_the_values_that_it_names(key: str, axis: Any, expected: lis
     assert values(key, axis) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(2, 40))
 def test_a_logarithmic_range_ends_where_it_says_and_grows(low: int, more: int, steps: int) -> None:
@@ -422,6 +423,7 @@ def test_the_best_layout_of_each_point_is_that_of_the_plan_by_itself() -> None:
 # The table -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_rows_come_in_order_whoever_works(tmp_path: Path) -> None:
     read = study.load(SMALL)
@@ -662,6 +664,7 @@ def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path,
         out.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, out = study.load(SMALL), tmp_path / "out.csv"

@@ -202,6 +202,7 @@ def test_layouts_whose_kernels_follow_from_their_degrees_share_a_graph() -> None
     assert graphs == 1 and kinds <= 4  # megatron and pytorch, with their losses
 
 
+@pytest.mark.slow
 def test_models_of_one_build_and_accelerators_of_the_same_facts_share_a_graph() -> None:
     """Widths, depths, devices and their rates are columns; experts are further entries."""
     base = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}

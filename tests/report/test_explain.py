@@ -209,6 +209,7 @@ def test_what_is_absent_says_why() -> None:
 WORDS = ("definition", "the book", "is largest over", "interval ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [LLAMA, "presets/mixtral8x7b_h100x1024.yaml"])
 def test_every_quantity_can_be_explained_within_the_width(path: str) -> None:
     """No line is wider than a terminal, but for a name that cannot be broken; none has words of the

@@ -140,6 +140,7 @@ def outline(page: str) -> Outline:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"), pairs("html", "interactive", "study html", "compared html")
 )

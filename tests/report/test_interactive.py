@@ -243,6 +243,7 @@ def test_run_layout_accelerator_and_shape_have_controls(name: str, pages: dict[s
     assert set(found["cluster.accelerator"]["options"]) == set(preset_names("accelerator"))
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_shape_that_cannot_be_says_what_the_planner_says(
     browser: Browser, pages: dict[str, Path]
@@ -440,6 +441,7 @@ def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_wa
         same(result, numbers(browser), overrides(browser))
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_link_carries_the_values(browser: Browser, pages: dict[str, Path]) -> None:
     name = "mixtral8x7b_h100x1024"
@@ -490,6 +492,7 @@ def test_only_the_interactive_page_has_a_script(pages: dict[str, Path]) -> None:
     assert "<script" not in as_text(result, "html")
 
 
+@pytest.mark.slow
 def test_a_hostile_name_does_not_leave_the_script() -> None:
     text = '</script><script>alert(1)</script> "\\ \u2028'
     assert "<" not in literal({text: [text]})

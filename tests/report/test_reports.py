@@ -634,6 +634,7 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     assert sum(term.value for term in step.terms) == pytest.approx(float(step.number))
 
 
+@pytest.mark.slow
 def test_each_form_says_first_how_the_work_is_divided() -> None:
     """The degrees that are said make all devices: 4 x 4 x 64 = 1,024."""
     result = planner.load(LLAMA).evaluate()
@@ -712,6 +713,7 @@ def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in render.text(result)
 
 
+@pytest.mark.slow
 def test_the_ending_picks_the_format(tmp_path: Path) -> None:
     result = planner.load(LLAMA).evaluate()
     for name, start in (
@@ -731,6 +733,7 @@ def test_the_ending_picks_the_format(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
     result = planner.load(LLAMA).evaluate()
     target = tmp_path / "r.json"

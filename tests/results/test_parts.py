@@ -68,6 +68,7 @@ def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     assert {"matrix products", "recomputation", "data-parallel exchange"} <= seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
     alone = {
@@ -147,6 +148,7 @@ def test_costs_and_memory_are_taken_apart_too() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_layout_is_told_by_the_part_that_it_loses_most_in() -> None:
     plan = loading.load("presets/gpt3_a100x1024.yaml", {"training.recompute": "full"})
     found = search(plan, 1)

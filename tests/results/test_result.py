@@ -108,6 +108,7 @@ def test_the_json_is_what_its_schema_says(result: Result) -> None:
     assert list(data["quantities"]) == list(result)
 
 
+@pytest.mark.slow
 def test_integers_are_exact_in_json(llama: Result) -> None:
     data = json.loads(json.dumps(llama.to_json()))["quantities"]
     assert data["compute.training_flops"]["value"] == llama["compute.training_flops"].value
@@ -116,6 +117,7 @@ def test_integers_are_exact_in_json(llama: Result) -> None:
     assert assumed["time.mfu"]["value"] == 0.5
 
 
+@pytest.mark.slow
 def test_the_json_does_not_depend_on_what_was_asked_before() -> None:
     asked = planner.load(LLAMA).evaluate()
     for identifier in ("time.training_days", "memory.total", "compute.component[layer.mlp.up]"):

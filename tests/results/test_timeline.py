@@ -355,6 +355,7 @@ def test_the_best_of_a_search_are_simulated() -> None:
     assert "Simulated as events" in searched.text(found)
 
 
+@pytest.mark.slow
 def test_seconds_alone_are_those_of_the_whole_story() -> None:
     """A search asks for nothing else of a step; to the last digit, on every schedule."""
     for plan in random_plans(3, seed=11):
@@ -362,6 +363,7 @@ def test_seconds_alone_are_those_of_the_whole_story() -> None:
         assert step_seconds(result) == planner.simulate(result).seconds
 
 
+@pytest.mark.slow
 def test_the_closed_form_stays_near() -> None:
     """Over random plans of every schedule, most of them with uneven stages: a search may rank by
     it. `python -m benchmarks.simulation` draws more."""

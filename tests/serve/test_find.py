@@ -63,6 +63,7 @@ def message(found: dict[str, Any], field: str) -> str:
 # search --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     assert all(f"{rank}</button>" in found["html"] for rank in range(1, 11))
 
 
+@pytest.mark.slow
 def test_a_search_keeps_what_it_is_told_to(file: Path, run_cli: RunCli) -> None:
     file.write_text(PLANS["experts"])
     options = ["--fix", "parallelism.pipeline", "--by", "cost.total", "--margin", "5%"]
@@ -92,6 +94,7 @@ def test_a_search_keeps_what_it_is_told_to(file: Path, run_cli: RunCli) -> None:
     assert {keys["parallelism.pipeline"] for keys in taken} == {2}
 
 
+@pytest.mark.slow
 def test_each_point_of_a_picture_is_taken_by_its_own_keys() -> None:
     found = find.search({"text": PLANS["experts"], "textA": PLANS["experts"]})
     points = re.findall(
@@ -231,6 +234,7 @@ def test_a_derivation_has_the_value_and_the_source_of_the_command(
     assert source is None or source[1] in found
 
 
+@pytest.mark.slow
 def test_each_input_of_a_derivation_leads_to_its_own_and_to_its_line() -> None:
     text, seen, waiting = PLANS["experts"], set[str](), ["time.step_seconds"]
     while waiting and len(seen) < 40:
@@ -310,6 +314,7 @@ def test_a_plan_that_is_none_is_told_with_its_line() -> None:
         assert "text" in message(find.call(name, {}), "")
 
 
+@pytest.mark.slow
 def test_names_that_are_meant_to_do_harm_do_none() -> None:
     text = PLANS["experts"].replace("name: Experts", f"name: {json.dumps(HOSTILE)}")
     text += f"quantities:\n  evil: {{formula: cost.total * 2, title: {json.dumps(HOSTILE)}}}\n"
@@ -341,6 +346,7 @@ def lines(server: Server, name: str, body: dict[str, Any]) -> list[Any]:
     return [json.loads(line) for line in raw.decode().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_search_tells_how_far_it_is_and_what_it_found(server: Server) -> None:
     *before, last = lines(server, "search", {"text": PLANS["experts"]})
     assert any(re.fullmatch(r"[\d,]+ of [\d,]+ layouts", line["progress"]) for line in before)
@@ -348,6 +354,7 @@ def test_a_search_tells_how_far_it_is_and_what_it_found(server: Server) -> None:
     assert last["done"]["takes"] == json.loads(json.dumps(exact["takes"]))
 
 
+@pytest.mark.slow
 def test_work_whose_page_goes_away_ends_and_leaves_room(server: Server) -> None:
     text = PLANS["experts"].partition("parallelism")[0] + "parallelism: auto\n"
     values = ", ".join(str(8 * n) for n in range(8, 48))  # a search for each
@@ -367,6 +374,7 @@ def test_work_whose_page_goes_away_ends_and_leaves_room(server: Server) -> None:
     assert seen - set(server.group()), "no process ended"
 
 
+@pytest.mark.slow
 def test_nothing_is_read_from_the_machine_by_a_path_in_a_document(
     server: Server, tmp_path: Path
 ) -> None:
@@ -389,6 +397,7 @@ def test_nothing_is_read_from_the_machine_by_a_path_in_a_document(
         assert answer["faults"] and "secret-name" not in json.dumps(answer)
 
 
+@pytest.mark.slow
 def test_fractions_cross_as_numbers(server: Server) -> None:
     text = PLANS["dense"] + "time: {mfu: 1/3}\n"
     last = lines(

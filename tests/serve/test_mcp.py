@@ -44,6 +44,7 @@ async def asked() -> tuple[list[Any], list[tuple[bool, str]]]:
         return tools, found
 
 
+@pytest.mark.slow
 def test_an_assistant_gets_what_the_command_line_prints() -> None:
     tools, found = asyncio.run(asyncio.wait_for(asked(), 120))
     names = {tool["name"] for tool in tools}

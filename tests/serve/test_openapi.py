@@ -40,6 +40,7 @@ def asked(described: dict[str, Any], tool: str) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.slow
 def test_it_is_openapi(described: dict[str, Any]) -> None:
     validate = pytest.importorskip("openapi_spec_validator").validate
     validate(described)
@@ -68,6 +69,7 @@ def test_what_ships_may_be_asked(described: dict[str, Any], name: str) -> None:
     assert not judge.is_valid({})
 
 
+@pytest.mark.slow
 def test_what_is_answered_is_described(server: Any, described: dict[str, Any]) -> None:
     bodies: list[tuple[dict[str, Any], int]] = [
         ({"plan": "gpt2small_hgx-h100"}, 200),

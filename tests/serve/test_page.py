@@ -108,6 +108,7 @@ def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
             assert seen(said) == first_screen(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
     text = page.preset(name)
@@ -220,6 +221,7 @@ def moved(browser: Browser, key: str, word: str) -> float:
 SEQUENCES = int(os.environ.get("SEQUENCES", "4"))
 
 
+@pytest.mark.slow
 @needs_browser
 def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Server) -> None:
     times = []
@@ -259,6 +261,7 @@ def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Serv
     assert not browser.problems
 
 
+@pytest.mark.slow
 @needs_browser
 def test_controls_that_are_moved_at_once_are_all_heard(browser: Browser, server: Server) -> None:
     begin(browser, server)
@@ -274,6 +277,7 @@ def test_controls_that_are_moved_at_once_are_all_heard(browser: Browser, server:
     assert "tokens: 2T" in text and "micro_batch: 2" in text and "zero: 3" in text
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_address_is_the_plan(browser: Browser, server: Server) -> None:
     begin(browser, server)
@@ -287,6 +291,7 @@ def test_the_address_is_the_plan(browser: Browser, server: Server) -> None:
     assert browser.run(checked) == "2"
 
 
+@pytest.mark.slow
 @needs_browser
 def test_two_plans_stand_beside_each_other(browser: Browser, server: Server) -> None:
     begin(browser, server)
@@ -299,6 +304,7 @@ def test_two_plans_stand_beside_each_other(browser: Browser, server: Server) -> 
     assert browser.run("document.querySelectorAll('#lines .changed-line').length") == 1
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_keyboard_and_a_screen_reader_reach_everything(
     browser: Browser, server: Server
@@ -319,6 +325,7 @@ def test_the_keyboard_and_a_screen_reader_reach_everything(
     assert browser.run("document.activeElement.value") == "2"
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_fault_in_the_text_is_marked_at_its_line(browser: Browser, server: Server) -> None:
     begin(browser, server)

@@ -31,6 +31,7 @@ def printed(*words: str) -> Any:
     return json.loads(out.getvalue())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "body", "words"),
     [
@@ -150,6 +151,7 @@ def test_a_fault_has_its_place_and_what_is_allowed(
     assert fault["place"].startswith(place) if place else fault["place"] == ""
 
 
+@pytest.mark.slow
 def test_no_option_that_names_a_file_is_a_key() -> None:
     from planner.serve.programs import programs
 

@@ -58,6 +58,7 @@ async def workers(count: int, seconds: float, waiting: int) -> AsyncIterator[Wor
         one.close()
 
 
+@pytest.mark.slow
 def test_what_runs_is_told_at_most_five_times_a_second(work: ModuleType, tmp_path: Path) -> None:
     async def asked() -> tuple[list[Any], float]:
         async with workers(1, 20, 1) as pool:
