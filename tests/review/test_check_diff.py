@@ -481,7 +481,7 @@ def test_a_report_stands_for_its_plan(repository: Path) -> None:
     git("add", ".")
     git("commit", "-q", "-m", "first")
     for ending in ("md", "html"):
-        assert diff.diff(f"docs/deep/long.{ending}", "docs/deep/long.json").rows == ()
+        assert diff.diff(f"docs/small.{ending}", "docs/small.json").rows == ()
     edit("plans/small.yaml", "sequence_length: 1024", "sequence_length: 512")
     found = diff.diff("main:docs/small.md", "docs/small.md")
     assert [row.id for row in found.causes["plan"]] == ["training.sequence_length"]
