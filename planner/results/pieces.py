@@ -61,7 +61,11 @@ def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
             between += value("time.product.adapter", product=product)
         exchange, names, pieces = value("time.exchange", block=entry), OF_EXPERTS, 1
         if exchanges := value("time.exchanges", block=entry):
-            exchange, names, pieces = exchanges * value("network.tensor"), OF_RANKS, count
+            exchange, names, pieces = (
+                exchanges * value("network.tensor", block=entry),
+                OF_RANKS,
+                count,
+            )
         sides = takes["column"], between, takes["row"]
         start = done[-1].end if done else 0.0
         done += block(entry.name, start, sides, exchange / 2, names, pieces, contention)

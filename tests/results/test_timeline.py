@@ -280,10 +280,23 @@ def test_pieces_of_an_exchange_by_hand() -> None:
 
 
 def test_a_layer_in_pieces_takes_what_the_closed_form_says() -> None:
-    """Over random plans, with exchanges in pieces or whole: what tensor-parallel ranks exchange
-    beside products as events, and as time.part.forward has it."""
+    """Over random plans, with exchanges in pieces or whole, and models with layers of several
+    widths: what tensor-parallel ranks exchange beside products as events, and as time.part.forward
+    has it."""
     cut = 0
-    for plan in random_plans(2, seed=5):
+    layout = {"tensor": 4, "sequence": True, "tensor_overlap": True}
+    several = [
+        planner.load(
+            {
+                "model": model,
+                "cluster": {"extends": "hgx-h100", "devices": 8},
+                "training": {"tokens": "1T", "sequence_length": 1024, "global_batch": 16},
+                "parallelism": layout,
+            }
+        )
+        for model in ("qwen2.5-vl-7b", "sd3-medium", "qwen3-next-80b-a3b")
+    ]
+    for plan in (*random_plans(2, seed=5), *several):
         result = plan.evaluate()
         for part in result.entries("part"):
             found = pieces.forward(result, part)
