@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from planner.base.errors import PlanError
-from planner.connect.exports import FORMATS, SCHEDULERS, config, framework
+from planner.connect.exports import FORMATS, SCHEDULERS, config
 from planner.connect.exports.jobs import job
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -23,6 +23,8 @@ PROGRAMS = {
     "scontrol": 'echo "first\nsecond"',
     "srun": 'shift; for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@"; done',
     **dict.fromkeys(("torchrun", "accelerate"), 'echo "$(basename "$0") $*"'),
+    # MaxText's process reads where all meet from its environment.
+    "python3": 'echo "$NNODES rank $NODE_RANK $JAX_COORDINATOR_IP:$JAX_COORDINATOR_PORT $*"',
 }
 LIMIT = 15  # seconds
 
@@ -63,20 +65,7 @@ def written(folder: Path) -> str:
     return found.read_text(encoding="utf-8")
 
 
-#: What a job starts; the lines of the others have no launcher that is told where nodes meet.
-TO = [name for name in FORMATS if framework(name).use.startswith(tuple(PROGRAMS))]
-
-
-def test_what_no_job_starts_is_one_fault() -> None:
-    others = sorted({*FORMATS} - {*TO})
-    assert others == ["maxtext", "torchtitan"]
-    for to in others:
-        for scheduler in SCHEDULERS:
-            with pytest.raises(PlanError, match=f"^no job starts {to} "):
-                job(plan(), to, config(plan(), to), scheduler)
-
-
-@pytest.mark.parametrize("to", TO)
+@pytest.mark.parametrize("to", FORMATS)
 def test_slurm_starts_the_framework_once_on_each_node(to: str, tmp_path: Path) -> None:
     made = config(plan(), to)
     text = job(plan(), to, made, "slurm")
@@ -90,7 +79,7 @@ def test_slurm_starts_the_framework_once_on_each_node(to: str, tmp_path: Path) -
     assert all(f"export {name}={value}\n" in text for name, value in made.environment.items())
 
 
-@pytest.mark.parametrize("to", TO)
+@pytest.mark.parametrize("to", FORMATS)
 def test_a_jobset_has_a_pod_for_each_node(to: str, tmp_path: Path) -> None:
     """jobset.x-k8s.io/v1alpha2: pods of an indexed job know their rank, and reach the first by
     its name."""
@@ -119,7 +108,7 @@ def test_a_jobset_has_a_pod_for_each_node(to: str, tmp_path: Path) -> None:
     assert told["MASTER_ADDR"] in line and "rank" in line
 
 
-@pytest.mark.parametrize("to", TO)
+@pytest.mark.parametrize("to", FORMATS)
 def test_skypilot_starts_each_node(to: str, tmp_path: Path) -> None:
     made = config(plan(), to)
     task = yaml.safe_load(job(plan(), to, made, "skypilot"))
@@ -164,3 +153,22 @@ def test_the_command_line_writes_a_job(scheduler: str, run_cli: RunCli, tmp_path
     done = run_cli(*given, "-o", str(tmp_path / "job"))
     assert done.returncode == 0
     assert "pretrain_gpt.py" in (tmp_path / "job").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["math", "torch", "1"])
+def test_a_module_of_a_job_is_no_other_module(name: str, tmp_path: Path) -> None:
+    """`--module` is imported where the job runs: torchtitan/config/manager.py."""
+    named = plan(name=name)
+    text = job(named, "torchtitan", config(named, "torchtitan"), "slurm")
+    lines = run(text, tmp_path, SLURM_JOB_NODELIST="n[1-2]")
+    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
+    assert file.name.startswith("run_") and file.suffix == ".py"
+    assert f"-m torchtitan.train --module {file.stem} --config plan" in lines[0]
+
+
+def test_maxtext_is_one_process_of_each_node(tmp_path: Path) -> None:
+    """MaxText's initialize_jax_for_gpu reads these four from the environment."""
+    text = job(plan(), "maxtext", config(plan(), "maxtext"), "slurm")
+    first, second = run(text, tmp_path, "run_name=x", SLURM_JOB_NODELIST="n[1-2]")
+    assert first.startswith("2 rank 0 first:29500 -m maxtext.trainers.pre_train.train ")
+    assert second.startswith("2 rank 1 first:29500 ") and second.endswith(".yaml run_name=x")

@@ -29,8 +29,7 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
         scheduler: slurm, kubernetes or skypilot.
 
     Raises:
-        PlanError: nodes that are not whole, an accelerator that the scheduler has no name for, or a
-            framework whose line starts no such job.
+        PlanError: nodes that are not whole, or an accelerator that the scheduler has no name for.
     """
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -42,8 +41,10 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
         raise _no_name(plan, scheduler, "cluster.accelerator")
     slug = re.sub(r"[^a-z0-9]+", "-", f"{plan.name}".lower()).strip("-")[:40].strip("-")
     values["name"] = slug if slug[:1].isalpha() else f"plan-{slug}".rstrip("-")
-    values["file"] = f"{values['name'].replace('-', '_')}.{ENDINGS[known.form]}"
-    values["line"] = _line(known, to, facts, about, values)
+    # A module of its own, whatever the plan is called: not `math`, nor `torch`.
+    module = "run_" * (known.form == "python") + values["name"].replace("-", "_")
+    values |= {"module": module, "file": f"{module}.{ENDINGS[known.form]}"}
+    values["line"] = _line(known, facts, about, values)
     values["head"] = _head(plan, known, about)
     folder = FileSystemLoader(resources.folder("templates") / "jobs")
     jinja = ImmutableSandboxedEnvironment(
@@ -75,13 +76,13 @@ def _no_name(plan: Plan, what: str, key: str) -> PlanError:
     return PlanError(Fault(f"{what} has no name for {shown}", where))
 
 
-def _line(known: Framework, to: str, facts: Any, about: Any, values: dict[str, Any]) -> str:
+def _line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:
     """The framework's line with where all nodes meet, its file and what is handed on."""
-    launcher = known.use.partition(" ")[0]
-    if launcher not in facts["launchers"]:
-        raise PlanError(Fault(f"no job starts {to}", None, ", ".join(facts["launchers"])))
-    meet = facts["launchers"][launcher].format(rank=about["rank"], **values)
-    line = known.use.replace("…", meet).replace("FILE", values["file"]).replace(SCRIPT, OWN)
+    launcher = facts["launchers"][known.use.partition(" ")[0]]
+    line = known.use if "…" in known.use else f"… {known.use}"
+    line = line.replace("…", launcher.format(rank=about["rank"], **values))
+    for word, own in (("FILE", values["file"]), ("MODULE", values["module"]), (SCRIPT, OWN)):
+        line = line.replace(word, own)
     return line + str(about["more"])
 
 
