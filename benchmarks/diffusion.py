@@ -3,8 +3,9 @@
 
 For each class that planner/connect/imports/diffusion.yaml knows: published configurations, and
 small ones of random shapes, with the parameters of the model on the meta device and the FLOPs of
-one forward pass over one sample there, as PyTorch's counter counts them. Needs torch and diffusers,
-and nothing of the planner but the list of classes. Printed by versions, kept in
+one forward pass over one sample there, as PyTorch's counter counts them; and of three small ones
+what autograd keeps of their layers. Needs torch and diffusers, and nothing of the planner but the
+list of classes. Printed by versions, kept in
 tests/data/counts/diffusion.json, which tests/connect/test_diffusion.py holds the importer against.
 """
 
@@ -122,14 +123,15 @@ def built(name: str, given: Mapping[str, Any]) -> Any:
         return cls(**{key: value for key, value in given.items() if key in known}).eval()
 
 
-def flops(name: str, model: Any) -> tuple[int, int]:
+def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
     """FLOPs of one sample, and of how many patches it is."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     c = model.config
-    zeros, one = torch.zeros, torch.zeros(1, device="meta", dtype=torch.long)
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+    zeros, one = torch.zeros, torch.zeros(1, device=device, dtype=torch.long)
+    grad = torch.set_grad_enabled(device != "meta")
+    with torch.device(device), grad, FlopCounterMode(display=False) as counter:
         if name in ("FluxTransformer2DModel", "QwenImageTransformer2DModel"):
             tokens = 64
             given = {
@@ -174,6 +176,53 @@ def flops(name: str, model: Any) -> tuple[int, int]:
     return int(counter.get_total_flops()), tokens
 
 
+#: Small models whose layers are watched, and the attribute that holds the layers of each kind.
+_WATCHED = {"num_layers": 2, "num_attention_heads": 4, "attention_head_dim": 32}
+WATCHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
+    "FluxTransformer2DModel": (
+        {**_WATCHED, "num_single_layers": 2, "in_channels": 16, "joint_attention_dim": 48,
+         "pooled_projection_dim": 24, "axes_dims_rope": [8, 12, 12]},
+        {"double": "transformer_blocks", "single": "single_transformer_blocks"},
+    ),
+    "DiTTransformer2DModel": (
+        {**_WATCHED, "sample_size": 16, "num_embeds_ada_norm": 10}, {"layer": "transformer_blocks"},
+    ),
+    "PixArtTransformer2DModel": (
+        {**_WATCHED, "sample_size": 16, "cross_attention_dim": 128, "caption_channels": 48},
+        {"layer": "transformer_blocks"},
+    ),
+}  # fmt: skip
+
+
+def kept(name: str) -> dict[str, Any]:
+    """Bytes that autograd keeps of the last layer of each kind of a small model, on a CPU in fp32:
+    every storage once, weights left out."""
+    import torch
+
+    given, kinds = WATCHED[name]
+    model = built(name, given).to_empty(device="cpu").train()
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    found, alive, where = dict.fromkeys(kinds, 0), [], [""]
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            weights.add(storage.data_ptr())
+            alive.append(tensor)
+            if where[0]:
+                found[where[0]] += storage.nbytes()
+        return tensor
+
+    for kind, attribute in kinds.items():
+        last = getattr(model, attribute)[-1]
+        last.register_forward_pre_hook(lambda *_, kind=kind: where.__setitem__(0, kind))
+        last.register_forward_hook(lambda *_: where.__setitem__(0, ""))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        tokens = flops(name, model, "cpu")[1]
+    config = {"_class_name": name, **given}
+    return {"config": config, "tokens": tokens, "context_tokens": TEXT, "kept": found}
+
+
 def main() -> None:
     """The command-line interface."""
     import diffusers
@@ -203,8 +252,10 @@ def main() -> None:
             rows.append(row)
     made = {"torch": torch.__version__, "diffusers": diffusers.__version__}
     lines = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
+    watched = ",\n".join(json.dumps(kept(name), sort_keys=True) for name in WATCHED)
     head = json.dumps(made)
-    asked.file.write_text(f'{head[:-1]}, "models": [\n{lines}\n]}}\n', "utf-8")
+    text = f'{head[:-1]}, "kept": [\n{watched}\n], "models": [\n{lines}\n]}}\n'
+    asked.file.write_text(text, "utf-8")
     print(f"{len(rows)} configurations of diffusers {diffusers.__version__}")
 
 

@@ -137,12 +137,13 @@ def conditioned(
     if conditioned.get("each_layer"):
         made += _condition(draft, data)
     made += _modulation(data, vectors, rows, "modulation")
-    # Norms are scaled and shifted, and where there are gates, outputs of blocks are weighed.
-    least = {"norm": 0}
-    plain = [
-        replace(b, values={**b.values, "scaled": vectors + rows > least.get(b.kind, 2)})
-        for b in blocks
-    ]
+    # Norms are scaled and shifted, and where there are gates, outputs of blocks are weighed; of
+    # blocks side by side their sum.
+    plain, gates = list(blocks), vectors + rows > 2
+    for place, block in enumerate(blocks):
+        weighed = gates and (not kind.get("parallel") or block is blocks[-1])
+        scaled = bool(vectors + rows) if block.kind == "norm" else weighed
+        plain[place] = replace(block, values={**block.values, "scaled": scaled})
     seen: set[str] = set()
     for place, block in enumerate(plain):
         if block.name in seen:

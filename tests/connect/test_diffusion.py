@@ -13,7 +13,8 @@ from planner.base.errors import PlanError
 from planner.connect.imports import diffusion, hf
 
 DATA = Path(__file__).parents[1] / "data" / "counts" / "diffusion.json"
-ROWS = json.loads(DATA.read_text("utf-8"))["models"]
+COUNTS = json.loads(DATA.read_text("utf-8"))
+ROWS = COUNTS["models"]
 BY_NAME = {row["name"]: row for row in ROWS}
 ONE = {"accelerator": "h100-sxm-80gb", "devices": 1}
 EIGHT = {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8}
@@ -193,6 +194,29 @@ def test_more_layers_more_patches_and_more_context_never_take_less(
     for other in larger:
         assert all(a <= b for a, b in zip(plain, other, strict=True)), (plain, other)
         assert plain != other
+
+
+#: What PyTorch keeps of a layer on a CPU and not on a GPU, in bytes for a token: RMSNorm in pieces
+#: keeps what it normalised of queries and keys; and what is here left out of a condition, in rows:
+#: its vector and the number of a class (DiT makes them in each layer), and the sum of it and of
+#: learned rows (PixArt).
+PIECES = {"FluxTransformer2DModel": 2 * 128 * 4}
+LEFT_OUT = {"DiTTransformer2DModel": 128 * 4 + 8, "PixArtTransformer2DModel": 6 * 128 * 4}
+#: What a GPU keeps besides: the random state of each fused attention.
+STATES = {"FluxTransformer2DModel": 24, "DiTTransformer2DModel": 24, "PixArtTransformer2DModel": 48}
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row["config"]["_class_name"]) for row in COUNTS["kept"]]
+)
+def test_layers_keep_what_autograd_keeps(row: dict[str, Any]) -> None:
+    name = row["config"]["_class_name"]
+    found = of_row(row, precision="fp32", implementation="pytorch", global_batch=1)
+    tokens = row["tokens"] + row["context_tokens"]
+    for kind, measured in row["kept"].items():
+        held = value(found, f"memory.activations.whole[{kind}]") - STATES[name]
+        pieces = PIECES.get(name, 0) * tokens
+        assert held + pieces + LEFT_OUT.get(name, 0) == measured, kind
 
 
 def test_single_stream_layers_keep_and_move_both_streams() -> None:
