@@ -51,6 +51,7 @@ LAWS: dict[str, tuple[int, tuple[str, ...]]] = {
     "training.tokens": (+1, (*RUN, "compute.training_flops", "compute.training_flops_6nd")),
     "training.global_batch": (+1, STEP),
     "training.sequence_length": (+1, (*STEP, "memory.activations")),
+    "training.context_tokens": (+1, (*STEP, "memory.activations")),
     "training.expert_imbalance": (+1, (*SLOWER, *HELD)),
     "training.dropout": (+1, ("memory.activations",)),
     "training.offload.activations": (-1, ("memory.activations",)),

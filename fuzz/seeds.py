@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import yaml
+
 from fuzz import values
 from fuzz.tree import Tree, from_data
 from planner.documents import json_schema
@@ -139,7 +141,12 @@ def _configs() -> list[dict[str, Any]]:
         {"model_type": outer, "text_config": {"model_type": inner}}
         for outer, inner in list(said["wrappers"].items())[:20]
     ]
-    return found + wrapped
+    rows = yaml.safe_load((ROOT / "planner/connect/imports/diffusion.yaml").read_text("utf-8"))
+    patches = [
+        {"_class_name": name, "caption_channels": 64, **row["defaults"]}
+        for name, row in rows["types"].items()
+    ]
+    return found + wrapped + patches
 
 
 # Documents from the schemas ----------------------------------------------------------------
@@ -174,7 +181,8 @@ def config_keys() -> tuple[str, ...]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 words.add(node.value)
-    words.update(re.findall(r"[a-z0-9_]+", (folder / "families.yaml").read_text("utf-8")))
+    for name in ("families", "diffusion"):
+        words.update(re.findall(r"[a-z0-9_]+", (folder / f"{name}.yaml").read_text("utf-8")))
     return tuple(sorted(word for word in words if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", word)))
 
 

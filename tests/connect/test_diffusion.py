@@ -81,6 +81,13 @@ def test_dit_xl_2_is_what_its_paper_says() -> None:
     assert round(forward / 2 / 10**9, 1) == 118.6
 
 
+def test_a_published_file_has_keys_that_its_class_does_not_read() -> None:
+    """transformer/config.json of Qwen-Image as its first version published it."""
+    said = {"_class_name": "QwenImageTransformer2DModel", "_diffusers_version": "0.34.0.dev0"}
+    said |= {"guidance_embeds": False, "pooled_projection_dim": 768}
+    assert value(result(hf.convert(said).document), "parameters.total") == 20_430_401_088
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -169,6 +176,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("row", FORMS)
 def test_more_layers_more_patches_and_more_context_never_take_less(
