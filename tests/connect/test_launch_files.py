@@ -35,6 +35,14 @@ NUMBERS = (
 FOLLOWS = ("parallelism.cut", "parallelism.stages")
 
 
+#: A model of six layers, and the ends of a pipeline counted as a layer each.
+SMALL = (
+    "--num-layers 6 --hidden-size 64 --num-attention-heads 4 --vocab-size 512 --seq-length 64 "
+    "--micro-batch-size 1 --global-batch-size 8 --disable-bias-linear"
+)
+APART = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+
+
 def cases() -> list[Any]:
     return [
         pytest.param(plan, name, id=f"{name}: {said}")
@@ -79,6 +87,9 @@ def test_an_export_is_read_back_as_its_plan(plan: Plan, name: str) -> None:
         ("model: {model_config: {num_hidden_layers: -1}}\n", "nanotron"),
         ("parallelism: {tp: many, dp: 1, pp: 1}\n", "nanotron"),
         ("--pipeline-model-parallel-layout " + "(t|)*9999" * 900, "megatron"),
+        (f"{SMALL} --pipeline-model-parallel-size many", "megatron"),
+        (f"{SMALL} {APART} --pipeline-model-parallel-size 3", "megatron"),
+        (f"{SMALL} {APART} --pipeline-model-parallel-size 999999999", "megatron"),
         ("import os\nos.system('true')\n", "torchtitan"),
         ("config = " + "(" * 5000 + ")" * 5000, "torchtitan"),
         ("config = X()\nconfig.a = " + "-" * 30000 + "1", "torchtitan"),
@@ -293,7 +304,7 @@ def test_a_name_of_a_plan_is_no_code() -> None:
 
 #: As Megatron-Bridge's own recipes are written (its recipes/llama/h100/llama3.py).
 RECIPE = """
-PAGE = "meta-llama/Meta-Llama-3-8B"
+PAGE = "meta-llama/Meta-Llama-3.1-8B"
 
 def recipe() -> ConfigContainer:
     cfg = _pretrain_common()
@@ -339,7 +350,7 @@ def test_a_recipe_of_megatron_bridge_is_read_with_its_model_of_the_hub(
     said: str, precision: str, layers: dict[str, int]
 ) -> None:
     document = recipe(said)
-    assert document["model"] == "llama3-8b"
+    assert document["model"] == "llama3.1-8b"  # by another name of its page
     training, layout = document["training"], document["parallelism"]
     assert (training["precision"], training.get("bf16_layers", {})) == (precision, layers)
     assert training["recompute"] == "selective" and training["global_batch"] == 512
@@ -397,3 +408,31 @@ def test_changes_of_a_recipe_are_read_as_its_scripts_take_them(tmp_path: Path) -
     assert read[0]["model"]["moe"]["first_dense_layers"] == 1
     assert read[0]["parallelism"]["dispatcher"] == "all-to-all"
     assert read[0]["parallelism"]["expert_tensor"] == 1  # beside expert parallelism
+
+
+@pytest.mark.parametrize(
+    ("said", "stages"),
+    [
+        ("--pipeline-model-parallel-size 4", [1, 2, 2, 1]),
+        (
+            "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2",
+            [1, 2, 2, 1],
+        ),
+        ("--pipeline-model-parallel-size 1", None),
+    ],
+)
+def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | None) -> None:
+    """Megatron-Core's get_num_layers_to_build: embedding and loss count among the layers that are
+    divided, and are taken off the first and the last stage."""
+    read = launch.read(f"{SMALL} {APART} {said}", "megatron", Place("run")).document
+    assert read["parallelism"].get("stages") == stages
+    fields = " ".join(
+        f"model.{one.partition(' ')[0].replace('-', '_')}={one.partition(' ')[2].strip() or 'true'}"
+        for one in f"{SMALL} {APART} {said}".split("--")
+        if one and not one.startswith(("num-virtual", "micro", "global", "disable"))
+    )
+    more = "train.micro_batch_size=1 train.global_batch_size=8 model.add_bias_linear=false"
+    if "virtual" in said:
+        more += " model.virtual_pipeline_model_parallel_size=2"
+    again = launch.read(f"{fields} {more}", "megatron-bridge", Place("changes")).document
+    assert again["parallelism"].get("stages") == stages

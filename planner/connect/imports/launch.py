@@ -17,7 +17,7 @@ from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import placed
-from planner.documents import aliases, schema, source, yaml_nodes
+from planner.documents import aliases, references, schema, source, yaml_nodes
 from planner.documents.source import nested
 from planner.plans.document import Plan
 from planner.plans.plan import planned
@@ -106,7 +106,11 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     document |= nested({key: value for key, value in kept.items() if value is not None})
     if model is not None:
         document["model"] = model
-        stages = _stages(said, shape["layers"], keys.get("parallelism.pipeline") or 1)
+        count, virtual = (
+            keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
+        )
+        whole = [one if isinstance(one, int) and one > 0 else 1 for one in (count, virtual)]
+        stages = _stages(said, shape["layers"], *whole)
         document["parallelism"] |= {"stages": stages} if stages else {}
     elif known.form == "python":
         document["parallelism"] |= _chunks(said, keys)
@@ -252,7 +256,7 @@ def _of_options(said: Said, place: Place) -> dict[str, Any] | str:
             raise PlanError(Fault("no model that is known", place, allowed))
         return megatron.of_options(found, place, said.names)
     page = said.get(f"model.{FIRST}")
-    shipped = aliases.shipped(str(page))
+    shipped = aliases.preset("model", str(page), references.preset_names("model"))
     if shipped is None:
         fault = f"{one_line(str(page))} is no model that is known"
         raise PlanError(Fault(fault, place, "the page of one that ships"))
@@ -486,8 +490,17 @@ def _typed(value: Any, place: Place) -> Any:
     return None if node is None else node.plain()
 
 
-def _stages(said: Mapping[str, Any], layers: int, count: int) -> Sequence[int] | None:
-    """Layers of each stage, where they are said."""
+def _stages(said: Said, layers: int, count: int, virtual: int) -> Sequence[int] | None:
+    """Layers of each stage, where they are said, or embedding and loss count as a layer each."""
+    apart = [
+        bool(said.get(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")
+    ]
+    if any(apart) and count > 1:
+        each, left = divmod(layers + sum(apart), count * virtual)
+        if left:
+            fault = f"{layers} layers and what counts as one do not divide over the stages"
+            raise PlanError(Fault(fault, said.place))
+        return [each - apart[0], *[each] * (count * virtual - 2), each - apart[1]]
     ends = [said.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
     if count > 2 and all(re.fullmatch("[0-9]{1,9}", str(end)) for end in ends):
         first, last = (int(str(end)) for end in ends)
