@@ -25,7 +25,7 @@ from benchmarks.spread import Kind
 from benchmarks.time_accuracy import Record, compare
 from planner.base import resources
 from planner.documents import source
-from planner.plans.error_bands import INFERENCE, REST, WORKLOADS
+from planner.plans.error_bands import DENSE, INFERENCE, PATCHES, REST, WORKLOADS
 
 MARK = "coverage"
 
@@ -85,6 +85,13 @@ def document(found: Evidence) -> str:
             f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}, "
             f"within: {band.within:.3f}}}"
         )
+    widest = max(
+        (band for (what, _), band in shipped.items() if what == DENSE), key=lambda b: b.high
+    )
+    lines.append(
+        f"  - {{workload: {PATCHES}, architecture: {REST}, low: {widest.low:.2f}, "
+        f"high: {widest.high:.2f}, rows: 0, sources: 0, within: {widest.within:.3f}}}"
+    )
     return "\n".join(lines) + "\n"
 
 

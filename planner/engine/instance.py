@@ -49,6 +49,7 @@ def build(plan: Plan) -> Case:
         "gradients": profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
+        "patches": bool(plan.get("model.stem")),
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
         "targets": plan.get("training.lora.targets") or (),
@@ -57,7 +58,7 @@ def build(plan: Plan) -> Case:
     }
     axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
     lawful = settings["training.mode"] == "train" and not settings["lora"]
-    lawful = lawful and not plan.get("model.stem")  # they were fitted on words
+    lawful = lawful and not settings["patches"]  # they were fitted on words
     axes["law"] = scaling_laws.axis() if lawful else ()
     axes["convention"] = flop_conventions.axis(settings)
     pair_values: PairValues = {}

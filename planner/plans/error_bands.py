@@ -21,15 +21,17 @@ from typing import Any, NamedTuple
 
 from planner.base import resources
 
-DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
+DENSE, EXPERTS, LORA, INFERENCE, PATCHES = "dense", "experts", "lora", "inference", "patches"
 #: What may run, as far as published runs tell it apart, in words.
 TITLES = {
     DENSE: "training of dense models",
     EXPERTS: "training of mixtures of experts",
     LORA: "fine-tuning with LoRA",
     INFERENCE: "inference",
+    PATCHES: "training of diffusion transformers",
 }
-WORKLOADS = tuple(TITLES)
+#: Of these there are published runs; of the rest the least certain of dense models stand for them.
+WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
 #: Of no generation that constants were calibrated on.
 REST = "other"
 
@@ -74,6 +76,8 @@ def workload(settings: Mapping[str, Any]) -> str:
     """What runs."""
     if settings.get("training.mode", "train") != "train":
         return INFERENCE
+    if settings.get("patches"):
+        return PATCHES
     if settings.get("lora"):
         return LORA
     return EXPERTS if settings.get("experts") else DENSE
@@ -94,7 +98,7 @@ def kind(what: str, architecture: str | None) -> Basis:
     known, of = found["architecture"] == architecture, TITLES[what]
     if known and architecture != REST:
         of = f"{of} on {architecture}"
-    elif what != INFERENCE:
+    elif what not in (INFERENCE, PATCHES):
         of = f"{of} on accelerators without calibrated rates"
     return _basis(found, of)
 

@@ -266,7 +266,7 @@ class Answer:
             if found.own:
                 runs = clean(found.own)
             elif not found.rows:
-                runs = "no run of this kind, those of all others"
+                runs = "no run of this kind: as wide as the least certain"
             kind = f" ({clean(found.kind)})" if name == "time" and not found.own else ""
             said.append(f"{name} {runs}{kind}")
         return f"5th to 95th percentile of published runs: {'; '.join(said)}" if said else ""
