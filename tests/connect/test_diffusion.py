@@ -244,6 +244,17 @@ def test_a_condition_is_one_row_for_each_sequence() -> None:
     assert value(found, "time.product.rows[layer.modulation.matrix]") == 4
 
 
+def test_no_published_run_is_claimed_for_their_times() -> None:
+    from planner.results import intervals
+
+    found = intervals.basis("time.step_seconds", result("dit-xl-2").evaluation.case.settings)
+    words = planner.load("gpt2small_hgx-h100").evaluate().evaluation.case.settings
+    dense = intervals.basis("time.step_seconds", words)
+    assert found is not None and dense is not None
+    assert found.rows == found.sources == 0 < dense.rows
+    assert found.high - found.low > dense.high - dense.low
+
+
 def test_keys_and_values_of_a_context_are_kept_of_its_tokens() -> None:
     """PixArt's attention to the text keeps queries of patches, and keys and values of the text."""
     config = BY_NAME["PixArt-XL-2-1024-MS"]["config"]
