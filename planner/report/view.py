@@ -372,7 +372,9 @@ class View:
                 what="Time of one step, and what follows from it"
                 if base == STEP
                 else headline(quantity.title),
-                runs=runs if found.rows else f"none of its kind ({runs}): as wide as the least certain",
+                runs=runs
+                if found.rows
+                else f"none of its kind ({runs}): as wide as the least certain",
                 rows=str(found.rows),
                 sources=str(found.sources),
                 low=found.low,
