@@ -32,8 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent / "planner"
 #: 1,200; launch files in Python, written and read, 400; files of trainers, read and judged, and
 #: jobs around them, 500; towers in front of a decoder and their import 600; recipes of
 #: Megatron-Bridge and what a framework runs in a plan's place 400; diffusion transformers and their
-#: import 450, where three judges of keys that nobody read became one; a layer in pieces 100.
-MOST = 54_250
+#: import 450, where three judges of keys that nobody read became one; a layer in pieces 100;
+#: compressed keys, hyper-connections and indexers of DeepSeek-V4 and MiniMax-M3 200.
+MOST = 54_450
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.
 ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")

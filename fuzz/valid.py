@@ -292,6 +292,7 @@ NEEDS: dict[str, Document] = {
     "model.cross_attention.": {**_ENCODED, "model.cross_attention": MIXERS["cross_attention"]},
     "model.moe.": {"model.moe": EXPERTS},
     "model.altup.": {"model.altup": {"inputs": 4}},
+    "model.hyper.": {"model.hyper": {"inputs": 4}},
     "model.laurel.": {"model.laurel": {"rank": 64}},
     "model.per_layer_embedding.": {"model.per_layer_embedding": {"width": 64}},
     "model.encoder.": _ENCODED,

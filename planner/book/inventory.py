@@ -75,7 +75,9 @@ def _conv(
 def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
-    if values.get("index_heads"):
+    if values.get("compress"):
+        yield from _compressed(values)
+    elif values.get("index_heads"):
         yield from _indexer(values) if values.get("kv_rank") else _block_indexer()
     gate = {"full": a * d_v, "head": a}.get(values["output_gate"])
     if gate is not None:
@@ -89,7 +91,12 @@ def attention(values: Values) -> Components:
     yield from joint(values)
     if values["output_norm"]:
         yield _norm("output_norm", a * d_v)
-    yield Component("output", a * d_v, h, "attention", "row", values["output_bias"])
+    width = a * d_v
+    if values.get("output_groups"):
+        # Each group of heads has a matrix of its own.
+        yield Component("output_down", a * d_v / g_o, g_o * r_o, "attention", "column")
+        width = g_o * r_o
+    yield Component("output", width, h, "attention", "row", values["output_bias"])
 
 
 def joint(values: Values) -> Components:
@@ -107,10 +114,22 @@ def stream(values: Values) -> Components:
     yield from (piece for piece in attention(values) if piece.name not in left)
 
 
+def _queries(values: Values) -> Components:
+    """Queries through a narrow projection with a norm (DeepSeek-V2, arXiv 2405.04434, eq. 12)."""
+    yield Component("query_down", h, r_q, "attention", "none", values["latent_bias"])
+    if values["latent_norm"]:
+        yield _norm("query_latent_norm", r_q)
+    yield Component("query_up", r_q, a * d_h, "attention", "column")
+
+
 def _projections(values: Values) -> Components:
     bias, own = values["bias"], not values["shared_kv"]
     width = 2 * h if values.get("doubled") else h
-    made = [("query", a * d_h, bias)]
+    made = []
+    if values.get("query_rank"):
+        yield from _queries(values)
+    else:
+        made.append(("query", a * d_h, bias))
     if own:
         made.append(("key", a_kv * d_h, values["key_bias"]))
     if own and not values["value_from_key"]:
@@ -122,7 +141,8 @@ def _projections(values: Values) -> Components:
             yield Component(f"{name}_adapter_up", r_aa, out, ADAPTERS, "column")
     if values["qk_norm"] != "none":
         each = values["qk_norm"] == "head"
-        yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
+        if values["query_norm_weight"]:
+            yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
         if own:
             yield _norm("key_norm", d_h if each else a_kv * d_h, values["qk_norm_bias"])
 
@@ -131,10 +151,7 @@ def _latent(values: Values) -> Components:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys
     and values together, pass through narrow projections; one rotary key serves all heads."""
     if values.get("query_rank"):
-        yield Component("query_down", h, r_q, "attention", "none", values["latent_bias"])
-        if values["latent_norm"]:
-            yield _norm("query_latent_norm", r_q)
-        yield Component("query_up", r_q, a * d_h, "attention", "column")
+        yield from _queries(values)
     else:
         yield Component("query", h, a * d_h, "attention", "column", values["bias"])
     yield Component("kv_down", h, r_kv + d_r, "attention", "none", values["latent_bias"])
@@ -151,6 +168,31 @@ def _indexer(values: Values) -> Components:
     yield replace(_norm("index_key_norm", d_i, True), group="indexer")
     yield Component("index_weights", h, a_i, "indexer", frozen=True)
     yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
+
+
+def _compressor(name: str, width: Expression, overlap: bool, **more: Any) -> Components:
+    """Keys of so many tokens become one, weighed by a gate with a place for each (DeepSeek-V4,
+    transformers 5.23, modeling_deepseek_v4.py); where they overlap, of two halves."""
+    both = 2 * width if overlap else width
+    for part in ("key", "gate"):
+        yield Component(f"{name}_{part}", h, both, **more)
+    yield _vector(f"{name}_places", r_c * both, more["group"])
+    yield replace(_norm(f"{name}_norm", width), group=more["group"])
+
+
+def _compressed(values: Values) -> Components:
+    """DeepSeek-V4's further keys: of a few tokens with an indexer that picks among them, or of many
+    without. They are values, too."""
+    overlap = bool(values.get("index_heads"))
+    yield from _compressor("compressed", d_h, overlap, group="compressed keys")
+    if overlap:
+        yield from _compressor("index", d_i, True, group="indexer", frozen=True)
+        yield Component("index_query", r_q, a_i * d_i, "indexer", frozen=True)
+        yield Component("index_weights", h, a_i, "indexer", frozen=True)
+        scores = Component("index_scores", a_i * d_i, number(0), "indexer", frozen=True)
+        yield replace(scores, type="scan", scan="indexed")
+    core = Component("compressed_core", a * d_h, a * d_v, "attention scores", "column")
+    yield replace(core, type="scan", scan="compressed")
 
 
 def _block_indexer() -> Components:
@@ -379,6 +421,23 @@ def altup(values: Values) -> Components:
     yield _vector("scale", h, group)
 
 
+def hyper(values: Values) -> Components:
+    """Hyper-connections (Zhu et al. 2024, arXiv 2409.19606) as in DeepSeek-V4: attention and
+    feed-forward each read a mix of the parts of the residual stream, add to each part what they
+    give, and mix the parts by a matrix that each token makes; before the head the parts are one."""
+    group, mixed = "hyper-connections", values["mixed"]
+    if values["at"] == "ends":
+        yield Component("mapping", n_hyp * h, n_hyp, group)
+        yield _vector("base", n_hyp + 1, group)
+        return
+    width = (2 + n_hyp) * n_hyp if mixed else 2 * n_hyp
+    both: dict[str, Any] = {"copies": number(2), "applied": number(2)}
+    yield Component("mapping", n_hyp * h, width, group, **both)
+    yield _vector("base", width + (3 if mixed else 2), group, **both)
+    if mixed:
+        yield Component("mix", n_hyp * h, 2 * n_hyp, group, type="scan", scan="mix")
+
+
 def laurel(values: Values) -> Components:
     """Learned augmented residual layer (Menghani et al. 2024, arXiv 2411.07501), low-rank."""
     yield Component("left", h, r_la, "augmented residual")
@@ -437,8 +496,8 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     block.__name__: block
     for block in (
         *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, rwkv, lightning, norm),
-        *(embedding, positions, per_layer_embedding, altup, laurel, head, pooler, classifier),
-        *(projection, matrix, learned, stream),
+        *(embedding, positions, per_layer_embedding, altup, hyper, laurel, head, pooler),
+        *(classifier, projection, matrix, learned, stream),
     )
 }
 

@@ -63,6 +63,9 @@ w = per_block("w", "attention window", "attention.window")
 r_aa = per_block("r_aa", "rank of adapters of attention", "attention.adapter_rank")
 a_i = per_block("a_i", "indexer heads", "attention.index_heads")
 d_i = per_block("d_i", "indexer head size", "attention.index_head_dim")
+r_c = per_block("r_c", "tokens that a compressed key stands for", "attention.compress")
+g_o = per_block("g_o", "groups of the output projection", "attention.output_groups")
+r_o = per_block("r_o", "width that each of them gives", "attention.output_rank")
 
 # Feed-forward
 f = per_block("f", "feed-forward width", "mlp.intermediate")
@@ -128,6 +131,7 @@ n_lab = symbol("n_lab", "labels of the classifier", "model.classifier.labels", l
 h_p = per_block("h_p", "per-layer width", "per_layer_embedding.width")
 V_p = per_block("V_p", "per-layer vocabulary", "per_layer_embedding.vocab")
 n_alt = per_block("n_alt", "parts of the residual stream", "altup.inputs")
+n_hyp = per_block("n_hyp", "parts of the residual stream", "hyper.inputs")
 r_la = per_block("r_la", "rank of the augmented residual", "laurel.rank")
 n_rel_own = per_block(
     "n_rel_l", "buckets of distance of a layer", "attention.relative_buckets", latex=r"n_{rel,\ell}"

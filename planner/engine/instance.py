@@ -336,7 +336,7 @@ def _of_part(
             "layers": part.place not in ("embedding", "head"),
             "head": part.place == "head",
             "experts": any(block.kind == "moe" for block in part.blocks),
-            "streamed": any(block.kind == "altup" for block in part.blocks),
+            "streamed": any(block.kind in ("altup", "hyper") for block in part.blocks),
             "tower": part.stack is not None,
             "fixed": part.stack is not None and part.stack.frozen,
         },

@@ -61,6 +61,9 @@ WIDTHS: dict[str, Expression] = {
     "rwkv": n.w_rw,
     # Beside mixers: parts of the residual stream, a low-rank path, an embedding of each layer.
     "streams": n.n_alt * n.h,
+    "hyper streams": n.n_hyp * n.h,
+    "compressed keys": n.d_h,
+    "output ranks": n.g_o * n.r_o,
     "augmented rank": n.r_la,
     "per-layer": n.h_p,
     "matrix inputs": n.n_mat * n.w_in,
@@ -194,6 +197,8 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
         "grouped": values.get("kv_heads") != values.get("heads"),
         "latent": values.get("kv_rank") is not None,
         "latent_query": values.get("query_rank") is not None,
+        "compressed": values.get("compress") is not None,
+        "grouped_output": values.get("output_groups") is not None,
         "shared": bool(values.get("shared_intermediate")),
         # Rotary embeddings make new queries and keys; the values stay a view of the fused output,
         # but for an eager product over several sequences, which needs them side by side.

@@ -260,6 +260,8 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
         blocks.append(Block("projection", "shared_projection", {"lone": True}))
     if kind.get("altup"):
         blocks += [_altup(kind, "altup", "layer")]
+    if kind.get("hyper"):
+        blocks.append(Block("hyper", "hyper", {**kind["hyper"], "at": "layer"}))
     if kind.get("laurel"):
         blocks.append(Block("laurel", "laurel", kind["laurel"]))
     if kind.get("per_layer_embedding"):
@@ -490,6 +492,8 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
 def _head(draft: Draft, data: Kind, modules: int) -> Part:
     """Norm and head, and as often again as modules predict further tokens."""
     blocks = [_altup(data, "altup_sum", "ends")] if data.get("altup") else []
+    if data.get("hyper"):
+        blocks.append(Block("hyper", "hyper_sum", {**data["hyper"], "at": "ends"}))
     if data["final_norm"]:
         blocks.append(_norm(data, "final_norm"))
     if data["pooler"]:

@@ -97,8 +97,18 @@ def _attention(it: Shape) -> None:
     gated = values["output_gate"] == "full" and values["bias"]
     it.default("gate_bias", gated, "equals attention.bias for a full gate")
     it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads", "attention.heads")
+    if values.get("compress"):
+        it.need("query_rank")
+        if latent or it.draft.get("training.mode") == "inference":
+            what = "latent attention" if latent else "serving"
+            it.fault("compress", f"compressed keys are not modelled in {what}", "left out")
+    if values.get("output_groups"):
+        it.need("output_rank")
+        mixed = heads * values["value_head_dim"]
+        says = "{} groups do not divide {} mixed values"
+        it.divides("output_groups", mixed, says, "heads * value_head_dim")
     if values.get("index_heads"):
-        it.need(*("index_head_dim", "query_rank")[: 2 if values.get("kv_rank") else 1])
+        it.need(*("index_head_dim", "query_rank")[: 2 if latent else 1])
     if values.get("relative_each"):
         it.need("relative_buckets")
     values["doubled"] = bool(kind.get("shared_block"))

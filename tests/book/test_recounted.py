@@ -356,6 +356,9 @@ def _(v: View) -> float:
     if block == "altup":
         # Read for the router, read, predicted, written, read, repeated, scaled, written.
         return 8 * n * (v.n_alt * v.h) * v.k_a
+    if block == "hyper":
+        # Twice: read for the norm, read for the mix; read, spread, and the sums written.
+        return 2 * (2 + 3) * n * (v.n_hyp * v.h) * v.k_a
     if block == "laurel":
         return n * v.h * v.k_a * (2 + 3)
     # Two read, one written, and a mask of a byte.
@@ -1558,7 +1561,8 @@ def _(v: View) -> float:
     mode = v.on("training.recompute")
     if mode == "full":
         ranks = v.q("memory.activations.input_ranks")
-        streams = v.total("block", lambda x: x.n_alt, block="altup") or 1
+        streams = v.total("block", lambda x: x.n_alt, block="altup")
+        streams = streams + v.total("block", lambda x: x.n_hyp, block="hyper") or 1
         return v.k_a * v.s * v.b / v.c * v.h * streams / ranks
     kept = v.total("tensor", lambda x: x.q("memory.tensor"), moment="kept")
     if mode == "none":
@@ -1978,6 +1982,8 @@ def _(v: View) -> float:
         states = 2 * size * v.n_in * v.n_out  # into the state of a chunk, and out of it
         between = (chunks + 1) * (chunks + 1) * v.n_in * v.n_out
         return 2 * (chunks * (inside + states) + between) / v.s
+    if v.on("scan") in ("compressed", "indexed"):
+        return 2 * (v.s // v.r_c) * (v.n_in + v.n_out)
     if v.on("scan") == "lightning":
         size, left, done = v.c_l, v.s, 0.0
         while left > 0:  # chunk by chunk, the last one shorter
@@ -2586,6 +2592,12 @@ PLANS: dict[str, dict[str, Any]] = {
     "several streams": plan(
         {**DENSE, "altup": {"inputs": 3}, "laurel": {"rank": 24},
          "per_layer_embedding": {"width": 48}}, {"zero": 1}, {"recompute": "full"},
+    ),
+    "compressed keys": plan(
+        {**DENSE, "hyper": {"inputs": 3},
+         "attention": {**DENSE["attention"], "query_rank": 33, "compress": 7, "index_heads": 3,
+                       "index_head_dim": 11, "output_groups": 1, "output_rank": 19}},
+        {"zero": 1}, {"recompute": "full"},
     ),
     "a tower": plan(
         {**DENSE, "vision": TOWER}, {"tensor": 5, "zero": 1},

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import planner
 from benchmarks import counts
 from fuzz import seeds
 from planner.base.errors import PlanError
@@ -123,6 +124,50 @@ def test_the_counts_cover_every_family_of_the_library() -> None:
         name for name in classes["types"] if name.endswith("_text") or name == "dbrx"
     }
     assert set(classes["types"]) - covered - without == set()
+
+
+# Layers of DeepSeek-V4, tokens, and FLOPs of a forward pass of that small model under PyTorch's
+# counter (transformers 5.23, torch 2.13, attention eager, experts as batched products).
+V4 = {
+    "model_type": "deepseek_v4",
+    "vocab_size": 160,
+    "hidden_size": 64,
+    "moe_intermediate_size": 40,
+    "num_attention_heads": 4,
+    "head_dim": 32,
+    "q_lora_rank": 24,
+    "num_experts_per_tok": 2,
+    "n_routed_experts": 4,
+    "o_groups": 2,
+    "o_lora_rank": 20,
+    "index_n_heads": 3,
+    "index_head_dim": 16,
+    "index_topk": 8,
+    "sliding_window": 512,
+    "qk_rope_head_dim": 8,
+}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "tokens", "counted"),
+    [
+        ([4], 256, 81559552),
+        ([128], 256, 66977792),
+        ([0], 256, 64618496),
+        ([0, 4, 128], 300, 258556800),
+    ],
+)
+def test_compressed_keys_take_the_flops_that_the_counter_counts(
+    ratios: list[int], tokens: int, counted: int
+) -> None:
+    config = {**V4, "num_hidden_layers": len(ratios), "compress_ratios": ratios}
+    plan = {
+        "model": imports.import_config(config),
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+        "training": {"sequence_length": tokens, "global_batch": 1, "tokens": "1M"},
+    }
+    result = planner.load(plan).evaluate()
+    assert result["compute.forward_flops_per_token"].value * tokens == counted
 
 
 def rules_of(said: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al.
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning")
 NOTHING = ("positions", "pooler", "classifier")
 #: Blocks beside mixer and feed-forward, narrow or about the residual stream itself.
-SIDES = ("per_layer_embedding", "altup", "laurel")
+SIDES = ("per_layer_embedding", "altup", "hyper", "laurel")
 
 flops = partial(Quantity, unit="FLOP")
 of_component = partial(flops, per="component", coefficient="FLOP")
@@ -108,6 +108,15 @@ component.by("Baykal et al. 2023 (arXiv 2301.13310)", type="scan", scan="mix").e
 
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
+component.by(
+    "DeepSeek-V4 (transformers 5.23, modeling_deepseek_v4.py)",
+    type="scan",
+    scan=("compressed", "indexed"),
+).equals(
+    2 * floor(s / r_c) * (n_in + n_out),
+    "A query meets the compressed keys of the sequence as it meets keys.",
+)
+
 component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
@@ -163,7 +172,10 @@ backward_component.by(
     type=("linear", "core", "index"),
     frozen=True,
 ).equals(0, "The loss sends no gradient here.")
-backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix")).equals(
+backward_component.by(MATMUL, type="scan", scan="indexed").equals(
+    0, "The loss sends no gradient to what an indexer scores."
+)
+backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix", "compressed")).equals(
     2 * component, _TWICE
 )
 backward_component.by(ENDS, type="scan", scan="delta").equals(

@@ -43,7 +43,11 @@ layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).eq
     k_a * tokens * h / input_ranks, _INPUT
 )
 layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
-    k_a * tokens * h * Sum(n_alt, "block", block="altup") / input_ranks,
+    k_a
+    * tokens
+    * h
+    * (Sum(n_alt, "block", block="altup") + Sum(n_hyp, "block", block="hyper"))
+    / input_ranks,
     f"{_INPUT} It has all parts of the residual stream.",
 )
 

@@ -142,6 +142,11 @@ traffic.by("Gemma 3n (transformers 5.23, modeling_gemma3n.py)", block="altup").e
     "Each part of the residual stream is read, predicted and written, the prediction is read "
     "again, and the correction read, repeated, scaled and written.",
 )
+traffic.by("DeepSeek-V4 (transformers 5.23, modeling_deepseek_v4.py)", block="hyper").equals(
+    10 * k_a * tokens * n_hyp * h,
+    "Before attention and before the feed-forward the parts are read for their norm and again for "
+    "their mix; behind each they are read, what is added is spread, and the sums are written.",
+)
 traffic.where(block="laurel").equals(
     5 * k_a * tokens * h, "The norm reads and writes its values, and two are added to a third."
 )

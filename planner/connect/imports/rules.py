@@ -316,6 +316,23 @@ def indexers(c: Config) -> Sequence[str]:
     return _where(c, lambda i: max(i - start, 0) % step == 0, "full", "shared")
 
 
+def v4_layers(c: Config) -> list[str]:
+    """DeepSeek-V4: as the ratios of checkpoints say; as the class has them, two with many tokens to
+    a key, then many and few in turn."""
+    ratios, words = c.list_of("compress_ratios", int), {0: "sliding", 4: "few", 128: "many"}
+    if ratios is None:
+        return _where(c, lambda i: i < 2 or i % 2 == 0, "many", "few")
+    if len(ratios) < depth(c) or not set(ratios) <= words.keys():
+        raise c.fault(f"compress_ratios is {str(ratios)[:60]}", "0, 4 or 128 for each layer")
+    return [words[ratio] for ratio in ratios[: depth(c)]]
+
+
+def _rate(c: Config, kind: str, key: str, otherwise: int) -> int:
+    """Tokens to a key: in a mapping by the kind of layer, or a key of older files."""
+    given = c.whole(key)
+    return given or c.inner("compress_rates").whole(kind, 2) or otherwise
+
+
 def m3_layers(c: Config) -> list[str]:
     """MiniMax-M3: which layers have an indexer; a mapping of checkpoints says 1 for these."""
     marks = c.inner("sparse_attention_config").list_of("sparse_attention_freq", int)
@@ -781,6 +798,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "values_out": lambda c: volume(c) * (c.whole("out_channels") or c.need("in_channels")),
     "third_width": lambda c: c.need("num_attention_heads") * c.need("attention_head_dim") // 3,
     "flux_depth": lambda c: c.need("num_layers", 0) + c.need("num_single_layers", 0),
+    "v4_few": lambda c: _rate(c, "compressed_sparse_attention", "compress_rate_csa", 4),
+    "v4_many": lambda c: _rate(c, "heavily_compressed_attention", "compress_rate_hca", 128),
     "less_one": lambda c, key: c.need(key) - 1,
     "times": lambda c, keys: prod(k if isinstance(k, int) else c.need(k) for k in keys),
     "zamba_head": lambda c: 2 * c.need("hidden_size") // c.need("num_attention_heads"),
