@@ -104,6 +104,7 @@ def test_a_pipeline_of_maxtext_divides_layers_and_micro_batches() -> None:
 #: What the frameworks' own documentation says that they do not have.
 LACKS: dict[str, dict[str, set[Any]]] = {
     "megatron": {"training.schedule": {"zero-bubble", "dualpipe", "gpipe"}},
+    "megatron-bridge": {"training.schedule": {"zero-bubble", "dualpipe", "gpipe"}},
     "torchtitan": {"parallelism.zero": {1}},
     "deepspeed": {"parallelism.virtual_pipeline": {2, 4}, "parallelism.replicate": {2, 4, 8}},
     "nanotron": {"parallelism.virtual_pipeline": {2, 4}, "parallelism.zero": {2, 3},
