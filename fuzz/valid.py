@@ -336,6 +336,15 @@ NEEDS: dict[str, Document] = {
         ) for start in starts
     },
     **{
+        f"{model}.{name}.{start}": {f"{model}.{name}.{key}": value for key, value in keys.items()}
+        for model in ("model", "model.encoder", "model.vision", "model.audio")
+        for name in ("attention", "cross_attention")
+        for start, keys in (
+            ("compress", {"query_rank": 64}),
+            ("output_groups", {"output_groups": 2, "output_rank": 64}),
+        )
+    },
+    **{
         f"{model}.mamba.{name}": {f"{model}.mamba": {"version": 1, "state": 16, name: value}}
         for model in ("model", "model.encoder")
         for name, value in (("inner", 1024), ("expand", 2), ("dt_rank", 32))

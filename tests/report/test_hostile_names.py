@@ -237,7 +237,7 @@ def _parsed(text: str, form: str) -> object:
     if form == "megatron":
         lines = [line for line in text.split("\n") if not line.startswith("#")]
         return shlex.split("\n".join(lines), comments=True)
-    if form == "torchtitan":
+    if form in ("torchtitan", "megatron-bridge"):
         return python_file.read(text, Place("run"), ())
     return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
 

@@ -65,9 +65,13 @@ class Attention(nn.Module):
         self.each = values["qk_norm"] == "head"
         self.norms = None
         if values["qk_norm"] != "none":
-            kind = {"type": run["norm"], "weight": True, "bias": values["qk_norm_bias"]}
+            kind = {"type": run["norm"], "bias": values["qk_norm_bias"]}
             widths = (self.width, self.width) if self.each else (queries, keys)
-            self.norms = nn.ModuleList(norm(kind, width) for width in widths)
+            weights = (values["query_norm_weight"], True)
+            self.norms = nn.ModuleList(
+                norm({**kind, "weight": weight}, width)
+                for weight, width in zip(weights, widths, strict=True)
+            )
 
     def forward(self, x: Any, rotary: Any) -> Any:
         if self.fused:
