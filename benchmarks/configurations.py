@@ -356,9 +356,9 @@ def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
     raw = {mapped.get(key, key): value for key, value in fields.items()}
     raw = {key: value for key, value in raw.items() if key not in derived}
     trial = {"defaults": raw, "names": {v: k for k, v in mapped.items()}, "harmless": [*raw]}
-    judged, types = hf._judge_unread, hf.CLASSES["types"]
+    judged, types = hf.Config.judge, hf.CLASSES["types"]
     types[kind] = trial
-    hf._judge_unread = lambda c, _: seen.update(c.read)
+    hf.Config.judge = lambda c, *_, **__: seen.update(c.read)  # type: ignore[method-assign]
     try:
         for named in names:
             try:
@@ -366,7 +366,7 @@ def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
             except PlanError:  # a class that is not modelled
                 continue
     finally:
-        hf._judge_unread = judged
+        hf.Config.judge = judged  # type: ignore[method-assign]
         types[kind] = said
     keys = sorted(key for key in seen if key in raw and "token_id" not in key)
     made: dict[str, Any] = {"defaults": {key: raw[key] for key in keys}}

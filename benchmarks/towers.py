@@ -94,7 +94,15 @@ def configuration(kind: str, seed: int | None) -> Any:
     sizes |= {"head_dim": 16, "moe_intermediate_size": 48, "num_experts": 4, "num_local_experts": 4}
     sizes |= {"head_dim": hidden // 4, "num_experts_per_tok": 2}
     text |= {key: value for key, value in sizes.items() if key in text}
-    for key in ("layer_types", "mlp_layer_types", "max_window_layers", "no_rope_layers"):
+    if kind == "glm5_next":  # latent attention has a key for each head
+        text |= {"num_key_value_heads": text["num_attention_heads"], "pad_token_id": None}
+    for key in (
+        "layer_types",
+        "indexer_types",
+        "mlp_layer_types",
+        "max_window_layers",
+        "no_rope_layers",
+    ):
         text.pop(key, None)
     text.pop("per_layer_config", None)
     changed["text_config"] = text

@@ -162,12 +162,18 @@ def _latent(values: Values) -> Components:
 
 def _indexer(values: Values) -> Components:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
-    all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
+    all keys, and the best k_i of them are attended to. It gets no gradient from the loss. Keys
+    of several tokens are weighed by a gate with a place for each (GLM-5.3, transformers 5.23)."""
     yield Component("index_query", r_q, a_i * d_i, "indexer", frozen=True)
     yield Component("index_key", h, d_i, "indexer", frozen=True)
     yield replace(_norm("index_key_norm", d_i, True), group="indexer")
     yield Component("index_weights", h, a_i, "indexer", frozen=True)
-    yield Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
+    scores = Component("index_scores", a_i * d_i, a_i, "indexer", type="index", frozen=True)
+    if values.get("index_pool"):
+        yield Component("index_gate", h, d_i, "indexer", frozen=True)
+        yield _vector("index_places", p_i * d_i, "indexer")
+        scores = replace(scores, type="scan", scan="pooled")
+    yield scores
 
 
 def _compressor(name: str, width: Expression, overlap: bool, **more: Any) -> Components:

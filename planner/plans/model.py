@@ -492,7 +492,7 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
 def _head(draft: Draft, data: Kind, modules: int) -> Part:
     """Norm and head, and as often again as modules predict further tokens."""
     blocks = [_altup(data, "altup_sum", "ends")] if data.get("altup") else []
-    if data.get("hyper"):
+    if data.get("hyper") and not data["hyper"].get("averaged"):
         blocks.append(Block("hyper", "hyper_sum", {**data["hyper"], "at": "ends"}))
     if data["final_norm"]:
         blocks.append(_norm(data, "final_norm"))

@@ -102,6 +102,12 @@ def _attention(it: Shape) -> None:
         if latent or it.draft.get("training.mode") == "inference":
             what = "latent attention" if latent else "serving"
             it.fault("compress", f"compressed keys are not modelled in {what}", "left out")
+    if values.get("index_pool"):
+        it.need("kv_rank", "index_heads")
+        if it.draft.get("training.mode") == "inference":
+            it.fault(
+                "index_pool", "pooled keys of an indexer are not modelled in serving", "left out"
+            )
     if values.get("output_groups"):
         it.need("output_rank")
         mixed = heads * values["value_head_dim"]

@@ -1984,6 +1984,8 @@ def _(v: View) -> float:
         return 2 * (chunks * (inside + states) + between) / v.s
     if v.on("scan") in ("compressed", "indexed"):
         return 2 * (v.s // v.r_c) * (v.n_in + v.n_out)
+    if v.on("scan") == "pooled":
+        return 2 * (v.s // v.p_i) * (v.n_in + v.n_out)
     if v.on("scan") == "lightning":
         size, left, done = v.c_l, v.s, 0.0
         while left > 0:  # chunk by chunk, the last one shorter
@@ -2597,6 +2599,12 @@ PLANS: dict[str, dict[str, Any]] = {
         {**DENSE, "hyper": {"inputs": 3},
          "attention": {**DENSE["attention"], "query_rank": 33, "compress": 7, "index_heads": 3,
                        "index_head_dim": 11, "output_groups": 1, "output_rank": 19}},
+        {"zero": 1}, {"recompute": "full"},
+    ),
+    "pooled keys": plan(
+        {**DENSE, "hyper": {"inputs": 3, "averaged": True}, "positions": "none",
+         "attention": {"heads": 6, "kv_rank": 130, "query_rank": 170, "nope_dim": 50, "rope_dim": 0,
+                       "index_heads": 3, "index_head_dim": 11, "index_pool": 7}},
         {"zero": 1}, {"recompute": "full"},
     ),
     "a tower": plan(

@@ -161,13 +161,79 @@ def test_compressed_keys_take_the_flops_that_the_counter_counts(
     ratios: list[int], tokens: int, counted: int
 ) -> None:
     config = {**V4, "num_hidden_layers": len(ratios), "compress_ratios": ratios}
+    assert forward_flops(config, tokens) == counted
+
+
+# Small models of GLM-5.3 and Hy4 under the same counter, with the convolutions of delta attention
+# left out: 2 * 72 * 4 FLOPs for each of the tokens and three in front of them.
+DELTA = {
+    "vocab_size": 160,
+    "hidden_size": 64,
+    "intermediate_size": 72,
+    "moe_intermediate_size": 40,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 12,
+    "v_head_dim": 10,
+    "num_experts_per_tok": 2,
+    "n_routed_experts": 4,
+    "index_n_heads": 3,
+    "index_head_dim": 16,
+    "index_topk": 8,
+    "hc_mult": 3,
+}
+NEXT = {"index_kpool": 4, "linear_head_dim": 8, "linear_num_heads": 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "layers", "tokens", "counted"),
+    [
+        ("glm5_next_text", ["linear_attention dense full"], 256, 17385152 - 576 * 259),
+        ("glm5_next_text", ["indexed_attention dense full"], 256, 29802496),
+        (
+            "glm5_next_text",
+            ["indexed_attention dense full", "indexed_attention sparse shared"],
+            250,
+            59037000,
+        ),
+        (
+            "glm5_next_text",
+            ["linear_attention sparse full", "indexed_attention sparse full"],
+            150,
+            30556884 - 576 * 153,
+        ),
+        ("hy_v4", ["indexed_attention dense full"], 64, 6598656),
+        (
+            "hy_v4",
+            [f"indexed_attention {mlp}" for mlp in ("dense full", "sparse full", "sparse shared")],
+            100,
+            32420800,
+        ),
+    ],
+)
+def test_pooled_indexers_and_streams_take_the_flops_that_the_counter_counts(
+    kind: str, layers: list[str], tokens: int, counted: int
+) -> None:
+    names = ("layer_types", "mlp_layer_types", "indexer_types")
+    lists = zip(*(layer.split() for layer in layers), strict=True)
+    config = {**DELTA, "model_type": kind, "num_hidden_layers": len(layers)}
+    config |= {name: list(words) for name, words in zip(names, lists, strict=True)}
+    if kind == "hy_v4":
+        config |= {"qk_rope_head_dim": 6, "architectures": ["HYV4ForCausalLM"]}
+    else:
+        config |= {**NEXT, "architectures": ["Glm5NextTextModel"]}
+    assert forward_flops(config, tokens) == counted
+
+
+def forward_flops(config: dict[str, Any], tokens: int) -> Any:
     plan = {
         "model": imports.import_config(config),
         "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
         "training": {"sequence_length": tokens, "global_batch": 1, "tokens": "1M"},
     }
-    result = planner.load(plan).evaluate()
-    assert result["compute.forward_flops_per_token"].value * tokens == counted
+    return planner.load(plan).evaluate()["compute.forward_flops_per_token"].value * tokens
 
 
 def rules_of(said: Any) -> Iterator[str]:
@@ -254,6 +320,10 @@ def test_enough_presets_ship_and_each_has_its_source() -> None:
             {"num_experts": 8},
             "llama: the key 'num_experts' is not modelled and could change the architecture "
             "(remove it if it does not)",
+        ),
+        (
+            {"model_type": "kimi_linear", "linear_attn_config": {"use_full_rank_gate": True}},
+            "use_full_rank_gate is not modelled (false)",
         ),
         ({"num_hidden_layers": -32}, "num_hidden_layers is -32 (at least 1)"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0 (at least 1)"),

@@ -117,6 +117,12 @@ component.by(
     "A query meets the compressed keys of the sequence as it meets keys.",
 )
 
+component.by(
+    "GLM-5.3 (transformers 5.23, modeling_glm5_next.py)", type="scan", scan="pooled"
+).equals(
+    2 * floor(s / p_i) * (n_in + n_out),
+    "A query meets the pooled keys of the sequence, and the heads are weighed.",
+)
 component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
@@ -172,7 +178,7 @@ backward_component.by(
     type=("linear", "core", "index"),
     frozen=True,
 ).equals(0, "The loss sends no gradient here.")
-backward_component.by(MATMUL, type="scan", scan="indexed").equals(
+backward_component.by(MATMUL, type="scan", scan=("indexed", "pooled")).equals(
     0, "The loss sends no gradient to what an indexer scores."
 )
 backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix", "compressed")).equals(

@@ -365,8 +365,11 @@ def ernie_experts(c: Config) -> list[str]:
 
 
 def kimi_layers(c: Config) -> list[str]:
-    full = c.inner("linear_attn_config").list_of("full_attn_layers", int)
-    c.inner("linear_attn_config").list_of("kda_layers", int)
+    said = c.inner("linear_attn_config")
+    full = said.list_of("full_attn_layers", int)
+    said.list_of("kda_layers", int)
+    if said.flag("use_full_rank_gate"):
+        raise c.fault("use_full_rank_gate is not modelled", "false")
     if full is not None:  # counted from 1
         return _where(c, lambda i: i + 1 in full, "full", "linear")
     return _where(c, lambda i: i and i % 4 == 0, "full", "linear")
@@ -798,6 +801,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "values_out": lambda c: volume(c) * (c.whole("out_channels") or c.need("in_channels")),
     "third_width": lambda c: c.need("num_attention_heads") * c.need("attention_head_dim") // 3,
     "flux_depth": lambda c: c.need("num_layers", 0) + c.need("num_single_layers", 0),
+    "hy_indexers": lambda c: _where(c, lambda i: i == 0 or i % 4 == 1, "full", "shared"),
     "v4_few": lambda c: _rate(c, "compressed_sparse_attention", "compress_rate_csa", 4),
     "v4_many": lambda c: _rate(c, "heavily_compressed_attention", "compress_rate_hca", 128),
     "less_one": lambda c, key: c.need(key) - 1,
