@@ -21,6 +21,8 @@ UNITS = {"bytes": "B", "bytes/s": "B/s", "kgCO2e/kWh": "kg/kWh", "1": ""}
 COUNTED = ("tokens", "parameters", "sequences")
 #: What a plan's number may be times its example.
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), 1, Fraction(11, 10), 2, 5)
+#: Of an attention what no tower has, as the program says: latents and an index.
+BESIDE_NONE = ("kv_rank", "index_heads", "index_pool")
 _AMOUNT = re.compile(r"([0-9.]+) ?(.*)")
 
 
@@ -31,8 +33,8 @@ def numeric() -> dict[str, Any]:
     for path, said in seeds.keys("plan"):
         if path[:2] == ("training", "schedule") or "calibration" in path:
             continue  # a table of one's own, and what a program writes
-        if path[1:2] in (("vision",), ("audio",)) and path[-1] in ("kv_rank", "index_heads"):
-            continue  # towers have neither latents nor an index, as the program says
+        if path[1:2] in (("vision",), ("audio",)) and path[-1] in BESIDE_NONE:
+            continue
         kinds = said.get("type", ()) if isinstance(said, dict) else ()
         if {"number", "integer"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
             key = ".".join(path)
