@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+import planner
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from planner.results.result import Result
 
 
 def changed(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,6 +24,12 @@ def changed(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
             node = node.setdefault(step, {})
         node[last] = value
     return found
+
+
+def result_of(document: Mapping[str, Any], **more: Mapping[str, Any]) -> Result:
+    """A document with further keys in its sections, as a result."""
+    sections = {key: {**document[key], **keys} for key, keys in more.items()}
+    return planner.load({**document, **sections}).evaluate()
 
 
 def evaluation_of(document: Mapping[str, Any], changes: Mapping[str, Any]) -> Evaluation:

@@ -85,8 +85,8 @@ ROWS: dict[str, Expression] = {
 }
 #: Widths of tensors that have a row for each key.
 OF_KEYS = (
-    *("key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads"),
-)
+    "key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads",
+)  # fmt: skip
 #: Words for the bytes of an element: of an activation, or of the input of a product.
 SIZES = ("activation", "input")
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.

@@ -13,7 +13,9 @@ from planner.plans.document import Block, Draft, Stack
 
 #: What stands beside no stem, and what only beside one.
 WORDS_ONLY = ("encoder", *TOWERS, "mtp", "altup", "per_layer_embedding", "embedding_dim")
-PATCHES_ONLY = ("output", "context", "conditioning", "streams", "modulation", "modulation_rows")
+PATCHES_ONLY = ("output", "context", "conditioning")
+#: The same of a layer kind.
+KIND_ONLY = ("streams", "modulation", "modulation_rows", "context_modulation")
 _WHOLE = {"bias": True, "norm": "none", "copies": 1, "split": "none", "activated": False}
 
 
@@ -29,14 +31,19 @@ def check(draft: Draft, data: Kind) -> None:
                 draft.fault(f"model.{key}", f"{key} is not modelled beside a stem", "left out")
         data["causal"] = False
     else:
-        for key in PATCHES_ONLY:
-            if data.get(key):
-                draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
+        _refuse(draft, data, PATCHES_ONLY)
     if context:
         draft.default(tokens, context["tokens"], "equals model.context.tokens")
     elif draft.get(tokens) is not None:
         draft.fault(tokens, "the model has no context", "a model with the key context")
     draft.finish()
+
+
+def _refuse(draft: Draft, data: Kind, keys: Iterable[str]) -> None:
+    """Faults of keys that go with patches, where a model reads words."""
+    for key in keys:
+        if data.get(key):
+            draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
 
 
 def _beside(data: Kind, tower: str, hidden: int | None = None) -> Stack:
@@ -171,9 +178,8 @@ def conditioned(
 def _check_kind(draft: Draft, kind: Kind, data: Kind, blocks: Iterable[Block]) -> None:
     """Faults of a layer kind whose streams and conditions go with nothing that the model has."""
     words, streams = not data.get("stem"), kind.get("streams")
-    for key in ("streams", "modulation", "modulation_rows", "context_modulation"):
-        if words and kind.get(key):
-            draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
+    if words:
+        _refuse(draft, kind, KIND_ONLY)
     crosses = any(block.name == "cross_attention" for block in blocks) and not words
     if (streams or crosses) and not words and not data.get("context"):
         key = "streams" if streams else "mixer"

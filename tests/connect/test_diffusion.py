@@ -11,6 +11,7 @@ import pytest
 import planner
 from planner.base.errors import PlanError
 from planner.connect.imports import diffusion, hf
+from tests.changed import result_of
 
 DATA = Path(__file__).parents[1] / "data" / "counts" / "diffusion.json"
 COUNTS = json.loads(DATA.read_text("utf-8"))
@@ -30,9 +31,7 @@ def result(model: Any, cluster: dict[str, Any] = ONE, **more: Any) -> Any:
         "training": {"global_batch": 8, "tokens": "1B"},
         "parallelism": {},
     }
-    for key, value in more.items():
-        document[key] = {**document[key], **value}
-    return planner.load(document).evaluate()
+    return result_of(document, **more)
 
 
 def value(found: Any, quantity: str) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import planner
 from planner.base.errors import PlanError
 from planner.connect.imports import hf, towers
+from tests.changed import result_of
 
 DATA = Path(__file__).parents[1] / "data" / "counts" / "towers.json"
 ROWS = json.loads(DATA.read_text("utf-8"))["models"]
@@ -45,9 +45,7 @@ def result(model: dict[str, Any], **more: Any) -> Any:
         "training": {"sequence_length": LENGTH, "global_batch": 64, "tokens": "1B"},
         "parallelism": {},
     }
-    for key, value in more.items():
-        document[key] = {**document[key], **value}
-    return planner.load(document).evaluate()
+    return result_of(document, **more)
 
 
 def value(found: Any, quantity: str) -> Any:
