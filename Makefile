@@ -4,7 +4,7 @@ test:
 	python -m pytest -n auto
 
 lint:
-	ruff check . && ruff format --check . && mypy
+	ruff check . && ruff format --check . && mypy && python -m benchmarks.rooms && python -m benchmarks.words
 
 ci:
 	.ci/run
@@ -16,6 +16,7 @@ fuzz:
 	python -m fuzz.campaign --documents 100000
 	python -m fuzz.campaign --kind study --documents 10000
 	python -m fuzz.campaign --kind line --documents 1000
+	python -m fuzz.schema_walk
 	python -m fuzz.readers yaml
 	python -m fuzz.readers units
 	python -m fuzz.served --settings 1000
@@ -23,7 +24,7 @@ fuzz:
 	python -m fuzz.kills
 	python -m fuzz.kills --trees 100
 	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
-	EVERY_MODEL=1 python -m pytest tests/book/test_laws_time.py
+	EVERY_MODEL=1 python -m pytest -m "" tests/book/test_laws_time.py tests/book/test_performed.py
 	python -m benchmarks.same_bytes --wheel
 
 bench:

@@ -4,6 +4,7 @@ repository that pages link to, examples and data, as part of the site."""
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     for whole, path in _outside(page.file):
         markdown = markdown.replace(f"]({whole}", f"]({_up(page.file)}{_place(path)}")
     if page.file.src_uri.startswith("formulas/"):
-        from planner.report.book import pages
+        sys.path.insert(0, str(ROOT))  # the script mkdocs does not look here
+        from benchmarks.book import pages
 
         return pages(mathml=True)[page.file.src_uri]
     return markdown

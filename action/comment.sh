@@ -13,7 +13,7 @@ trap 'rm -f "$body"' EXIT
 # inside no fence and no fold.
 LC_ALL=C awk -v most=64000 '
     { size += length($0) + 1; if (size > most) { cut = 1; exit } lines[++n] = $0 }
-    /^ *(```|~~~)/ { fence = !fence }
+    /^ *```/ { fence = !fence }
     !fence && /<details>/ { depth++ }
     !fence && /<\/details>/ { depth-- }
     !fence && !depth { whole = n }

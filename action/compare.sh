@@ -11,12 +11,19 @@ work=$(mktemp)
 told=$(mktemp)
 trap 'rm -f "$work" "$told"' EXIT
 
+# Nothing that a repository configures is run: no monitor of files, no hook, no repository without a
+# working tree that somebody committed.
+git() {
+    command git -c core.fsmonitor=false -c core.hooksPath=/dev/null \
+        -c safe.bareRepository=explicit "$@"
+}
 # A name of a branch is text, never markup or a command.
 plain() { printf '%s' "${1//[^A-Za-z0-9._\/#@+=-]/_}"; }
 side() { printf "\`%s\` at \`%s\`" "$(plain "$1")" "$(plain "${2:0:10}")"; }
 annotate() { # a line at a time; a line cannot begin another command
     while IFS= read -r line; do
-        printf '::error title=trainplan::%s\n' "${line//'%'/%25}"
+        line=${line//'%'/%25}
+        printf '::error title=trainplan::%s\n' "${line//$'\r'/%0D}"
     done
 }
 
@@ -39,7 +46,7 @@ fi
 
 # A shallow checkout does not hold the base.
 if ! git cat-file -e "$base^{commit}" 2> /dev/null &&
-    ! git fetch --quiet --no-tags --depth=1 origin "$base" 2> /dev/null; then
+    ! git fetch --quiet --no-tags --no-recurse-submodules --depth=1 origin "$base" 2> /dev/null; then
     missing="the base commit ${base:0:10} is not in this checkout and cannot be fetched: check out with fetch-depth: 0"
     echo "$missing" | annotate
     echo "Not compared: $missing." >> "$report"

@@ -22,7 +22,8 @@ from typing import Any
 import yaml
 
 import planner
-from planner.base.display import exact_text, format_value
+from planner.base import numbers
+from planner.base.numbers import exact_text
 from planner.connect import imports
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,7 +206,7 @@ def _case(source: Mapping[str, Any], case: Mapping[str, Any]) -> Iterator[str]:
     compared = compare(source, case)
     yield from ("| theirs | | here | | theirs less ours |", "| --- | --: | --- | --: | --: |")
     for row in compared:
-        theirs, ours = (format_value(value, row.unit) for value in (row.theirs, row.ours))
+        theirs, ours = (numbers.text(value, row.unit) for value in (row.theirs, row.ours))
         less = _amount(row.theirs - row.ours, row.unit)
         yield f"| {row.what} | {row.printed or theirs} | `{row.quantity}` | {ours} | {less} |"
     yield ""

@@ -21,10 +21,10 @@ import numpy as np
 import yaml
 
 from benchmarks.tables import rewrite
+from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.base.files import write_text
 from planner.plans.document import Plan
-from planner.questions.constraints import shown
 from planner.questions.loading import load
 from planner.questions.search import engine
 from planner.questions.search.layouts import starts
@@ -90,7 +90,9 @@ def line(found: Row) -> str:
     """One row of a Markdown table."""
     counted = f"{found['layouts']:,}"
     if "lacks" in found:
-        return f"| {found['name']} | {counted} | lacks {shown(found['lacks'], 'bytes')} | | |"
+        return (
+            f"| {found['name']} | {counted} | lacks {numbers.text(found['lacks'], 'bytes')} | | |"
+        )
     behind = max(0.0, found["step"] / found["best"] - 1)  # rounding
     return (
         f"| {found['name']} | {counted} | {found['rank']:,} | {100 * found['share']:.1f} % "

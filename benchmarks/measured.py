@@ -5,7 +5,9 @@ A row is one line of a ``.jsonl`` file: ``id``, ``run`` (values of one run share
 is removed; no), ``quantity``, ``value`` in ``unit``, ``convention`` (how the source counts FLOPs,
 which peak it divides by, or against which settings it states a share; null where nothing needs
 saying), ``plan`` (a whole plan document) and ``unstated`` (keys that the source leaves open, with
-candidates).
+candidates). A reading of memory may be in another unit than bytes; what a report leaves out is
+taken as dense and to be used, ``weak`` evidence apart. The quantity ``verdict`` is whether the run
+went out of memory ("OOM") or not ("fits").
 
 Nothing here knows a row, a model or a source.
 """
@@ -23,6 +25,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import units
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
@@ -95,17 +98,25 @@ def read(*files: Path) -> Iterator[Row]:
                     yield row
 
 
+#: What a run that went out of memory, or did not, reads as the headroom of its device.
+VERDICTS = {"OOM": -math.inf, "fits": math.inf}
+
+
 def _row(data: Mapping[str, Any]) -> Row:
-    document = data["plan"]
+    document, unit, value = data["plan"], data["unit"], data["value"]
+    if data["quantity"] == "verdict":
+        value = VERDICTS[value]
+    elif data["quantity"].startswith("memory.") and units.dimension(unit) == units.dimension("B"):
+        value, unit = units.parse(f"{value} {unit}", "B"), "bytes"
     return Row(
         data["id"],
         data.get("run") or data["id"],
         data["source"],
-        bands.LORA if (document.get("training") or {}).get("lora") else data["kind"],
-        data["use"],
+        bands.LORA if (document.get("training") or {}).get("lora") else data.get("kind", "dense"),
+        data.get("use") or ("no" if data.get("weak") else "yes"),
         data["quantity"],
-        math.nan if data["value"] is None else float(data["value"]),
-        data["unit"],
+        math.nan if value is None else float(value),
+        unit,
         data.get("convention") or {},
         document,
         data.get("unstated") or (),
@@ -185,7 +196,7 @@ def _combinations(unstated: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
 
 
 def may_fit(evaluation: Evaluation) -> bool:
-    """Whether published readings of memory leave open that the process fits in the device."""
+    """Whether published measurements of memory leave open that the process fits in the device."""
     try:
         process, capacity = (evaluation.value(f"memory.{name}") for name in ("process", "capacity"))
     except Absent:

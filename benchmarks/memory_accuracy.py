@@ -77,7 +77,47 @@ def runs(*files: Path) -> list[Record]:
     for row, record in zip(rows, records, strict=True):
         record["runs"] = row.source
         record["source"] = f"{row.group} {row.quantity}"
+        record["trained"] = trained(row.plan)
     return records
+
+
+def trained(document: Mapping[str, Any]) -> str:
+    """What a run trains: all weights, adapters beside 16-bit ones, or beside narrower ones."""
+    lora = (document.get("training") or {}).get("lora")
+    if not lora:
+        return "full"
+    return "lora" if lora.get("base", "bf16") == "bf16" else "qlora"
+
+
+def verdicts(*files: Path) -> list[Record]:
+    """Whether each run of a reading or report of memory fits, and whether the planner says so; a
+    run of which memory was read did."""
+    plans, found = measured.Plans(), {}
+    for row in measured.read(*files):
+        if row.quantity != "verdict" and not row.quantity.startswith("memory."):
+            continue
+        record = {"id": row.id, "run": row.run, "trained": trained(row.plan)}
+        try:
+            fits = any(e.value("memory.headroom") >= 0 for e in plans.allowed(row))
+            record |= {"ran": row.value > 0, "fits": fits}
+        except (Absent, measured.LeftOut) as problem:
+            record["left_out"] = str(problem)
+        found[row.run] = record
+    return list(found.values())
+
+
+def decided(records: Iterable[Record]) -> list[list[str]]:
+    """By what is trained: verdicts, those that are right, runs refused that ran, and accepted that
+    did not."""
+    lines = [["trained", "verdicts", "right", "refused, ran", "accepted, did not", "left out"]]
+    for name, rows in tables.grouped(records, "trained").items():
+        counted = [row for row in rows if "ran" in row]
+        refused = sum(row["ran"] and not row["fits"] for row in counted)
+        accepted = sum(row["fits"] and not row["ran"] for row in counted)
+        right = len(counted) - refused - accepted
+        numbers = (len(counted), right, refused, accepted, len(rows) - len(counted))
+        lines.append([name, *map(str, numbers)])
+    return lines
 
 
 def details(evaluation: Evaluation) -> Record:
@@ -107,9 +147,9 @@ HEADING += ["in the interval", "left out"]
 MARK = "memory"
 
 
-def lines(records: list[Record]) -> list[list[str]]:
+def lines(records: list[Record], by: str = "source") -> list[list[str]]:
     """Agreement by source: cases, exact ones, and the spread of the relative error."""
-    return [HEADING, *(_line(*group) for group in tables.grouped(records, "source").items())]
+    return [[by, *HEADING[1:]], *(_line(*group) for group in tables.grouped(records, by).items())]
 
 
 def _line(source: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -193,6 +233,10 @@ def main() -> None:
     if options.runs:
         records += runs(*options.runs)
     print(tables.text(lines(records)))
+    if options.runs:
+        read = [record for record in records if "trained" in record]
+        print("", tables.text(lines(read, "trained")), "", sep="\n")
+        print(tables.text(decided(verdicts(*options.runs))))
     if options.markdown:
         tables.rewrite(options.markdown, {MARK: tables.markdown(lines(records))})
     if options.bands:

@@ -14,11 +14,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import coming_from, connections
+from benchmarks import book, coming_from, connections, number_formats
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
 from planner.documents import aliases
-from planner.report import book, precisions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -48,7 +47,7 @@ def pages() -> dict[Path, str]:
     table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
     made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
     made[DOCS / "connections.md"] = connections.page(_kept(DOCS / "connections.md") or "")
-    made[DOCS / "precisions.md"] = precisions.page()
+    made[DOCS / "precisions.md"] = number_formats.page()
     for page in (ROOT / "README.md", DOCS / "quick_start.md"):
         made[page] = _with_output(page.read_text("utf-8"))
     return made

@@ -90,7 +90,7 @@ def shipped_plans() -> Iterator[planner.Plan]:
 def compared(plan: planner.Plan) -> dict[str, Any]:
     """A plan's step by closed form and simulated, and the difference as a share of the latter."""
     result = plan.evaluate()
-    step, evaluation = planner.simulate(result), (result.predicted or result).evaluation
+    step, evaluation = planner.simulate(result), result.evaluation
     layout = plan.plan.data["parallelism"]
     degrees = ("pipeline", "virtual_pipeline", "tensor", "zero")
     return {

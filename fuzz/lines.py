@@ -15,8 +15,8 @@ ROOT = seeds.ROOT
 PLANS = ("gpt2small_hgx-h100", "llama70b_h100x1024", "mixtral8x7b_h100x1024")
 #: Not tried: what reads all of the checkout; where it can, what runs benchmarks for a minute.
 LEFT_OUT = ("check", *(["measure"] if find_spec("torch") else []))
-#: Options not tried: what begins processes elsewhere, and what waits for a job that writes.
-FOREIGN = ("on", "follow")
+#: Options not tried: what begins processes elsewhere.
+FOREIGN = ("on",)
 #: What works for longer than two seconds by its nature, in seconds of processor time.
 PATIENCE = {"solve": 20.0, "search": 20.0, "sweep": 20.0}
 RELATIONS = ("<=", ">=", "<", "=", "", "<=>=", " <= ")

@@ -22,7 +22,7 @@ from typing import Any
 from fuzz import mutate, seeds, values
 
 UNITS = ("1", "bytes", "bytes/s", "FLOP/s", "tokens", "s", "W", "USD/h", "kgCO2e/kWh", "devices")
-WATCHED = ("nodes.py", "units.py", "errors.py", "display.py", "source.py", "references.py")
+WATCHED = ("nodes.py", "units.py", "errors.py", "numbers.py", "source.py", "references.py")
 
 
 def read_yaml(raw: bytes) -> None:
@@ -43,7 +43,7 @@ def read_yaml(raw: bytes) -> None:
 
 def read_unit(raw: bytes) -> None:
     """One quantity in the unit that the first byte picks; what is read can be printed."""
-    from planner.base import display, units
+    from planner.base import numbers, units
 
     unit, text = UNITS[raw[0] % len(UNITS) if raw else 0], raw[1:].decode("utf-8", "replace")
     try:
@@ -53,8 +53,8 @@ def read_unit(raw: bytes) -> None:
         return
     with contextlib.suppress(units.UnitError):
         units.check_range(value)
-        assert display.format_value(value, unit)
-        assert display.exact_text(value)
+        assert numbers.text(value, unit)
+        assert numbers.exact_text(value)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {"yaml": read_yaml, "units": read_unit}

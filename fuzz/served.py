@@ -40,8 +40,10 @@ class Server:
     """`plan.py serve` as a user starts it, at a port that is free, with its processes in a group of
     their own."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, files: int | None = None) -> None:
         words = [sys.executable, "plan.py", "serve", "--port", "0", *options]
+        if files is not None:
+            words = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *words]
         self.process = subprocess.Popen(
             words,
             cwd=ROOT,
@@ -97,9 +99,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*options: str) -> Iterator[Server]:
+def serving(*options: str, files: int | None = None) -> Iterator[Server]:
     """A server until the end, when nothing of it may be left."""
-    one = Server(*options)
+    one = Server(*options, files=files)
     try:
         yield one
     finally:

@@ -45,21 +45,26 @@ def run() -> int:
 
 
 def _byte_code() -> None:
-    """Where Python is told to write none beside the sources, as in containers, that of this
-    program is kept among a user's caches: to compile all of it takes as long as the rest."""
+    """Redirect byte code to a folder among the user's caches if Python is told to write none beside
+    the sources, as in containers: compiling all modules takes as long as the rest of a run."""
     if sys.dont_write_bytecode and sys.pycache_prefix is None:
         from planner.base import resources
 
-        sys.pycache_prefix = str(resources.cache() / "bytecode")
-        sys.dont_write_bytecode = False
+        folder = resources.byte_code("modules")
+        if folder is not None:
+            sys.pycache_prefix, sys.dont_write_bytecode = str(folder), False
 
 
 def _streams() -> None:
-    """Into a file or pipe the same bytes under every locale; a terminal shows what it can."""
-    for name in ("stdout", "stderr"):
+    """Set up the standard streams: files and pipes get the same bytes under every locale. A stream
+    that the caller closed is opened empty, in this order, so that no other file takes its
+    number."""
+    for name, how in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # closed by the caller
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        if stream is None:
+            setattr(sys, name, open(os.devnull, how, encoding="utf-8"))  # noqa: SIM115
+        elif name == "stdin":
+            continue
         elif stream.isatty():
             stream.reconfigure(errors="replace")
         else:

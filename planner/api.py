@@ -46,27 +46,27 @@ class Plan:
         return evaluate(self.plan)
 
     def evaluate(self) -> Result:
-        """Every quantity of the plan; ``result["memory.total"].value`` is exact."""
+        """Return every quantity of the plan; ``result["memory.total"].value`` is exact."""
         return self._result
 
     def simulate(self, slow: Mapping[int, float] | None = None) -> Timeline:
-        """One step as events on the streams of each stage; see ``planner.simulate``."""
+        """Simulate one step as events on the streams of each stage; see ``planner.simulate``."""
         return simulate(self, slow)
 
     def solve(self, question: str | None = None, **options: Any) -> Any:
-        """An inverse question; see ``plan.py solve --help`` for the questions and options."""
+        """Answer an inverse question; ``plan.py solve --help`` lists questions and options."""
         from planner.questions.solve import questions
 
         return questions.prepare(self.plan, question, **options)()
 
     def sensitivity(self, quantity: str) -> Any:
-        """How a quantity moves with every measure and choice; see planner.questions.sensitivity."""
+        """Return how a quantity depends on every setting; see questions.sensitivity."""
         from planner.questions.sensitivity import hangs_on
 
         return hangs_on(self.plan, quantity)
 
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
-        """The best layouts that fit into memory, smallest ``by`` first."""
+        """Search the layouts that fit into memory and return the best, smallest ``by`` first."""
         from planner.questions.search.engine import search
 
         return search(self.plan, top, by, **options)
@@ -76,8 +76,8 @@ class Plan:
 
 
 def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Timeline:
-    """One optimizer step of a plan, or of its result, as events: what each pipeline stage does
-    when, its bubble, the traffic that it waits for, what its memory holds, and the critical path.
+    """Simulate one optimizer step of a plan or of its result: what each pipeline stage does when,
+    its bubble, the communication that it waits for, its memory, and the critical path.
 
     Args:
         slow: pipeline stages, counted from 0, whose passes take so many times as long.
@@ -96,8 +96,8 @@ def load(
     *,
     defaults: str | Path | bool | None = None,
 ) -> Plan:
-    """The plan of a YAML file, of a shipped plan's name or of a mapping, ``set`` overriding dotted
-    keys.
+    """Load the plan of a YAML file, of a shipped plan's name or of a mapping; ``set`` overrides
+    dotted keys.
 
     Args:
         defaults: a team's file of defaults. Left out, a plan that is read from a file has the
@@ -112,7 +112,7 @@ def load(
 
 
 def quick(text: str) -> Plan:
-    """The plan that a line of text says, such as ``llama3-8b on 64 h100, 2T tokens``.
+    """Build the plan that a line of text describes, such as ``llama3-8b on 64 h100, 2T tokens``.
 
     Raises:
         PlanError: what is not understood, at its column.
@@ -125,7 +125,7 @@ def quick(text: str) -> Plan:
 def load_study(
     document: str | Path | Mapping[str, Any], set: Mapping[str, Any] | Sequence[str] = ()
 ) -> Study:
-    """The study of a YAML file or of a mapping, ``set`` overriding its keys.
+    """Load the study of a YAML file or of a mapping; ``set`` overrides its keys.
 
     Raises:
         PlanError: every fault that was found, with its place.

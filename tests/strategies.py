@@ -60,7 +60,7 @@ def plans(draw: st.DrawFn) -> Document:
             "sequence": draw(st.booleans()) if tensor > 1 else False,
             "zero": draw(st.sampled_from((0, 1))),
         },
-        "time": {"mfu": 0.4},
+        "time": {"mfu": 0.4, "use": "assumed"},
     }  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
         ours = next(step for step in steps if "trainplan" in step.get("uses", ""))
         assert set(ours["with"]) <= set(ACTION["inputs"])
         return
-    kind = "defaults" if "templates" in data else loading.kind_of(data)
+    kind = "defaults" if "reports" in data else loading.kind_of(data)
     file = tmp_path / "document.yaml"
     file.write_text(block.text, encoding="utf-8")
     if kind == "plan":
@@ -236,8 +236,8 @@ def test_made_pages_are_what_the_program_says() -> None:
 
 @pytest.mark.slow
 def test_every_quantity_stands_in_a_chapter_with_a_formula_in_both_scripts() -> None:
+    from benchmarks import book
     from planner.book.quantity import BOOK
-    from planner.report import book
 
     latex, mathml = book.pages(), book.pages(mathml=True)
     index = latex.pop("formulas.md")

@@ -28,7 +28,7 @@ DENSE: Document = {
     },
     "cluster": {"extends": "hgx-h100", "devices": 8},
     "training": {"tokens": "1B", "sequence_length": 128, "global_batch": 64},
-    "time": {"mfu": 0.5},
+    "time": {"mfu": 0.5, "use": "assumed"},
 }  # fmt: skip
 
 

@@ -202,6 +202,7 @@ def test_modes_schedules_and_stages_of_sharding_go_together(
 LEFT = (
     "time.exchange.again",
     "time.model.weights",
+    "time.part.busy.weights",
     "time.data",
     "time.data.reduce.left",
     "time.data.gather.left",

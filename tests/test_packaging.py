@@ -77,7 +77,7 @@ def test_the_wheel_holds_every_data_file_and_nothing_of_the_tests(installed: Ins
     }
     assert {name.split("/")[2] for name in expected} == set(DATA)
     assert expected <= held
-    assert "planner/py.typed" in held
+    assert {"planner/py.typed", "planner/book/canonical_forms.txt"} <= held
     tops = {name.split("/")[0] for name in held}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"planner"}
 

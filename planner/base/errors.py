@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from planner.base.display import one_line
 
-MOST = 50  # faults told; after so many, stages may stop looking
+MOST = 50  # faults printed; after so many, checks may stop
 LONGEST = 600  # characters of one message
 
 
@@ -43,7 +43,7 @@ class Fault:
     def among(
         cls, message: str, word: str, pool: Iterable[str], place: Place | None = None
     ) -> Fault:
-        """A word that is none of those that are allowed, with the nearest of them."""
+        """Return the fault of a word that is not in ``pool``; the hint is the nearest one."""
         pool = list(pool)
         return cls(message, place, "one of " + ", ".join(pool), nearest(word, pool))
 
@@ -62,7 +62,7 @@ class Fault:
 
 
 def _short(text: str) -> str:
-    """What a message quotes of a document may be as long as the document."""
+    """Shrink a text that is too long for a message, such as a quoted document."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} … {text[-197:]}"
 
 
@@ -87,7 +87,7 @@ class PlanError(Exception):
 
 @contextmanager
 def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
-    """Until the end, packages are imported that only an extra installs.
+    """Raise a PlanError if the block imports a package that is missing: an extra installs it.
 
     Raises:
         PlanError: ``what`` needs one that is not installed.
@@ -95,17 +95,17 @@ def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        fix = f"pip install 'trainplan[{extra}]'{instead}"
+        fix = f"pip install '.[{extra}]'{instead}"
         raise PlanError(Fault(f"{what} needs {error.name or extra}", None, fix)) from None
 
 
 def divisors(number: int, most: int = 1024) -> str:
-    """The divisors of a number up to a bound, as what is allowed."""
+    """List the divisors of a number up to a bound, as the text of what is allowed."""
     return "one of " + ", ".join(str(i) for i in range(1, min(number, most) + 1) if number % i == 0)
 
 
 def nearest(word: str, pool: Iterable[str]) -> str | None:
-    """The spelling in `pool` closest to `word`, or None where none is close."""
+    """Find the spelling in `pool` closest to `word`; None where none is close."""
     if len(word) > 100:
         return None
     from difflib import get_close_matches  # only ever needed on the way to an error

@@ -26,7 +26,7 @@ def of_documents(faults: Iterable[Fault]) -> list[Row]:
 
 
 def _place(fault: Fault) -> Place | None:
-    """Where a file is at fault; what is no file, as an option of the command line, has none."""
+    """Return the place of a fault in a file; None for others, such as of a command-line option."""
     place = fault.place
     if place is None or (place.line is None and not files.is_file(place.file)):
         return None
@@ -34,13 +34,13 @@ def _place(fault: Fault) -> Place | None:
 
 
 def _text(name: str) -> str:
-    """The name of a file as text: bytes that are no UTF-8 are spelled out."""
+    """Return the name of a file as text; bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
-    """Workflow commands, each of which GitHub shows at its line. No text of a document or name of a
-    file begins or ends a command or a property."""
+    """Write the faults as GitHub workflow commands, which GitHub shows at their lines. Text of a
+    document or a file's name is escaped, so that it cannot end a command or a property."""
     lines = []
     for rule, fault in rows:
         place = _place(fault)
@@ -49,23 +49,18 @@ def github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
             {"file": _text(place.file), "line": place.line, "col": place.column} if place else {}
         )
         said = {**{k: v for k, v in known.items() if v is not None}, "title": title}
-        named = ",".join(f"{key}={property_escaped(str(value))}" for key, value in said.items())
-        lines.append(f"::error {named}::{data_escaped(fault.words if place else str(fault))}\n")
+        named = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in said.items())
+        lines.append(f"::error {named}::{_escaped(fault.words if place else str(fault))}\n")
     return "".join(lines)
 
 
-def data_escaped(text: str) -> str:
-    """The message of a workflow command."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def property_escaped(text: str) -> str:
-    """A property of a workflow command."""
-    return data_escaped(text).replace(":", "%3A").replace(",", "%2C")
+def _escaped(text: str, more: str = "") -> str:
+    """Escape the message of a workflow command, or with ``more`` characters a property of it."""
+    return "".join(f"%{ord(sign):02X}" if sign in f"%\r\n{more}" else sign for sign in text)
 
 
 def sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
-    """SARIF 2.1.0 (OASIS 2020), with every rule, whether it holds or not."""
+    """Write the faults as SARIF 2.1.0 (OASIS 2020), with every rule, violated or not."""
     from planner.base.version import __version__
 
     ids = list(rules)
@@ -98,8 +93,8 @@ def _sarif_result(rule: str, index: int, fault: Fault) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """A path as a reference of a URI: relative where the path is, so that a viewer finds the file
-    in its own checkout."""
+    """Format a path as a URI reference; a relative path stays relative, so that a viewer finds the
+    file in its own checkout."""
     from urllib.parse import quote
 
     path = Path(file)
@@ -108,13 +103,8 @@ def _uri(file: str) -> str:
     return quote(os.fsencode(path.as_posix()))
 
 
-def json_form(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
-    """``{"faults": [{"place", "message", …}]}``, as the server answers."""
-    return as_json({"faults": [data(fault, rule) for rule, fault in rows]})
-
-
 def data(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
-    """A fault as JSON has it; what is not known is null."""
+    """Convert a fault to JSON data; unknown parts of its place are null."""
     place = fault.place or Place("")
     return {
         "place": _text(str(place)) or None,
@@ -129,5 +119,5 @@ def data(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
 WRITERS: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], str]] = {
     "github": github,
     "sarif": sarif,
-    "json": json_form,
+    "json": lambda rows, _: as_json({"faults": [data(fault, rule) for rule, fault in rows]}),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import stat
 import sys
@@ -31,18 +32,18 @@ MAX_JSON = 50_000_000
 # Where files may lie ------------------------------------------------------------------------
 
 _ROOT: ContextVar[str | None] = ContextVar("root", default=None)
-#: What takes note of the files that are opened.
+#: Receives the real paths of the files that are opened.
 _NOTED: ContextVar[set[str] | None] = ContextVar("noted", default=None)
-#: The folder of files that were copied.
+#: The folder of copied files.
 _TOP: ContextVar[str | None] = ContextVar("top", default=None)
-#: What a command has read of standard input and of the shell's pipes, which can be read once only.
+#: The content of standard input and of the shell's pipes, which can be read only once.
 _ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
 
 @contextlib.contextmanager
 def within(folder: str | Path | None) -> Iterator[None]:
-    """Until the end, nothing is read outside a folder but what ships with the program and what it
-    keeps for itself, and what can be read once only is kept.
+    """Restrict reading to a folder and to the files of the program inside the block. Standard input
+    and pipes, which can be read only once, are cached.
 
     Args:
         folder: None for no bound.
@@ -65,7 +66,7 @@ def within(folder: str | Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def noted() -> Iterator[set[str]]:
-    """Until the end, the files that are opened to be read, by their real paths."""
+    """Record the real paths of the files that are opened for reading inside the block."""
     opened_files = set[str]()
     token = _NOTED.set(opened_files)
     try:
@@ -75,14 +76,14 @@ def noted() -> Iterator[set[str]]:
 
 
 def are_noted() -> bool:
-    """Whether somebody takes note of the files that are opened, so that none may be left closed."""
+    """Return whether opened files are recorded; if so, a cached file must be opened again."""
     return _NOTED.get() is not None
 
 
 @contextlib.contextmanager
 def copied_to(folder: str | Path) -> Iterator[None]:
-    """Files that were copied to a folder of their own are bound to it where the originals were
-    bound; nothing around it belongs to them."""
+    """Use a folder of copied files as the root inside the block, bounded as the originals were:
+    nothing around the folder belongs to the files."""
     top = _TOP.set(os.path.realpath(folder))
     try:
         with within(folder if _ROOT.get() is not None else None):
@@ -92,19 +93,18 @@ def copied_to(folder: str | Path) -> Iterator[None]:
 
 
 def is_top(folder: str | Path) -> bool:
-    """Whether nothing around a folder belongs to what lies in it."""
+    """Return whether a folder is the root, so that nothing around it belongs to its files."""
     return os.path.realpath(folder) in (_ROOT.get(), _TOP.get())
 
 
 def inside(path: str | Path) -> bool:
-    """Whether a path may be read: it leads nowhere outside the bound, whatever links it has."""
+    """Return whether a path, with all links resolved, is inside the root or the presets."""
     root = _ROOT.get()
-    own = (resources.folder("presets"), resources.cache())
-    return root is None or any(below(path, folder) for folder in (root, *own))
+    return root is None or below(path, root) or below(path, resources.folder("presets"))
 
 
 def below(path: str | Path, folder: str | Path) -> bool:
-    """Whether a path leads to a folder or to something in it, whatever links it has."""
+    """Return whether a path, with all links resolved, is a folder or is inside it."""
     try:
         full, top = os.path.realpath(path), os.path.realpath(folder)
     except (OSError, ValueError):
@@ -113,28 +113,28 @@ def below(path: str | Path, folder: str | Path) -> bool:
 
 
 def outside(place: Place) -> PlanError:
-    """The fault of a path that leaves the bound; it tells nothing of what is there."""
+    """Return the error of a path outside the root; it does not reveal what is there."""
     return PlanError(Fault("lies outside the folder of --root", place, "a path inside it"))
 
 
 def is_file(path: str | Path) -> bool:
-    """Whether a path can be read: a regular file inside the bound."""
+    """Return whether a path is a regular file inside the root; `-` never is one."""
     try:
-        return inside(path) and stat.S_ISREG(os.stat(path).st_mode)
+        return str(path) != "-" and inside(path) and stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
 
 
-#: Folders that hold the files of programs, not reports or documents.
+#: Folders of programs, which hold no reports or documents.
 SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
-#: What lies in a folder that is a virtual environment.
+#: A file that marks a folder as a virtual environment.
 ENVIRONMENT = "pyvenv.cfg"
 
 
 def found(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
-    """The files of some paths, with whether each was named outright: those named, and below folders
-    those of some endings that can be read, in order; what belongs to version control, packages and
-    virtual environments is left out.
+    """Yield the files of some paths, and whether each was named itself: a named file always, of a
+    folder the readable files with one of the ``endings``, sorted, without those of version control,
+    packages and virtual environments.
 
     Raises:
         PlanError: a path does not exist, or is a file that cannot be read.
@@ -143,7 +143,7 @@ def found(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Pat
         if not path.exists():
             raise PlanError(Fault("no such file or folder", Place(str(path))))
         if not path.is_dir():
-            with opened(path, MAX_JSON):  # told where it cannot be read
+            with opened(path, MAX_JSON):  # raises where it cannot be read
                 pass
             yield path, True
         for base, folders, names in os.walk(path):  # which finds nothing below a file
@@ -164,7 +164,7 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "this is a pipe"),
     (stat.S_ISSOCK, "this is a socket"),
 )
-#: As shells name what is behind <(command).
+#: Paths of pipes that shells make for <(command).
 _SHELL = ("/dev/fd/", "/dev/stdin")
 
 
@@ -172,8 +172,8 @@ _SHELL = ("/dev/fd/", "/dev/stdin")
 def opened(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> Iterator[Opened]:
-    """A file to read, of as many bytes as it has now: one that grows meanwhile does not matter, and
-    what the system makes up on reading (/proc) is empty. `-` is standard input.
+    """Open a file to read as many bytes as it has now: bytes appended later are ignored, and files
+    of /proc are empty. `-` is standard input.
 
     Args:
         most: bytes of the file.
@@ -191,11 +191,13 @@ def opened(
         if not piped:  # nor wait for what took its name since
             flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
         with contextlib.ExitStack() as stack:
-            file: IO[bytes] = sys.stdin.buffer
-            if name != "-":
-                file = stack.enter_context(os.fdopen(os.open(path, flags), "rb"))
+            file: IO[bytes] = (
+                sys.stdin.buffer
+                if name == "-"
+                else stack.enter_context(os.fdopen(os.open(path, flags), "rb"))
+            )
             if piped:
-                kept = _ONCE.get({})  # for when a command asks for it again
+                kept = _ONCE.get({})  # a command may read it again
                 if name not in kept:
                     kept[name] = file.read(most + 1)
                 file = BytesIO(kept[name])
@@ -216,7 +218,7 @@ def opened(
 
 
 def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
-    """Whether a path is a pipe that the shell made, or a regular file.
+    """Return whether a path is a pipe that the shell made (True) or a regular file (False).
 
     Raises:
         PlanError: it is anything else, or outside the bound.
@@ -241,12 +243,12 @@ class Opened(NamedTuple):
     size: int
 
     def read(self) -> bytes:
-        """All of it."""
+        """Read the whole file."""
         self.file.seek(0)
         return self.file.read(self.size)
 
     def chunks(self, most: int) -> Iterator[bytes]:
-        """All of it in pieces of so many bytes at most; again from the first each time."""
+        """Yield the file in chunks of at most ``most`` bytes; each call starts at its beginning."""
         self.file.seek(0)
         left = self.size
         while chunk := self.file.read(min(left, most)):
@@ -254,72 +256,8 @@ class Opened(NamedTuple):
             yield chunk
 
 
-#: Bytes by which a file is known again that grows.
-_KEPT = 1024
-
-
-class Growing:
-    """A file that somebody writes to, as it grows, or standard input (`-`), as it comes.
-
-    A file that took its name since (a rotated log) is read from its beginning after the rest of
-    the old one, and so is one that was cut to less than was read. One that is not there yet is
-    waited for.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.turns, self.has_ended = path, 0, False
-        self._stack = contextlib.ExitStack()
-        self._file: IO[bytes] | None = None
-        self._last = b""  # of what was read, by which a file is known that was cut
-
-    def __enter__(self) -> Growing:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def chunk(self, most: int) -> bytes:
-        """The next bytes, so many at most; none where nothing was written since. `turns` grows
-        where they begin a file anew, `has_ended` says that nothing can follow.
-
-        Raises:
-            PlanError: as for ``opened``, but for a file that is missing in a folder.
-        """
-        if str(self.path) == "-":
-            return self._piped(most)
-        if self._file is None:
-            folder = os.path.dirname(os.path.abspath(self.path))
-            if os.path.isdir(folder) and not os.path.lexists(self.path):
-                return b""
-            self._file = self._stack.enter_context(opened(self.path, sys.maxsize)).file
-        self._file.seek(-len(self._last), os.SEEK_CUR)
-        if self._file.read(len(self._last)) != self._last:  # it was cut, and written to since
-            self._file.seek(0)
-            self.turns, self._last = self.turns + 1, b""
-            return b""
-        data = self._file.read(most)
-        if data:
-            self._last = data[-_KEPT:]
-            return data
-        with contextlib.suppress(OSError):  # moved away, and nothing has its name yet
-            if not os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
-                self._stack.close()
-                self._file, self.turns, self._last = None, self.turns + 1, b""
-        return b""
-
-    def _piped(self, most: int) -> bytes:
-        import select
-
-        handle = sys.stdin.fileno()
-        if not select.select([handle], [], [], 0)[0]:
-            return b""
-        data = os.read(handle, most)
-        self.has_ended = not data
-        return data
-
-
 def _near(path: Path) -> str | None:
-    """The file beside a missing one that was probably meant."""
+    """Find a file beside a missing one whose name is similar."""
     try:
         found = nearest(path.name, sorted(os.listdir(path.parent)))
     except (OSError, ValueError):
@@ -328,7 +266,7 @@ def _near(path: Path) -> str | None:
 
 
 def shown(path: Path) -> str:
-    """The path as a user would type it: relative where it lies below the current folder."""
+    """Return the path as a user would type it: relative where it is below the current folder."""
     if path.is_absolute():
         with contextlib.suppress(ValueError, OSError):
             return str(path.relative_to(os.getcwd()))
@@ -338,7 +276,7 @@ def shown(path: Path) -> str:
 def read_bytes(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> bytes:
-    """The bytes of a file; bounds and faults as of ``opened``."""
+    """Read the bytes of a file; bounds and faults as of ``opened``."""
     with opened(path, most, place, allowed) as file:
         return file.read()
 
@@ -346,7 +284,7 @@ def read_bytes(
 def read_text(
     path: str | Path, most: int, place: Place | None = None, allowed: str = "text in UTF-8"
 ) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark.
+    """Read the text of a file in UTF-8, with or without a byte order mark.
 
     Raises:
         PlanError: as for ``opened``, or it is not UTF-8.
@@ -365,18 +303,28 @@ def read_text(
 def parse_json(
     text: str | bytes, place: Place | None = None, allowed: str | None = None, **how: Any
 ) -> Any:
-    """JSON text as data; ``how`` goes to the parser.
+    """Parse JSON text; ``how`` goes to the parser.
 
     Raises:
-        PlanError: it is no JSON, nested too deeply, or has a number of thousands of digits.
+        PlanError: it is no JSON, nested too deeply, or has a number of thousands of digits or one
+            that no float reaches.
     """
+
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if number in (math.inf, -math.inf):
+            raise ValueError(f"the number {digits[:40]} is out of range")
+        return number
+
     try:
-        return json.loads(text, **how)
+        return json.loads(text, **{"parse_float": finite, **how})
     except json.JSONDecodeError as error:
         where = Place(place.file, error.lineno, error.colno) if place else None
         raise PlanError(Fault(f"not JSON: {error.msg}", where, allowed)) from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if "integer string conversion" in reason:
+            reason = f"a number of more than {sys.get_int_max_str_digits()} digits"
         raise PlanError(Fault(f"not readable as JSON: {reason}", place, allowed)) from None
 
 
@@ -385,7 +333,7 @@ def parse_json(
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Until the end, what the system refuses is a fault of a file that is written."""
+    """Convert errors of the system inside the block to the fault of a file that is written."""
     try:
         yield
     except OSError as error:
@@ -395,9 +343,9 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name of `path` when it is whole: until then, and where it never is,
-    the old one stays. It is made under a name that nobody can have planted. A device or a pipe is
-    written to as it is: renaming would put a file in its place.
+    """Open a temporary file that replaces `path` once it is complete; if it never is, the old file
+    stays. Its name cannot be planted in advance. A device or a pipe is written to directly, since
+    renaming would replace it by a file.
 
     Raises:
         PlanError: the folder is missing or not writable, the disk is full, the target a folder.
@@ -440,7 +388,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
-    """To a file, none of the inputs, or to standard output (no path, or `-`).
+    """Write text to a file that is none of the inputs, or to standard output (no path, or `-`).
 
     Raises:
         PlanError: as for ``spare`` and ``write_text``.
@@ -453,7 +401,7 @@ def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -
 
 
 def _poured(target: Path) -> IO[bytes]:
-    """A device or a pipe to write to. Somebody has to read a pipe, now or soon."""
+    """Open a device or a pipe to write to; wait a short time for the reader of a pipe."""
     flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     until = time.monotonic() + PATIENCE
     while True:
@@ -471,8 +419,8 @@ def _poured(target: Path) -> IO[bytes]:
 
 
 def resolved(path: str | Path) -> Path:
-    """What a name stands for: a link of the user's stays one, but does not lead out of the bound
-    that it lies in.
+    """Return the target of a path to write: a link is followed, unless it leads from inside the
+    root to a place outside.
 
     Raises:
         PlanError: it does.
@@ -488,8 +436,8 @@ def resolved(path: str | Path) -> Path:
 
 
 def beside(path: Path) -> IO[bytes]:
-    """A file of ours beside one that is being written, to read and to append to; it is made where
-    it is missing. Its name can be guessed, so it is no link, nor a second name of something else.
+    """Open our own file beside one that is being written, to read and append; create it if missing.
+    Its name can be guessed, so a link or a second name of another file is refused.
 
     Raises:
         OSError: it cannot be opened.
@@ -513,7 +461,7 @@ def beside(path: Path) -> IO[bytes]:
 
 
 def format_of(path: str | Path, formats: Mapping[str, str], what: str) -> str:
-    """The format of an output, picked by its ending.
+    """Pick the format of an output by the ending of its path.
 
     Args:
         formats: those that there are, by ending: a suffix, or the last letters of a whole name.
@@ -546,7 +494,7 @@ def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
 
 
 def mode(target: Path) -> int:
-    """The mode of the file that is replaced; that of a new file otherwise."""
+    """Return the mode of the file that is replaced, or that of a new file."""
     try:
         return target.stat().st_mode & 0o7777
     except OSError:

@@ -64,8 +64,8 @@ class Format(NamedTuple):
         return self.smallest_subnormal < self.smallest_normal
 
     def nearest(self, value: Fraction, largest: Fraction | None = None) -> Fraction | None:
-        """What a number above 0 becomes: rounded to the nearest, a tie to the even one (IEEE
-        754-2019, section 4.3.1); None where it is beyond the largest.
+        """Round a number above 0 to the nearest number of the format, ties to even (IEEE 754-2019,
+        section 4.3.1); None where it is beyond the largest.
 
         Args:
             value: exact.
@@ -87,7 +87,7 @@ class Format(NamedTuple):
         return None if found > self.largest else found
 
     def pattern(self, value: Fraction) -> str:
-        """The bits of one of its numbers, 0 or above: sign, exponent and fraction, apart."""
+        """Format the bits of one of its numbers, 0 or above: sign, exponent and fraction, apart."""
         smallest = floor_log2(self.smallest_normal)
         exponent = max(floor_log2(value), smallest) if value else smallest
         biased, rest = exponent + 2 ** (self.exponent - 1) - 1, value / TWO**exponent - 1
@@ -104,27 +104,27 @@ class Format(NamedTuple):
         return f"{self.block} × ({one}) + {named(self.scale).picture}" if self.scale else one
 
     def scales(self, shape: Sequence[int]) -> int:
-        """How many scales a tensor of that shape has: blocks lie along its last dimension, and the
-        last one of a row may be smaller."""
+        """Count the scales of a tensor of that shape: blocks lie along its last dimension, and the
+        last block of a row may be smaller."""
         return prod(shape[:-1]) * -(-shape[-1] // self.block) if self.scale else 0
 
     def size(self, shape: Sequence[int]) -> int:
-        """The bytes of a tensor of that shape, with its scales; the last byte may be part full."""
+        """Count the bytes of a tensor of that shape, with its scales, rounded up."""
         numbers = prod(shape) * self.element_bytes
         return -(-numbers // 1) + int(self.scales(shape) * self.scale_bytes)
 
 
 def floor_log2(value: Fraction) -> int:
-    """The exponent of the largest power of two that is no larger than a number above 0."""
+    """Return the exponent of the largest power of two that is at most a number above 0."""
     found = value.numerator.bit_length() - value.denominator.bit_length()
     return found if TWO**found <= value else found - 1
 
 
 def _block_scale(largest: Fraction, element: Format, scale: Format) -> Fraction:
-    """The scale of a block by its largest number. A scale that is a power of two puts this into the
-    largest power of two of an element (OCP Microscaling, section 6.3); another one puts it at the
-    largest element, rounded (NVIDIA 2025, arXiv 2509.25149, section 2; its scale of the whole
-    tensor is taken as 1)."""
+    """Choose the scale of a block by its largest number. A scale that is a power of two puts this
+    into the largest power of two of an element (OCP Microscaling, section 6.3); another one puts it
+    at the largest element, rounded (NVIDIA 2025, arXiv 2509.25149, section 2; its scale of the
+    whole tensor is taken as 1)."""
     if not scale.fraction:
         exponent = floor_log2(largest) - floor_log2(element.largest)
         return min(max(TWO**exponent, scale.smallest_normal), scale.largest)
@@ -133,7 +133,7 @@ def _block_scale(largest: Fraction, element: Format, scale: Format) -> Fraction:
 
 @cache
 def named(name: str) -> Format:
-    """The format of that name (presets/formats)."""
+    """Return the format of that name (presets/formats)."""
     said = resources.preset(f"formats/{name}")
     if "elements" in said:
         one, scale, block = named(said["elements"]), named(said["scale"]), said["block"]
@@ -166,7 +166,7 @@ def named(name: str) -> Format:
 
 
 def shipped() -> list[Format]:
-    """The formats that ship, wide ones first."""
+    """List the built-in formats, wide ones first."""
     paths = (resources.folder("presets") / "formats").glob("*.yaml")
     found = (named(path.stem) for path in paths)
     return sorted(found, key=lambda f: (-f.bytes, -f.exponent - f.fraction, f.exponent, f.format))

@@ -26,7 +26,7 @@ _hear: Callable[[str], None] | None = None
 
 
 def tell(line: str) -> None:
-    """What runs now, such as ``1,200 of 49,347 layouts``."""
+    """Report what runs now, such as ``1,200 of 49,347 layouts``."""
     global _said
     _said = line
     if _hear is not None:
@@ -35,7 +35,7 @@ def tell(line: str) -> None:
 
 @contextlib.contextmanager
 def heard(by: Callable[[str], None]) -> Iterator[None]:
-    """Until the end, what is told is passed on, to where another process shows it."""
+    """Send what is reported inside the block to ``by`` too, as to another process that shows it."""
     global _hear
     before, _hear = _hear, by
     try:
@@ -46,8 +46,7 @@ def heard(by: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def shown(asked: bool = False) -> Iterator[None]:
-    """Show what is told while the block runs, where standard error is a terminal or it is asked
-    for."""
+    """Show progress inside the block if standard error is a terminal or ``asked`` is set."""
     terminal = sys.stderr.isatty()
     if not terminal and not asked:
         yield
@@ -70,21 +69,21 @@ def shown(asked: bool = False) -> Iterator[None]:
 
 
 class _Line:
-    """The line as it stands on a stream."""
+    """The progress line on a stream."""
 
     def __init__(self, stream: TextIO, rewritten: bool) -> None:
         self.stream, self.rewritten = stream, rewritten
         self.start = time.monotonic()
         self.stands = False
-        self.silent = ""  # what was told when something else was printed
+        self.silent = ""  # the last report when something else was printed
 
     def run(self, done: Any) -> None:
-        """Show what is told until a ``threading.Event`` is set."""
+        """Show the last report until a ``threading.Event`` is set."""
         wait = PATIENCE
         while not done.wait(wait):
             wait = PERIOD
             if _said and _said != self.silent:
-                self.show(f"{_said}, {time.monotonic() - self.start:.0f} s")
+                self.show(f"{_said}, {int(time.monotonic() - self.start)} s")
                 wait = PERIOD if self.rewritten else SELDOM
 
     def show(self, text: str) -> None:
@@ -96,7 +95,7 @@ class _Line:
             self.stream.flush()
 
     def erase(self) -> None:
-        """Before anything else is printed: an answer, once begun, is not broken by a line."""
+        """Clear the line before anything else is printed, so that it breaks no answer."""
         self.silent = _said
         if self.stands:
             self.stands = False
@@ -106,7 +105,7 @@ class _Line:
 
 
 class _After:
-    """A stream before whose text the line is gone."""
+    """A stream that clears the progress line before it writes."""
 
     def __init__(self, stream: TextIO, line: _Line) -> None:
         self._stream, self._line = stream, line

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Watched(dict[str, Any]):
-    """A mapping that notes in ``read`` which of its keys were asked for."""
+    """A mapping that records in ``read`` which of its keys were read."""
 
     def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
         super().__init__(values)
@@ -27,14 +27,14 @@ class Watched(dict[str, Any]):
 
 
 def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
-    """A function whose last ``most`` results are kept for equal arguments; what it yields, as a
-    tuple. Of the mapping in the place ``watched`` only those keys count that it asked for."""
+    """Cache the last ``most`` results of a function, what it yields as a tuple. Of the mapping at
+    index ``watched``, only keys that were read must be equal."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         kept: list[tuple[list[Any], dict[str, Any], Any]] = []
 
         @wraps(function)
-        def found(*arguments: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             given = list(arguments)
             values = {} if watched is None else given.pop(watched)
             for same, asked, result in kept:
@@ -50,6 +50,6 @@ def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
             kept[:] = [(given, {name: values[name] for name in read}, result), *kept[: most - 1]]
             return result
 
-        return found
+        return call
 
     return decorate

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import stat
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def folder(name: str) -> Path:
-    """The folder `presets`, `schemas` or `templates`.
+    """Find the folder `presets`, `schemas` or `templates`.
 
     A checkout keeps it beside the package, a wheel inside it (`_data`). The checkout is
     asked first, because an editable install may leave a stale copy elsewhere.
@@ -30,35 +33,58 @@ def folder(name: str) -> Path:
     raise FileNotFoundError(f"the folder {name} is missing from this installation")
 
 
-def cache() -> Path:
-    """Where the program keeps data that it can make again: where byte code lies, or, where none
-    may be written beside the sources, where a user's caches are."""
-    beside = _PACKAGE / "__pycache__"
-    if not sys.dont_write_bytecode and not sys.pycache_prefix and os.access(beside, os.W_OK):
-        return beside
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trainplan")
+def byte_code(name: str) -> Path | None:
+    """Create a private folder for what the program compiles: where Python keeps byte code, or among
+    the user's caches if Python writes none there. Return None if anyone but this user or root could
+    write to it, since its files are executed."""
+    folder = _PACKAGE / "__pycache__" / name  # of which Python executes what it finds as well
+    around: Iterable[Path] = ()
+    if sys.dont_write_bytecode or sys.pycache_prefix or not os.access(folder.parent, os.W_OK):
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        folder = Path(caches, "trainplan", name)
+        around = folder.parents
+    with suppress(OSError):
+        if folder.is_absolute():
+            folder.parent.mkdir(0o700, parents=True, exist_ok=True)
+            folder.mkdir(0o700, exist_ok=True)
+            return folder if _is_own(folder, around) else None
+    return None
+
+
+def _is_own(folder: Path, around: Iterable[Path]) -> bool:
+    """Return whether a folder is private to this user, is reached by no link, and cannot be
+    replaced by anyone else but root."""
+    user, found = getattr(os, "geteuid", int)(), os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
+        return False
+    return all(
+        stat.S_ISDIR(outer.st_mode)
+        and outer.st_uid in (0, user)
+        and (not outer.st_mode & 0o022 or bool(outer.st_mode & stat.S_ISVTX))
+        for outer in map(os.lstat, around)
+    )
 
 
 # Files of the program itself are trusted; what users name goes through planner.base.files.
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that ships."""
+    """Read the bytes of a built-in file."""
     return path.read_bytes()
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that ships."""
+    """Read the text of a built-in file."""
     return path.read_text("utf-8")
 
 
 def read_json(path: Path, **how: Any) -> Any:
-    """The data of a JSON file that ships; ``how`` goes to the parser."""
+    """Read a built-in JSON file; ``how`` goes to the parser."""
     return json.loads(read_text(path), **how)
 
 
 def read_yaml(path: Path) -> Any:
-    """The data of a YAML file that ships, with numbers as YAML itself reads them."""
+    """Read a built-in YAML file; numbers are what YAML makes of them (floats, not exact)."""
     import yaml
 
     return yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -66,6 +92,6 @@ def read_yaml(path: Path) -> Any:
 
 @functools.cache
 def preset(name: str) -> Any:
-    """The data of a YAML file below presets/, named without its ending, as ``read_yaml`` reads it;
-    nobody may change it."""
+    """Read a YAML file below presets/, named without its ending, as ``read_yaml`` does. The result
+    is cached and must not be changed."""
     return read_yaml(folder("presets") / f"{name}.yaml")

@@ -14,16 +14,16 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import permutations
 
-from planner.base.display import plain_text
 from planner.base.errors import nearest
+from planner.base.numbers import plain_text, scientific
 
 Exact = int | Fraction
 
 BASES = ("byte", "FLOP", "token", "parameter", "sequence", "device", "USD", "s", "J", "kgCO2e")
 # What is counted rather than measured. A document may leave it out: 15T is 15T tokens.
 _COUNTED = frozenset({"FLOP", "token", "parameter", "sequence", "device"})
-# Dimensions in which a bare number is read in the unit of the key. Elsewhere (power, energy,
-# money, carbon) it has no unit that goes without saying.
+# Dimensions in which a bare number is in the unit of the key. Elsewhere (power, energy,
+# money, carbon) there is no default unit.
 _PLAIN = frozenset({"1", "byte", "byte/s", "s", "1/s"})
 
 LONGEST = 200  # characters of a quantity
@@ -51,7 +51,7 @@ class Dimension:
 
     @classmethod
     def of(cls, **powers: Exact) -> Dimension:
-        """A dimension from base units and their exponents: `Dimension.of(byte=1, s=-1)`."""
+        """Make a dimension from base units and their exponents: `Dimension.of(byte=1, s=-1)`."""
         for base in powers:
             if base not in BASES:
                 raise KeyError(base)
@@ -74,7 +74,7 @@ class Dimension:
         return bool(self.powers)
 
     def without_counts(self) -> Dimension:
-        """The same without tokens, parameters, sequences, devices and FLOP."""
+        """Drop tokens, parameters, sequences, devices and FLOP from the dimension."""
         return Dimension(tuple(p for p in self.powers if p[0] not in _COUNTED))
 
     def __str__(self) -> str:
@@ -87,14 +87,14 @@ class Dimension:
 
 
 def exact(value: Exact) -> Exact:
-    """The same number as an int where it is integral."""
+    """Return the number as an int if it is integral."""
     return value.numerator if value.denominator == 1 else value
 
 
 _DECIMAL = {prefix: 3 * step for step, prefix in enumerate(("", *"kMGTPEZY"))}
 _SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-#: What stands behind a count in the place of a unit.
+#: Suffixes of a count.
 MAGNITUDES: dict[str, Exact] = {
     **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
     "B": 10**9,
@@ -114,7 +114,7 @@ _USD = Dimension.of(USD=1)
 
 
 def _table() -> dict[str, tuple[Exact, Dimension]]:
-    """Every spelling of a unit with its size in base units."""
+    """Build the table of every spelling of a unit with its size in base units and its dimension."""
     units: dict[str, tuple[Exact, Dimension]] = {"1": (1, _ONE), "%": (Fraction(1, 100), _ONE)}
 
     def add(names: str, size: Exact, dim: Dimension, *prefixes: dict[str, int]) -> None:
@@ -143,6 +143,8 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
     add("h hr hrs hour hours", 3600, _TIME)
     add("d day days", 86400, _TIME)
     add("week weeks", 7 * 86400, _TIME)
+    add("month months", 365 * 7200, _TIME)  # a twelfth of a year
+    add("year years", 365 * 86400, _TIME)
     add("Hz", 1, _TIME**-1, _DECIMAL)
     add("J", 1, Dimension.of(J=1), _DECIMAL, _SMALL)
     add("W", 1, Dimension.of(J=1, s=-1), _DECIMAL, _SMALL)
@@ -157,12 +159,14 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
 _UNITS = _table()
 _NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?")
 
-#: What may stand between the words of a quantity, and around it.
+#: Spaces that are allowed between the words of a quantity and around it.
 _SPACES = " \t\r\n\u00a0\u2009\u202f"
 _GAP, _SPACE = f"[{_SPACES}]*", f"[{_SPACES}]+"
+#: Separators of groups of three digits.
+_GROUP = "[,' \u00a0\u2009\u202f]"
 _JOINT = f"{_GAP}[*·]{_GAP}"
 _PARTS = re.compile(rf"({_GAP}\bper\b{_GAP}|{_GAP}/{_GAP}|{_JOINT}|(?<=[^\W\d_])[- ](?=[^\W\d_]))")
-#: What stands in parentheses below a line: USD/(GPU h).
+#: A denominator in parentheses: USD/(GPU h).
 _WORD = r"(?!per\b)[^\W_]+"
 _BELOW = re.compile(
     rf"/{_GAP}\(({_WORD}(?:(?:{_JOINT}|[ -]){_WORD})+)\)(?={_GAP}(?:$|/)|{_SPACE}per\b)"
@@ -175,7 +179,7 @@ Form = tuple[tuple[Dimension, ...], tuple[Dimension, ...]]
 
 @lru_cache(maxsize=1024)
 def _unit(text: str) -> tuple[Exact, Dimension, Form | None]:
-    """Size, dimension and form of a unit expression such as `USD/h per device` or `FLOP/s`."""
+    """Parse a unit expression such as `USD/h per device` into its size, dimension and form."""
     size: Exact = 1
     dim = _ONE
     divide, plain = False, True
@@ -216,7 +220,7 @@ def _ordered(dims: Iterable[Dimension]) -> tuple[Dimension, ...]:
 
 
 def _readable(unit: str) -> list[Dimension]:
-    """The dimensions that a quantity of a unit may be written in."""
+    """List the dimensions that a quantity of a unit may be written in."""
     target = _unit(unit)[1]
     # Every price of a document is that of one device, whether or not it says so.
     priced = any(base == "USD" for base, _ in target.powers) and target != _USD
@@ -226,8 +230,8 @@ def _readable(unit: str) -> list[Dimension]:
 
 @cache
 def _forms(unit: str) -> frozenset[Form]:
-    """The forms in which the unit of a quantity may be written: base units above and below one
-    line, or names of their own for what one divides by another, as bps and W are."""
+    """List the forms in which the unit of a quantity may be written: base units above and below one
+    line, or units that stand for a quotient, such as bps and W."""
     named = {dim for _, dim in _UNITS.values()}
     found = set[Form]()
 
@@ -250,8 +254,8 @@ def _forms(unit: str) -> frozenset[Form]:
 
 
 def pattern(unit: str) -> str:
-    """What `parse` reads as a quantity of a unit, as a regular expression that Python and
-    ECMAScript (with its flag u) read alike."""
+    """Build the regular expression of all texts that `parse` reads as a quantity of a unit; Python
+    and ECMAScript (with its flag u) read it alike."""
     names: dict[Dimension, list[str]] = {}
     for name, (_, dim) in _UNITS.items():
         if name != "1":
@@ -283,20 +287,30 @@ def pattern(unit: str) -> str:
         after += [_GAP + magnitude] if not target.without_counts() else []
     after += alone
     suffix = f"(?:{'|'.join(after)})"
-    digits = "[0-9]+(?:_[0-9]+)*"
+    digits = f"(?:[0-9]{{1,3}}(?:{_GROUP}[0-9]{{3}})+|[0-9]+(?:_[0-9]+)*)"
     power = "(?:[eE][+-]?0*(?:[0-3]?[0-9]{1,2}|400))?"
-    amount = rf"[+-]?(?:{digits}(?:\.(?:{digits})?)?|\.{digits}){power}"
-    share = "[+-]?{}{{1,18}}/(?!0+[^0-9]*$)[0-9]{{1,18}}"
+    fraction = "[0-9]+(?:_[0-9]+)*"
+    share = "[0-9]{1,18}/(?!0+(?![0-9]))[0-9]{1,18}(?![0-9])"
+    number = rf"(?:{digits}(?:\.(?:{fraction})?)?|\.{fraction}){power}"
+    amount = rf"[+\-\u2212]?(?:{share}|{number})"
     if _is_plain(target):
-        read = f"{share.format('[0-9]')}|{amount}{suffix}?"
+        read = f"{amount}{suffix}?"
     else:  # nothing is the same in every unit
-        zero = amount.replace("[0-9]+", "0+").replace(r"(?:\.(?:0+", r"(?:\.(?:0+")
-        read = f"{share.format('0')}|{zero}|{amount}{suffix}"
-    return f"^{_GAP}(?:{read}){_GAP}$"
+        zero = amount.replace("[0-9]+", "0+").replace("(?:[0-9]{", "(?:0{")
+        zero = zero.replace("[0-9]{3}", "0{3}")
+        read = f"{zero}|{amount}{suffix}"
+    money = rf"|{_dollars(unit, amount)}" if "USD" in unit else ""
+    return f"^{_GAP}(?:{read}{money}){_GAP}$"
+
+
+def _dollars(unit: str, amount: str) -> str:
+    """Return the pattern of an amount that begins with a dollar sign."""
+    hour = "" if unit != "USD/h" else f"(?:{_GAP}/{_GAP}h(?:our)?)?"
+    return rf"\${_GAP}{amount}{_GAP}(?:{'|'.join(MAGNITUDES)})?{hour}"
 
 
 def sized(text: str) -> tuple[Exact, Dimension]:
-    """Size in base units and dimension of a unit expression such as `USD/h per device` or `FLOP/s`.
+    """Parse a unit expression such as `USD/h per device` into its size in base units and dimension.
 
     Raises:
         UnitError: it is no unit.
@@ -305,7 +319,7 @@ def sized(text: str) -> tuple[Exact, Dimension]:
 
 
 def dimension(unit: str) -> Dimension:
-    """The dimension of a unit expression. Raises UnitError for an unknown unit."""
+    """Return the dimension of a unit expression. Raises UnitError for an unknown unit."""
     return _unit(unit)[1]
 
 
@@ -319,12 +333,13 @@ def _is_plain(target: Dimension) -> bool:
 
 #: A decimal number, whose digits may stand in groups, and its exponent.
 NUMBER = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE]([+-]?\d+))?", re.ASCII)
-_SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})", re.ASCII)  # two thirds have no decimal
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
+_SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})(?!\d)", re.ASCII)  # two thirds have no decimal
+#: Digits in groups of three, as this program prints them.
+GROUPED = re.compile(rf"[+-]?\d{{1,3}}(?:{_GROUP}\d{{3}})+(?![\d,_])", re.ASCII)
 
 
 def number(text: str) -> Exact:
-    """The exact value of a decimal number such as `1e9`, `0.25` or `1_000`.
+    """Parse a decimal number such as `1e9`, `0.25` or `1_000` exactly.
 
     Raises:
         UnitError: not a number, not finite, too long, or beyond 10^±400.
@@ -336,10 +351,9 @@ def number(text: str) -> Exact:
         raise UnitError(f"'{text}' is not a number", "a finite number")
     match = NUMBER.fullmatch(text)
     if not match or "._" in text:
-        grouped = _GROUPED.fullmatch(text)
-        hint = re.sub(r"[^\d+-]", "", text) if grouped else None
+        hint = re.sub(_GROUP, "", text) if GROUPED.fullmatch(text) else None
         raise UnitError(f"'{text}' is not a number", hint=hint)
-    if re.search(r"_(?!\d)", text):
+    if "_" in text and re.search(r"_(?!\d)", text):
         raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
     if abs(int(match[1] or 0)) > LARGEST_EXPONENT:
         raise UnitError(f"'{text}' is out of range", f"up to 10^{LARGEST_EXPONENT}")
@@ -347,7 +361,7 @@ def number(text: str) -> Exact:
 
 
 def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
-    """Read a quantity of a document as an exact number of `unit`.
+    """Parse a quantity of a document as an exact number of `unit`.
 
     Args:
         value: text such as `80 GiB`, or a number. A float counts as its shortest text.
@@ -377,7 +391,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
 
 
 def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
-    """The number of a quantity, how it is written, and what follows it."""
+    """Split a quantity into its number, the text of the number, and what follows it."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
             raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
@@ -387,26 +401,35 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if not isinstance(value, str):
         names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
         raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", wanted(unit))
-    text = value.strip(_SPACES)
+    text = value.strip(_SPACES).replace("\u2212", "-")
     if len(text) > LONGEST:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
-    share = _SHARE.fullmatch(text)
-    if share and int(share[2]):
-        return exact(Fraction(int(share[1]), int(share[2]))), text, ""
-    grouped = _GROUPED.match(text)
-    if grouped:
-        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
-        raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
-    match = NUMBER.match(text)
+    dollars = text.startswith("$") and "USD" in unit
+    text = text[1:].lstrip(_SPACES) if dollars else text
+    share = _SHARE.match(text)
+    grouped = GROUPED.match(text)
+    if grouped:  # as this program prints them: 2,306,778.1
+        text = re.sub(_GROUP, "", grouped[0]) + text[grouped.end() :]
+    match = share if share and int(share[2]) else NUMBER.match(text)
     if not match:
         raise UnitError(f"'{text}' is not a quantity", wanted(unit))
-    return number(match[0]), match[0], text[match.end() :].strip(_SPACES)
+    rest = text[match.end() :].strip(_SPACES)
+    if re.match(r",\d", rest):
+        point = f"{match[0]}.{rest[1:]}"
+        raise UnitError(
+            f"'{text}' is not a quantity", "a decimal point, or groups of 3 digits", point
+        )
+    if dollars:
+        size, slash, below = rest.partition("/")
+        rest = f"{size} {'USD' + slash + below if slash else unit}".strip()
+    amount = exact(Fraction(match[0])) if match is share else number(match[0])
+    return amount, match[0], rest
 
 
 def _suffix(
     rest: str, amount: str, target: Dimension, unit: str
 ) -> tuple[Exact, Dimension, Form | None]:
-    """Size, dimension and form of what follows the number: a magnitude, a unit, or both."""
+    """Parse what follows the number, a magnitude, a unit or both, into size, dimension and form."""
     if rest.startswith("1"):
         raise UnitError(f"'{rest}' is not a unit", wanted(unit))
     rest = f"1{rest}" if rest.startswith("/") else rest  # 10/s
@@ -443,16 +466,16 @@ def _suffix(
 
 
 def check_range(value: Exact) -> None:
-    """Raises UnitError where a number is too large or too small to compute with."""
+    """Raise a UnitError if a number is too large or too small to compute with."""
     size: Exact = value if value >= 0 else -value
-    most = f"{LARGEST:.0e}".replace("e+", "e")
+    most = scientific(LARGEST, 1)
     if size > LARGEST:
         raise UnitError("a number out of range", f"at most {most}")
     if size and size * LARGEST < 1:
         raise UnitError("a number out of range", f"0, or at least 1/{most}")
 
 
-#: What a dimension is called, and what may be written for a unit of it.
+#: The name of each dimension, and what is allowed as a quantity of it.
 _KINDS = {
     _ONE: ("a plain number", "a plain number such as 0.4 or 40%"),
     _BYTE: ("bytes", "bytes, such as 80 GB or 80 GiB"),
@@ -471,7 +494,7 @@ _NAMELESS = (None, None)
 
 
 def wanted(unit: str) -> str:
-    """What may be written for this unit, with an example."""
+    """Describe what may be written for this unit, with an example."""
     dim = dimension(unit)
     if dim and not dim.without_counts():
         return f"a count of {unit}, such as 4096, 4M, 15T"

@@ -17,8 +17,8 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 
 @cache
 def full() -> str:
-    """Program, formula set (what the book, its symbols, sums and inventory say) and preset set
-    (every shipped document), on one line; the sets as short hashes."""
+    """Return the versions of program, formulas and presets on one line: those of the formulas (with
+    symbols, language, inventory and sources) and of the built-in documents are short hashes."""
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
     pages = (book / f"{name}.py" for name in ("inventory", "notation", "language", "sources"))
     formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)

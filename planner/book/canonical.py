@@ -1,38 +1,33 @@
 """The canonical form of an expression, which evaluation and print walk.
 
 SymPy puts an expression in order: what is added up, what cancels, which factor comes first. Its
-answer depends on nothing but what was written, so it is kept as data beside the byte code, and
-SymPy is imported only for an expression that is met for the first time.
+answer depends on nothing but what was written, so the answers for the formulas of the book and for
+what shipped plans meet are data that ships, and SymPy is imported for other expressions only. No
+cache is read: these forms decide every number.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 
 # The module `hashlib` loads OpenSSL as well, which takes milliseconds.
 from _blake2 import blake2b
-from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from planner.base import files, resources
-from planner.base.errors import PlanError
-from planner.book.expressions import (
-    OPERATIONS,
-    REDUCTIONS,
-    Expression,
-    Symbol,
-    in_order,
-    number,
-    rational,
-)
+from planner.base import resources
+from planner.book.expressions import REDUCTIONS, Expression, Symbol, in_order, number, rational
+
+#: What `python -m benchmarks.canonical_forms` writes, a line each: a hash of the tree as it was
+#: written, and the form as JSON.
+SHIPPED = Path(__file__).with_name("canonical_forms.txt")
+_NEUTRAL = {"add": 0, "mul": 1}
 
 
 def _plain(tree: Expression, texts: bool = False) -> Any:
-    """A tree as JSON has it: an integer, the name of an input, or a list, each with its text."""
+    """Encode a tree as JSON data (int, name of an input, or list), with its ``texts`` if wanted."""
     if tree.op == "number":
         value = tree.data
         return value if isinstance(value, int) else ["/", value.numerator, value.denominator]
@@ -44,7 +39,7 @@ def _plain(tree: Expression, texts: bool = False) -> Any:
 
 
 def _parsed(plain: Any) -> Expression:
-    """The tree of what ``_plain`` gave."""
+    """Decode a tree from JSON data."""
     if isinstance(plain, int):
         return number(plain)
     if isinstance(plain, str):
@@ -59,85 +54,68 @@ def _parsed(plain: Any) -> Expression:
     if op == "$":
         return Symbol(*rest)
     data = None
-    if op not in OPERATIONS:
-        raise ValueError(f"unknown operation {op}")
     if op in REDUCTIONS:
         axis, pairs = rest.pop(0)
         data = (axis, tuple(map(tuple, pairs)))
     return in_order(op, tuple(map(_parsed, rest)), data)
 
 
-#: What this process adds to the canonical forms that are kept.
-_NEW: dict[str, Any] = {}
-#: Files of other versions that stay.
-MOST_KEPT = 4
-
-
 def canonical(tree: Expression) -> Expression:
-    """What SymPy makes of a tree: sums and products flat and in order, numbers first."""
+    """Return the canonical form of a tree: sums and products flat and in order, numbers first."""
     if tree.canonical is None and tree.args:
-        tree.canonical = _made(tree)
+        tree.canonical = _put_in_order(tree)
     return tree.canonical or tree
 
 
 def factored(tree: Expression) -> Expression:
-    """The same with what all terms of a sum have in common before the sum."""
-    return _made(tree, "factor_terms")
+    """Return the canonical form, with the common factor of a sum's terms before the sum."""
+    return _put_in_order(tree, "factor_terms")
 
 
-def _made(tree: Expression, function: str = "") -> Expression:
-    """A tree in order, perhaps after one of SymPy's functions."""
+def hashed(tree: Expression, function: str = "") -> str:
+    """Hash a tree as written, with the SymPy function that is to be applied to it."""
     text = function + json.dumps(_plain(tree), separators=(",", ":"))
-    key = blake2b(text.encode(), digest_size=12).hexdigest()
-    try:
-        return _parsed(_kept()[key])
-    except (KeyError, TypeError, ValueError):
-        import sympy
+    return blake2b(text.encode(), digest_size=12).hexdigest()
 
-        from planner.book.symbolic import from_sympy, to_sympy
 
-        found = to_sympy(tree)
-        if function:
-            found = to_sympy(from_sympy(getattr(sympy, function)(found)))
-        made = from_sympy(found)
-        if not _NEW:
-            atexit.register(_write)
-        _NEW[key] = _kept()[key] = _plain(made, texts=True)
-        return made
+def _put_in_order(tree: Expression, function: str = "") -> Expression:
+    """Put a tree in canonical order, after a SymPy function if one is named."""
+    if not function and (plain := in_plain_order(tree)) is not None:
+        return plain
+    key = hashed(tree, function)
+    if key in forms():
+        return _parsed(json.loads(forms()[key]))
+    import sympy
+
+    from planner.book.symbolic import from_sympy, to_sympy
+
+    found = to_sympy(tree)
+    if function:
+        found = to_sympy(from_sympy(getattr(sympy, function)(found)))
+    made = from_sympy(found)
+    forms()[key] = json.dumps(_plain(made, texts=True), separators=(",", ":"))
+    return made
+
+
+def in_plain_order(tree: Expression) -> Expression | None:
+    """Put numbers and at most one other operand in order; return None for other trees. Plans write
+    such trees with numbers of their own, which no shipped data can contain."""
+    others = [part for part in tree.args if part.op != "number"]
+    if tree.op not in _NEUTRAL or len(others) > 1:
+        return None
+    numbers = [part.data for part in tree.args if part.op == "number"]
+    value = number(sum(numbers) if tree.op == "add" else prod(numbers))
+    if not others or (tree.op == "mul" and value.data == 0):
+        return value
+    inner = canonical(others[0])
+    if value.data == _NEUTRAL[tree.op]:
+        return inner
+    return in_order(tree.op, (value, inner)) if isinstance(inner, Symbol) else None
 
 
 @cache
-def _file() -> Path:
-    """Where canonical forms are kept, under a hash of SymPy's version and of what turns trees into
-    SymPy's and back: checkouts of different versions have a file each."""
-    spec = find_spec("sympy")
-    made_by = [Path(__file__), Path(__file__).with_name("symbolic.py")]
-    if spec is not None and spec.origin is not None:
-        made_by.append(Path(spec.origin).with_name("release.py"))
-    made = blake2b(digest_size=12)
-    for file in made_by:
-        with suppress(OSError):
-            made.update(resources.read_bytes(file))
-    return resources.cache() / f"expressions-{made.hexdigest()}.json"
-
-
-def _read() -> dict[str, Any]:
-    """Canonical forms as JSON has them, by hashes of what they are of."""
-    with suppress(PlanError):
-        found = files.parse_json(files.read_bytes(_file(), files.MAX_JSON))
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-_kept = cache(_read)
-
-
-def _write() -> None:
-    """Add what is new to what other processes have written meanwhile."""
-    with suppress(OSError, PlanError):
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        files.write_text(_file(), json.dumps(_read() | _NEW, separators=(",", ":")))
-        every = _file().parent.glob("expressions*.json")
-        for old in sorted(every, key=lambda file: file.stat().st_mtime)[: -1 - MOST_KEPT]:
-            old.unlink()
+def forms() -> dict[str, str]:
+    """Return canonical forms as JSON by the hash of their tree: the shipped ones and those made by
+    this process."""
+    lines = resources.read_text(SHIPPED).splitlines()
+    return dict(line.split(" ", 1) for line in lines)

@@ -22,7 +22,7 @@ OPERATIONS = REDUCTIONS | {
 
 
 class Operand:
-    """What stands in an expression: an expression, or what has a ``symbol`` there."""
+    """An operand of an expression: an expression, or an object with a ``symbol``."""
 
     symbol: Symbol
 
@@ -82,12 +82,12 @@ class Expression(Operand):
 
     @property
     def body(self) -> Expression:
-        """What is reduced."""
+        """The expression that is reduced."""
         return self.args[0]
 
     @property
     def by(self) -> Expression:
-        """What is largest where ``body`` is taken."""
+        """The expression whose maximum selects the entry at which ``body`` is evaluated."""
         return self.args[1]
 
     @property
@@ -96,18 +96,18 @@ class Expression(Operand):
 
     @cached_property
     def where(self) -> dict[str, str]:
-        """The settings that entries have to agree with."""
+        """The settings that entries must have."""
         return dict(self.data[1])
 
     # -- what is found by a walk --------------------------------------------------------------
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
-        """All symbols in it."""
+        """All symbols in the tree."""
         return frozenset(node for node in self.walk() if isinstance(node, Symbol))
 
     def put(self, others: Mapping[Symbol, Expression]) -> Expression:
-        """The same with expressions in the places of symbols."""
+        """Substitute expressions for symbols."""
         if isinstance(self, Symbol):
             return others.get(self, self)
         return _known(self.op, tuple(part.put(others) for part in self.args), self.data)
@@ -142,7 +142,7 @@ _EXPRESSIONS: dict[tuple[str, tuple[Expression, ...], Any], Expression] = {}
 
 
 def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
-    """The one expression of an operation and its arguments."""
+    """Return the only object for this operation and these arguments; make it if there is none."""
     key = (op, args, data)
     found = _EXPRESSIONS.get(key)
     if found is None:
@@ -153,10 +153,10 @@ def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expressio
 
 
 def number(value: int | Fraction) -> Expression:
-    """An exact number.
+    """Make an exact number.
 
     Raises:
-        TypeError: it is a float, which is not exact.
+        TypeError: the value is a float, which is not exact.
     """
     if type(value) is Fraction and value.denominator == 1:
         value = value.numerator
@@ -166,14 +166,14 @@ def number(value: int | Fraction) -> Expression:
 
 
 def expression(value: Any) -> Expression:
-    """An expression as it is, what has a symbol by that, or a number."""
+    """Return an expression unchanged, the symbol of an operand, or a number as an expression."""
     if isinstance(value, Expression):
         return value
     return value.symbol if isinstance(value, Operand) else number(value)
 
 
 def operation(op: str, *values: Any, data: Any = None) -> Expression:
-    """One of ``OPERATIONS`` on expressions, quantities or numbers."""
+    """Apply one of ``OPERATIONS`` to expressions, quantities or numbers."""
     return _known(op, tuple(map(expression, values)), data)
 
 
@@ -186,17 +186,17 @@ maximum, minimum = partial(operation, "max"), partial(operation, "min")
 
 
 def rational(numerator: int, denominator: int) -> Expression:
-    """An exact fraction."""
+    """Make an exact fraction."""
     return number(Fraction(numerator, denominator))
 
 
 def sqrt(value: Any) -> Expression:
-    """The root of a value, as a power."""
+    """Take the square root, as a power."""
     return power(value, Fraction(1, 2))
 
 
 def in_order(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
-    """An expression that SymPy has put in order, as it has its arguments."""
+    """Make an expression that is canonical already, with its arguments in the given order."""
     found = _known(op, args, data)
     found.canonical = found
     return found

@@ -36,7 +36,7 @@ _SIGN = re.compile(r"\*\*|[-+*/^(),]")
 
 
 class FormulaError(ValueError):
-    """What is wrong with a formula, at a place in its text counted from 0."""
+    """An error in a formula, at an offset into its text that counts from 0."""
 
     def __init__(
         self, message: str, at: int, allowed: str | None = None, hint: str | None = None
@@ -46,8 +46,8 @@ class FormulaError(ValueError):
 
 
 class Term(NamedTuple):
-    """A part of a formula: its value in base units, what that is measured in, and how many names
-    and numbers it comes to; whether arithmetic alone gives it."""
+    """A parsed part of a formula: its value in base units, its dimension, its size (how many names
+    and numbers it has), and whether it uses rational arithmetic only."""
 
     tree: Expression
     dimension: Dimension
@@ -56,7 +56,7 @@ class Term(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """A plain 0, which stands beside any unit."""
+        """Whether it is a plain 0, which may be added to a value of any unit."""
         return self.tree.op == "number" and not self.tree.data
 
 
@@ -65,16 +65,16 @@ Names = Callable[[str, int], Term]
 
 
 def measured(unit: str) -> tuple[Exact, Dimension]:
-    """The size of a unit in base units, and its dimension, counts left out."""
+    """Return the size of a unit in base units, and its dimension without counts."""
     size, dimension = units.sized(unit)
     return size, dimension.without_counts()
 
 
 def read(text: str, names: Names) -> Term:
-    """What a formula comes to.
+    """Parse a formula.
 
     Raises:
-        FormulaError: the first thing that is wrong.
+        FormulaError: the first error.
     """
     if len(text) > LONGEST:
         raise FormulaError(f"a formula of {len(text)} characters", 0, f"at most {LONGEST}")
@@ -82,7 +82,7 @@ def read(text: str, names: Names) -> Term:
 
 
 class _Reader:
-    """Reads a text from left to right."""
+    """A recursive descent parser of one formula."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self.names, self.at, self.depth = text, names, 0, 0
@@ -94,7 +94,7 @@ class _Reader:
         return found
 
     def unexpected(self, allowed: str) -> FormulaError:
-        """What stands here, where something else has to."""
+        """Return the error for the text at this position, with what is allowed instead."""
         rest = self.text[self.at :]
         if not rest:
             return FormulaError("the formula ends too soon", self.at, allowed)
@@ -105,7 +105,7 @@ class _Reader:
         return FormulaError(f"{what} has no meaning here", self.at, allowed)
 
     def sign(self, *wanted: str) -> str | None:
-        """One of some signs, if it stands here."""
+        """Accept one of some signs, if it is next."""
         start = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         found = _SIGN.match(self.text, start)
         self.at = start
@@ -171,7 +171,7 @@ class _Reader:
         return _power(base, value)
 
     def exponent(self) -> Term:
-        """A power binds to the right, and may have a sign."""
+        """Parse an exponent: powers bind to the right, and the exponent may have a sign."""
         self.enter(self.at)
         found = self.signed()
         self.depth -= 1
@@ -196,7 +196,7 @@ class _Reader:
         return self.names(name, start)
 
     def number(self, start: int, found: re.Match[str]) -> Term:
-        """A number, with the unit that follows it."""
+        """Parse a number with the unit that follows it."""
         self.at = found.end()
         try:
             value = Fraction(units.number(found[0]))
@@ -251,19 +251,19 @@ class _Reader:
         return first._replace(tree=operation(name, first.tree), size=first.size + 1)
 
     def bound(self, terms: Sequence[Term], at: int) -> None:
-        """What names and numbers come to stays small."""
+        """Check that the formula stays small when powers and own quantities are written out."""
         if sum(term.size for term in terms) > LARGEST:
             wrong = "too large when powers and own quantities are written out"
             raise FormulaError(wrong, at, f"at most {LARGEST} names and numbers")
 
 
 def _start(text: str, at: int) -> int:
-    """Where the next part of a text begins."""
+    """Skip spaces: return the offset of the next token."""
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _alike(terms: Sequence[Term], other: Term, at: int) -> None:
-    """What is added or compared is measured in one dimension."""
+    """Check that values which are added or compared have one dimension."""
     first = next((term for term in terms if not term.nothing), other)
     if other.dimension != first.dimension and not other.nothing:
         here, there = (
@@ -285,7 +285,7 @@ def _flat(op: str, terms: Sequence[Term]) -> Iterator[Expression]:
 
 
 def _joined(op: str, terms: Sequence[Term]) -> Term:
-    """The sum, the largest or the smallest of some values."""
+    """Combine some values into their sum, maximum or minimum."""
     parts = [*_flat(op, terms)]
     values = [part.data for part in parts if part.op == "number"]
     if op == "add":
@@ -314,7 +314,7 @@ def _times(one: Term, other: Term) -> Term:
 
 
 def _power(base: Term, exponent: Exact) -> Term:
-    """A power, of a number worked out where that is exact."""
+    """Raise a term to a power; compute it if the base is a number and the result exact."""
     whole = exponent.denominator == 1
     tree = base.tree
     if tree.op == "number" and whole:
@@ -326,20 +326,20 @@ def _power(base: Term, exponent: Exact) -> Term:
 
 
 def named(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -> Term:
-    """What a symbol with a unit stands for."""
+    """Make the term of a symbol that has a unit."""
     one, dimension = measured(unit)
     return Term(_times(_number(one), Term(symbol, _ONE)).tree, dimension, size, rational)
 
 
 def converted(term: Term, unit: str) -> Expression:
-    """A value in base units as one in a unit."""
+    """Convert a value from base units to a unit."""
     return _times(term, _number(1 / Fraction(measured(unit)[0]))).tree
 
 
-#: What values are given in whose unit nobody states.
+#: Units of values for which no unit is stated.
 _UNITS = ("1", "bytes", "bytes/s", "s", "1/s", "USD", "W", "kWh", "kgCO2e", "USD/h", "USD/kWh")
 
 
 def unit_of(dimension: Dimension) -> str:
-    """A unit of a dimension."""
+    """Return a unit of a dimension."""
     return next((unit for unit in _UNITS if measured(unit)[1] == dimension), str(dimension))

@@ -11,7 +11,7 @@ norm     n_out weights, with biases where ``bias`` is set
 vector   n_out further weights that no matmul uses
 conv     a causal depthwise convolution of width n_in over n_out channels
 core     attention's two products with itself: n_in = query/key width, n_out = value width
-index    the indexer's product of queries and keys, n_in wide
+index    the indexer's product of queries and keys, n_in wide; its scores are weighed over n_out
 scan     products of a linear attention or state space that use no weights
 
 ``split`` says how tensor parallelism cuts it: column (output), row (input), vocabulary, experts,
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.book.expressions import Expression, number
+from planner.book.expressions import Expression, ceil, minimum, number
 from planner.book.notation import *
 
 ONE = number(1)
@@ -47,6 +47,9 @@ class Component:
     again: bool = False  # and lies beside it, whatever the stage: no copy of it is held
     frozen: bool = False  # the loss sends it no gradient
     scan: str = ""  # which algorithm a scan is
+    each: Expression = ONE  # tokens that a key of a core or an index stands for
+    most: Expression | None = None  # keys that a query meets at most
+    run: Expression | None = None  # as kernels run them, where that is more
     final: bool = False  # the last of its layer, and nothing keeps its output
     side: str = ""  # decoder: on the decoder's tokens; cross: those meet the encoder's; first: on
     # the first token of each sequence only; tower: on those of a stack in front of the decoder
@@ -73,7 +76,8 @@ def _conv(
 
 
 def attention(values: Values) -> Components:
-    """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
+    """Yield grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); multi-head if a_kv =
+    a."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
     if values.get("compress"):
         yield from _compressed(values)
@@ -100,22 +104,30 @@ def attention(values: Values) -> Components:
 
 
 def joint(values: Values) -> Components:
-    """The core by itself, where the tokens of streams meet that are projected each by its own."""
+    """Yield the attention core alone, for streams of tokens that are projected separately."""
     # Differential attention runs the core once for each half of the values.
     runs = 2 if values["differential"] else 1
-    scores = "attention scores"
-    yield Component("core", runs * a * d_h, runs * a * d_v, scores, "column", type="core")
+    core = Component("core", runs * a * d_h, runs * a * d_v, "attention scores", "column")
+    picked = values.get("index_top_k") and not values.get("compress")
+    most: Expression | None = k_i if picked else None
+    run = most
+    if values.get("window"):
+        # From the first of a window to the end of a block of queries, in whole blocks: the last
+        # query of a block of n sees w, the first w more than n - 1 before it.
+        blocks = n_blk * (1 + ceil((w - 1) / n_blk))
+        most, run = (minimum(w, k_i), minimum(blocks, k_i)) if picked else (w, blocks)
+    yield replace(core, type="core", most=most, run=run)
 
 
 def stream(values: Values) -> Components:
-    """Projections of one of the streams whose tokens meet in a core (Esser et al. 2024, arXiv
-    2403.03206, section 4), less what it leaves to others or has no use for."""
+    """Yield the projections of one stream whose tokens share an attention core with others (Esser
+    et al. 2024, arXiv 2403.03206, section 4), without the components in ``without``."""
     left = ("core", *values["without"])
     yield from (piece for piece in attention(values) if piece.name not in left)
 
 
 def _queries(values: Values) -> Components:
-    """Queries through a narrow projection with a norm (DeepSeek-V2, arXiv 2405.04434, eq. 12)."""
+    """Yield low-rank query projections with a norm (DeepSeek-V2, arXiv 2405.04434, eq. 12)."""
     yield Component("query_down", h, r_q, "attention", "none", values["latent_bias"])
     if values["latent_norm"]:
         yield _norm("query_latent_norm", r_q)
@@ -148,8 +160,8 @@ def _projections(values: Values) -> Components:
 
 
 def _latent(values: Values) -> Components:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys
-    and values together, pass through narrow projections; one rotary key serves all heads."""
+    """Yield multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): low-rank
+    projections of queries, and of keys and values together; all heads share one rotary key."""
     if values.get("query_rank"):
         yield from _queries(values)
     else:
@@ -161,9 +173,9 @@ def _latent(values: Values) -> Components:
 
 
 def _indexer(values: Values) -> Components:
-    """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
-    all keys, and the best k_i of them are attended to. It gets no gradient from the loss. Keys
-    of several tokens are weighed by a gate with a place for each (GLM-5.3, transformers 5.23)."""
+    """Yield DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads
+    score all keys; the best k_i are attended to. It gets no gradient from the loss. A pooled key is
+    weighted by a gate, with a bias for each position (GLM-5.3, transformers 5.23)."""
     yield Component("index_query", r_q, a_i * d_i, "indexer", frozen=True)
     yield Component("index_key", h, d_i, "indexer", frozen=True)
     yield replace(_norm("index_key_norm", d_i, True), group="indexer")
@@ -172,13 +184,14 @@ def _indexer(values: Values) -> Components:
     if values.get("index_pool"):
         yield Component("index_gate", h, d_i, "indexer", frozen=True)
         yield _vector("index_places", p_i * d_i, "indexer")
-        scores = replace(scores, type="scan", scan="pooled")
+        scores = replace(scores, each=p_i)
     yield scores
 
 
 def _compressor(name: str, width: Expression, overlap: bool, **more: Any) -> Components:
-    """Keys of so many tokens become one, weighed by a gate with a place for each (DeepSeek-V4,
-    transformers 5.23, modeling_deepseek_v4.py); where they overlap, of two halves."""
+    """Yield a compressor of several tokens' keys into one, weighted by a gate with a bias for each
+    position (DeepSeek-V4, transformers 5.23, modeling_deepseek_v4.py); overlapping ones are
+    double."""
     both = 2 * width if overlap else width
     for part in ("key", "gate"):
         yield Component(f"{name}_{part}", h, both, **more)
@@ -187,8 +200,8 @@ def _compressor(name: str, width: Expression, overlap: bool, **more: Any) -> Com
 
 
 def _compressed(values: Values) -> Components:
-    """DeepSeek-V4's further keys: of a few tokens with an indexer that picks among them, or of many
-    without. They are values, too."""
+    """Yield DeepSeek-V4's compressed keys, which are values too: each of a few tokens, with an
+    indexer that selects among them, or each of many tokens, without one."""
     overlap = bool(values.get("index_heads"))
     yield from _compressor("compressed", d_h, overlap, group="compressed keys")
     if overlap:
@@ -196,35 +209,35 @@ def _compressed(values: Values) -> Components:
         yield Component("index_query", r_q, a_i * d_i, "indexer", frozen=True)
         yield Component("index_weights", h, a_i, "indexer", frozen=True)
         scores = Component("index_scores", a_i * d_i, number(0), "indexer", frozen=True)
-        yield replace(scores, type="scan", scan="indexed")
-    core = Component("compressed_core", a * d_h, a * d_v, "attention scores", "column")
-    yield replace(core, type="scan", scan="compressed")
+        yield replace(scores, type="index", each=r_c)
+    core = Component("compressed_core", a * d_h, a * d_v, "attention scores", "column", each=r_c)
+    yield replace(core, type="core", most=k_i if values.get("index_top_k") else None)
 
 
 def _block_indexer() -> Components:
-    """MiniMax-M3's indexer (transformers 5.23, modeling_minimax_m3_vl.py) reads the layer's input;
-    the best key of a block stands for all of it, and nothing weighs the heads."""
+    """Yield MiniMax-M3's indexer (transformers 5.23, modeling_minimax_m3_vl.py): it reads the
+    layer's input, scores a block of keys by its best key, and has no weights for its heads."""
     for name, width in (("index_query", a_i * d_i), ("index_key", d_i)):
         yield Component(name, h, width, "indexer", frozen=True)
         yield replace(_norm(f"{name}_norm", d_i), group="indexer")
     yield Component("index_scores", a_i * d_i, number(0), "indexer", type="index", frozen=True)
 
 
-#: The group of projections that each layer has of its own where layers share a block.
+#: The group of projections that are a layer's own if layers share a block.
 ADAPTERS = "adapters"
 #: Gates beyond the first, each another matrix beside it.
 FURTHER_GATES = tuple(f"gate_{place}" for place in range(2, 7))
 
 
 def _into(values: Values) -> tuple[str, ...]:
-    """The products from the hidden size to the width of a feed-forward."""
+    """List the matmuls from the hidden size to the width of a feed-forward."""
     further = FURTHER_GATES[: values.get("further") or 0]
     return ("gate", *further, "up") if values["gated"] else ("up",)
 
 
 def mlp(values: Values) -> Components:
-    """Feed-forward; gated: Shazeer 2020, arXiv 2002.05202; a single matrix, of whose outputs pieces
-    of the hidden width are reduced to it: maxout, Goodfellow et al. 2013, arXiv 1302.4389."""
+    """Yield a feed-forward; gated: Shazeer 2020, arXiv 2002.05202; a ``lone`` single matrix with
+    outputs reduced to the hidden width: maxout, Goodfellow et al. 2013, arXiv 1302.4389."""
     bias = values["bias"]
     for name in _into(values):
         yield Component(name, h, f, "mlp", "column", bias)
@@ -244,7 +257,7 @@ def mlp(values: Values) -> Components:
 
 
 def moe(values: Values) -> Components:
-    """Routed experts (Shazeer et al. 2017, arXiv 1701.06538) and experts that all tokens share."""
+    """Yield routed experts (Shazeer et al. 2017, arXiv 1701.06538) and shared experts."""
     bias, latent = values["bias"], bool(values.get("latent"))
     yield Component("router", h, E + E_0, "router", "none", values["router_bias"])
     if values["correction_bias"]:
@@ -277,7 +290,7 @@ def moe(values: Values) -> Components:
 
 
 def mamba(values: Values) -> Components:
-    """Selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
+    """Yield a selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
     second, bias, group = values["version"] == 2, values["bias"], "state space"
     inner, state = m_in, n_st
     shared, steps = (2 * g_m * state, a_m) if second else (number(0), number(0))
@@ -302,7 +315,7 @@ def mamba(values: Values) -> Components:
 
 
 def delta_net(values: Values) -> Components:
-    """Gated delta-net (Yang et al. 2024, arXiv 2412.06464) as in Qwen3-Next."""
+    """Yield a gated delta-net (Yang et al. 2024, arXiv 2412.06464) as in Qwen3-Next."""
     group = "delta net"
     keys, vals = a_dk * d_dk, a_dv * d_dv
     yield Component("query_key_value", h, 2 * keys + vals, group, "column")
@@ -326,7 +339,7 @@ def delta_net(values: Values) -> Components:
 
 
 def short_conv(values: Values) -> Components:
-    """Gated short convolution (LFM2, arXiv 2511.23404): two gates around a convolution."""
+    """Yield a gated short convolution (LFM2, arXiv 2511.23404): two gates and a convolution."""
     group, bias = "short convolution", values["bias"]
     yield Component("input", h, 3 * h, group, "column", bias)
     yield _conv("convolution", k_s, h, group, bias)
@@ -334,7 +347,7 @@ def short_conv(values: Values) -> Components:
 
 
 def recurrence(values: Values) -> Components:
-    """Real-gated linear recurrence unit (De et al. 2024, arXiv 2402.19427, section 2.4)."""
+    """Yield a real-gated linear recurrence (De et al. 2024, arXiv 2402.19427, section 2.4)."""
     group, width, gates = "recurrence", w_r, a_r
     yield Component("input", h, width, group, "column", True)
     yield Component("side", h, width, group, "column", True)
@@ -348,7 +361,7 @@ def recurrence(values: Values) -> Components:
 
 
 def rwkv(values: Values) -> Components:
-    """Time mixing of RWKV-4 (Peng et al. 2023, arXiv 2305.13048, section 3.1)."""
+    """Yield time mixing of RWKV-4 (Peng et al. 2023, arXiv 2305.13048, section 3.1)."""
     group, width = "recurrence", w_rw
     for name in ("key", "value", "receptance"):
         yield Component(name, h, width, group, "column")
@@ -358,7 +371,7 @@ def rwkv(values: Values) -> Components:
 
 
 def lightning(values: Values) -> Components:
-    """Lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
+    """Yield lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
     group, width = "linear attention", a_l * d_l
     yield Component("query_key_value", h, 3 * width, group, "column")
     yield _norm("norm", width)
@@ -368,14 +381,14 @@ def lightning(values: Values) -> Components:
 
 
 def norm(values: Values) -> Components:
-    """RMSNorm (Zhang & Sennrich 2019) has weights, LayerNorm (Ba et al. 2016) biases as well."""
+    """Yield a norm: RMSNorm (Zhang & Sennrich 2019) or, with biases, LayerNorm (Ba et al. 2016)."""
     if values["weight"]:
         width = h_e if values["narrow"] else h
         yield _norm("weight", 2 * width if values.get("doubled") else width, values["bias"])
 
 
 def embedding(values: Values) -> Components:
-    """The token table; a narrower one is projected (Lan et al. 2019, arXiv 1909.11942)."""
+    """Yield the token table; a narrower one is projected (Lan et al. 2019, arXiv 1909.11942)."""
     narrow = values.get("embedding_dim")
     width = h_e if narrow else h
     yield Component("token", V, width, "embedding", "vocabulary", type="table")
@@ -387,7 +400,7 @@ def embedding(values: Values) -> Components:
 
 
 def positions(values: Values) -> Components:
-    """A table of learned positions (Gehring et al. 2017), or of biases by distance (T5)."""
+    """Yield a table of learned positions (Gehring et al. 2017), or of biases by distance (T5)."""
     if values["positions"] == "learned":
         width = h_e if values["narrow"] else h
         yield Component("position", s_max + s_off, width, "embedding", type="table")
@@ -396,7 +409,7 @@ def positions(values: Values) -> Components:
 
 
 def per_layer_embedding(values: Values) -> Components:
-    """Per-layer embeddings: one table for all layers, mixed into the output of each."""
+    """Yield per-layer embeddings: one table for all layers, mixed into the output of each."""
     group = "per-layer embedding"
     if values["table"]:
         yield Component("token", V_p, L * h_p, "embedding", type="table")
@@ -409,9 +422,9 @@ def per_layer_embedding(values: Values) -> Components:
 
 
 def altup(values: Values) -> Components:
-    """Alternating updates (Baykal et al. 2023, arXiv 2301.13310) as in Gemma 3n: a layer predicts
-    each part of the residual stream from all parts, and corrects them by its output; the parts
-    come from the embedding, and become one before the head, by a projection each."""
+    """Yield alternating updates (Baykal et al. 2023, arXiv 2301.13310) as in Gemma 3n: a layer
+    predicts each part of the residual stream from all parts and corrects them by its output; at
+    both ends of the model every further part has a projection."""
     group, parts = "alternating updates", values["inputs"]
     if values["at"] == "ends":
         more = number(parts - 1)
@@ -428,9 +441,9 @@ def altup(values: Values) -> Components:
 
 
 def hyper(values: Values) -> Components:
-    """Hyper-connections (Zhu et al. 2024, arXiv 2409.19606) as in DeepSeek-V4: attention and
-    feed-forward each read a mix of the parts of the residual stream, add to each part what they
-    give, and mix the parts by a matrix that each token makes; before the head the parts are one."""
+    """Yield hyper-connections (Zhu et al. 2024, arXiv 2409.19606) as in DeepSeek-V4: attention and
+    feed-forward each read a mix of the parts of the residual stream, add their output to each part,
+    and mix the parts by a matrix computed for each token; before the head the parts are merged."""
     group, mixed = "hyper-connections", values["mixed"]
     if values["at"] == "ends":
         yield Component("mapping", n_hyp * h, n_hyp, group)
@@ -445,7 +458,7 @@ def hyper(values: Values) -> Components:
 
 
 def laurel(values: Values) -> Components:
-    """Learned augmented residual layer (Menghani et al. 2024, arXiv 2411.07501), low-rank."""
+    """Yield a low-rank learned augmented residual (Menghani et al. 2024, arXiv 2411.07501)."""
     yield Component("left", h, r_la, "augmented residual")
     yield Component("right", r_la, h, "augmented residual")
     yield _norm("norm", h)
@@ -462,13 +475,14 @@ def head(values: Values) -> Components:
 
 
 def projection(values: Values) -> Components:
-    """Hidden state and next embedding, side by side (DeepSeek-AI 2024, section 2.2, eq. 21)."""
+    """Yield the projection of hidden state and next embedding (DeepSeek-V3, section 2.2, eq.
+    21)."""
     inputs = 1 if values.get("lone") else 2
     yield Component("projection", inputs * h, h, "projection", "column")
 
 
 def matrix(values: Values) -> Components:
-    """A matrix in front of a tower or behind it, with a norm on its input: patches as one product
+    """Yield a matrix before or after a tower, with a norm on its input: patches as one matmul
     (Dosovitskiy et al. 2020, arXiv 2010.11929), projectors (Liu et al. 2023, arXiv 2310.03744)."""
     several: dict[str, Any] = {"copies": n_mat, "applied": n_mat}
     if values["norm"] != "none":
@@ -478,18 +492,18 @@ def matrix(values: Values) -> Components:
 
 
 def learned(values: Values) -> Components:
-    """Rows that are parameters: a class token (Dosovitskiy et al. 2020, arXiv 2010.11929)."""
+    """Yield rows that are parameters: a class token (Dosovitskiy et al. 2020, arXiv 2010.11929)."""
     yield _vector("learned", n_lrn * h, "embedding")
 
 
 def pooler(values: Values) -> Components:
-    """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
+    """Yield a dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
     yield Component("pooler", h, h, "pooler", "none", True, side="first")
 
 
 def classifier(values: Values) -> Components:
-    """A head over labels, on all tokens or one of each sequence (Devlin et al. 2018; a reward model
-    has one label: Ouyang et al. 2022, arXiv 2203.02155)."""
+    """Yield a head over labels, on all tokens or one of each sequence (Devlin et al. 2018; a reward
+    model has one label: Ouyang et al. 2022, arXiv 2203.02155)."""
     more: Any = {"group": "classifier", "side": "first" if values["tokens"] == "first" else ""}
     if values["dense"]:
         yield Component("dense", h, h, bias=values["dense_bias"], **more)
@@ -507,14 +521,14 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     )
 }
 
-#: Block kinds that keep something of earlier tokens while a sequence is served.
+#: Block kinds with a cache or a state in serving.
 REMEMBERING = frozenset(
     {"attention", "mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning"}
 )
 
 
 def components(kind: str, values: Values) -> Components:
-    """The components of a block; where its weights are another's, they are counted there."""
+    """Yield the components of a block; weights shared with another block are counted there."""
     side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
     pieces = joint if values.get("joined") else BLOCKS[kind]
     found = [*pieces(values), *(_norm(name, h) for name in side_norms)]

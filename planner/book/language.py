@@ -38,7 +38,7 @@ seconds_of_part = partial(seconds, per="part")
 
 
 def _reduction(op: str, body: Any, axis: str, *by: Any, **where: Any) -> Expression:
-    """Over the entries of an axis, or those whose settings agree with ``where``."""
+    """Reduce an expression over the entries of an axis whose settings match ``where``."""
     pairs = tuple((name, str(value)) for name, value in sorted(named(where).items()))
     return operation(op, body, *by, data=(axis, pairs))
 
@@ -52,21 +52,20 @@ Argmax = partial(_reduction, "which")
 
 
 def total_on_stage(body: Any, **where: Any) -> Expression:
-    """What the parts of a stage (those that agree with ``where``) come to, each as often as the
-    stage holds it."""
+    """Sum over the parts of a stage that match ``where``, times how many of each the stage has."""
     return Sum(layers_on_stage * body, "part", **where)
 
 
 def largest_on_stage(body: Any, **where: Any) -> Expression:
-    """The largest of the parts that a stage holds."""
+    """Take the maximum over the parts of a stage."""
     return Max(minimum(1, layers_on_stage) * body, "part", **where)
 
 
 def on_fullest_stage(body: Any, **where: Any) -> Expression:
-    """What the components of a stage come to, each as often as it is held, where they are most."""
+    """Take the maximum over stages of the sum over components, times the copies of each."""
     return Max(Sum(copies_on_stage * body, "component", **where), "stage")
 
 
 def log2(value: Any) -> Expression:
-    """The logarithm to the base of 2."""
+    """Compute the logarithm to base 2."""
     return log(value) / log(2)

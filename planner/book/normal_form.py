@@ -19,14 +19,14 @@ from planner.book.expressions import Expression, Symbol, in_order, number
 Rational = int | Fraction
 Monomial = frozenset[tuple[Expression, Rational]]
 ONE: Monomial = frozenset()
-#: Terms of a sum up to which a power of it is written out.
+#: The most terms of a sum whose powers are expanded.
 SPREAD = 12
-#: The most terms that a product is written out to: beyond, a sum stays one factor.
+#: The most terms to which a product is expanded: beyond, a sum stays one factor.
 MOST = 400
 
 
 class Form:
-    """A sum of monomials, by their coefficients, none of which is 0."""
+    """A sum of monomials, as a mapping to their coefficients, none of which is 0."""
 
     __slots__ = ("terms",)
 
@@ -88,32 +88,32 @@ class Form:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """All symbols in it, inside of other atoms too."""
+        """All symbols in it, including those inside other atoms."""
         return frozenset().union(*(atom.symbols for atom in self.atoms))
 
     def common(self) -> Form:
-        """What every term has, to the lowest power at which one has it."""
+        """Return the common factor of all terms: each atom to its lowest power."""
         powers = list(map(dict, self.terms))
         least = ((base, min(each.get(base, 0) for each in powers)) for base in self.atoms)
         return Form({frozenset((base, power) for base, power in least if power): 1})
 
     def primitive(self) -> tuple[Form, Form]:
-        """A single term, and the sum that is this form over it: two forms that differ by a factor
-        have the same sum."""
+        """Split into a single term and the rest, whose product is this form: two forms that differ
+        by a factor have the same rest."""
         common = self.common()
         rest = self * common**-1
         first = rest.terms[min(rest.terms, key=_order)]
         return constant(first) * common, constant(Fraction(1) / first) * rest
 
     def over(self, other: Form) -> Form | None:
-        """The single term that, times another form, is this one; None where there is none."""
+        """Return the single term that, times another form, gives this one, or None."""
         if not self.terms or len(self.terms) != len(other.terms):
             return None
         (mine, one), (theirs, another) = self.primitive(), other.primitive()
         return mine / theirs if one == another else None
 
     def without(self, ones: Collection[Expression]) -> Form:
-        """The same where some atoms are 1."""
+        """Return the form with some atoms set to 1."""
         found: dict[Monomial, Rational] = {}
         for monomial, coefficient in self.terms.items():
             rest = frozenset(pair for pair in monomial if pair[0] not in ones)
@@ -123,11 +123,11 @@ class Form:
     # -- as an expression ---------------------------------------------------------------------
 
     def symbols_written(self) -> int:
-        """With how many symbols it is written, each as often as it stands there."""
+        """Count the symbols with which it is written, each as often as it occurs."""
         return sum(map(len, self.terms))
 
     def split(self, factor: Form) -> tuple[Form, Form]:
-        """What a factor multiplies, and what is written with fewer symbols without it."""
+        """Split into the terms that get no longer when a factor is divided out, and the others."""
         inside, outside = Form(), Form()
         for monomial, coefficient in self.terms.items():
             term = Form({monomial: coefficient})
@@ -139,7 +139,7 @@ class Form:
         return inside, outside
 
     def tree(self, factor: Form | None = None) -> Expression:
-        """The expression of it; with a ``factor``, that times what is left of some terms, and the
+        """Return it as an expression; with ``factor``, as the factor times some terms, plus the
         others."""
         if factor is not None:
             inside, outside = self.split(factor)
@@ -153,7 +153,7 @@ class Form:
 
 
 def total(forms: Iterable[Form]) -> Form:
-    """The sum of some forms."""
+    """Sum some forms."""
     found: dict[Monomial, Any] = {}
     for form in forms:
         for monomial, c in form.terms.items():  # 0 plus a Fraction would be made anew
@@ -162,17 +162,17 @@ def total(forms: Iterable[Form]) -> Form:
 
 
 def constant(value: int | Fraction | float) -> Form:
-    """A form without symbols; a float is the fraction that it is, to the last bit."""
+    """Make a form without symbols; a float becomes the fraction that it is exactly."""
     return Form({ONE: Fraction(value) if isinstance(value, float) else value})
 
 
 def atom(expression: Expression) -> Form:
-    """A form of one thing that has no parts here."""
+    """Make a form of one expression that is not taken apart."""
     return Form({frozenset({(expression, 1)}): 1})
 
 
 def form_of(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form:
-    """The form of an expression; of a part that ``leaf`` knows, that."""
+    """Convert an expression to a form; a subtree for which ``leaf`` returns a form becomes that."""
     known = leaf(tree)
     if known is not None:
         return known
@@ -192,13 +192,13 @@ def form_of(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form
 
 
 def plainly(tree: Expression) -> Form | None:
-    """The leaf of expressions whose symbols all stand for themselves."""
+    """Return a symbol as its own form, None for anything else: the default ``leaf``."""
     return atom(tree) if isinstance(tree, Symbol) else None
 
 
 def written(tree: Expression) -> Expression:
-    """An expression as it was written, without sums in sums, products in products, and numbers
-    beside numbers: for print, where a paper's equation keeps its shape."""
+    """Flatten an expression, in its written order, for print, so that a paper's equation keeps its
+    shape: no nested sums or products, and numbers combined."""
     if not tree.args:
         return tree
     args = [written(argument) for argument in tree.args]
@@ -223,7 +223,7 @@ def _times(one: Monomial, other: Monomial) -> Monomial:
 
 
 def _cancelled(total: Form, single: Form) -> Form | None:
-    """A sum times a term that divides by a multiple of that sum."""
+    """Cancel a sum with a power of itself in a term's divisor; return None if there is none."""
     ((monomial, coefficient),) = single.terms.items()
     for base, power in monomial:
         if power < 0 and base.op == "add" and len(base.args) == len(total.terms):
@@ -239,23 +239,23 @@ def _powered(monomial: Monomial, exponent: Rational) -> Monomial:
 
 
 def _folded(form: Form) -> Form:
-    """A sum as one factor."""
+    """Wrap a sum as a single atom."""
     return form if len(form.terms) == 1 else atom(form.tree())
 
 
 @cache
 def _named(base: Expression) -> str:
-    """A text by which factors are put in a fixed order."""
+    """Return a text that sorts factors in a fixed order."""
     return repr(base)
 
 
 def _order(monomial: Monomial) -> list[tuple[str, Rational]]:
-    """A fixed order of terms; print has its own."""
+    """Return a key that sorts terms in a fixed order; print has its own."""
     return sorted((_named(base), -power) for base, power in monomial)
 
 
 def _factors(form: Form) -> list[Expression]:
-    """The factors of a form of one term."""
+    """List the factors of a form of one term."""
     ((monomial, coefficient),) = form.terms.items()
     powers = (
         base if power == 1 else in_order("pow", (base, number(power)))
@@ -269,7 +269,7 @@ def _term(monomial: Monomial, coefficient: Rational) -> Expression:
 
 
 def _product(factors: Iterable[Expression]) -> Expression:
-    """A product without what multiplies by one."""
+    """Build a product without factors of 1."""
     found = [factor for factor in factors if factor is not number(1)]
     if len(found) == 1:
         return found[0]

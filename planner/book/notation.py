@@ -63,6 +63,7 @@ w = per_block("w", "attention window", "attention.window")
 r_aa = per_block("r_aa", "rank of adapters of attention", "attention.adapter_rank")
 a_i = per_block("a_i", "indexer heads", "attention.index_heads")
 d_i = per_block("d_i", "indexer head size", "attention.index_head_dim")
+k_i = per_block("k_i", "keys that an indexer picks", "attention.index_top_k")
 p_i = per_block("p_i", "tokens that a key of the indexer stands for", "attention.index_pool")
 r_c = per_block("r_c", "tokens that a compressed key stands for", "attention.compress")
 g_o = per_block("g_o", "groups of the output projection", "attention.output_groups")
@@ -144,6 +145,10 @@ a_rel = per_block("a_rel", "heads of that table", "positions.heads")
 n_in = symbol("n_in", "input width", per="component")
 n_out = symbol("n_out", "output width", per="component")
 copies = symbol("copies", "copies of the component", latex=r"n_c", per="component")
+c_key = symbol("c_key", "tokens that one of its keys stands for", per="component")
+n_key = symbol("n_key", "keys of a sequence", per="component")
+m_key = symbol("m_key", "keys that a window or an indexer leaves of them at most", per="component")
+m_run = symbol("m_run", "those as kernels run them, of a window in whole blocks", per="component")
 applied = symbol("applied", "copies that one token uses", latex=r"n_u", per="component")
 
 # Layout
@@ -391,7 +396,7 @@ B_sus = bytes_per_second(
 )
 a_net = of_network("a_net", "time of one hop between nodes", "latency", letter=r"\alpha", unit="s")
 o_net = of_network("o_net", "oversubscription of the network", "oversubscription", latex=r"\omega")
-n_pod = of_network("n_pod", "devices that switches join at full rate", "pod")
+n_pod = symbol("n_pod", "devices that switches join at full rate", "cluster.network.pod")
 B_host = bytes_per_second(
     "B_host", "rate between a device and its host's memory, one direction", "time.host_link"
 )
@@ -405,7 +410,7 @@ B_dram = bytes_per_second(
 # Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
 e_mm = sustained(
     "e_mm",
-    "share of the peak that large products sustain, in the training precision",
+    "matmul efficiency, the share of the peak that large matmuls reach in the training precision",
     "matmul",
     latex=r"\eta",
 )
@@ -543,7 +548,7 @@ idle_power = of_accelerator(
 )
 e_own = symbol(
     "e_own",
-    "share of the peak that large products sustain at the rated power",
+    "matmul efficiency at the rated power",
     "cluster.accelerator.efficiency.matmul.value",
     latex=r"\eta_dev",
 )

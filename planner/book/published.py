@@ -20,10 +20,10 @@ from planner.book.quantity import BOOK, Notation
 
 
 class Equation(NamedTuple):
-    """What a paper says some quantities are.
+    """A published equation of some quantities.
 
-    ``besides`` is what the paper leaves out and the book has, with the words for it; the two differ
-    by that, or by nothing. ``remark`` says what the equation leaves to be read.
+    ``besides`` is a term that the paper omits and the book has, with the words for it. ``remark``
+    explains how to read the equation.
     """
 
     quantities: tuple[str, ...]
@@ -33,7 +33,7 @@ class Equation(NamedTuple):
     remark: str = ""
 
 
-#: What the paper on ZeRO writes states by: the parameters that a device of a stage trains.
+#: The letter of the ZeRO paper: the trained parameters of a device of a stage.
 Psi = Symbol("Psi", positive=True)
 PARAMETERS = Notation(
     Psi,
@@ -43,7 +43,7 @@ PARAMETERS = Notation(
     per=("stage",),
     unit="parameters",
 )
-#: What it is, on a stage.
+#: Its value on a stage.
 OF_STAGE = Sum(copies_on_stage * trained, "component")
 LAYER = ("memory.activations.layer", "memory.activations.part")
 STAGE = ("memory.activations.layers",)
@@ -53,7 +53,7 @@ _of_token = 72 * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
 _table = f"{KORTHIKANTI}, table 2"
 _of_run = "for the T tokens of the run instead of the Bs of a step"
 
-#: Of alike ones the plainest stands first.
+#: Of similar equations the simplest comes first.
 EQUATIONS = (
     Equation(LAYER, f"{KORTHIKANTI}, equation 1", _sbh * (34 + _scores)),
     Equation(LAYER, f"{KORTHIKANTI}, equation 2", _sbh * (10 + 24 / t + 5 * a * s / (h * t))),

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from planner.base import numbers
 from planner.book.canonical import canonical
 from planner.book.expressions import REDUCTIONS, Expression, Operand, Symbol, expression
 from planner.book.settings import named
@@ -65,7 +66,7 @@ class Notation(NamedTuple):
         return f"model.{self.key}" if self.per == ("block",) else self.key
 
 
-#: What may be said of a quantity besides.
+#: Further facts about a quantity.
 FACTS = frozenset(("share", "short", "attribution", "scales_with", "reading", "beyond", "stacked"))
 
 
@@ -85,8 +86,9 @@ class Quantity(Operand):
     memory that it is counted under where a step or a device's memory is taken apart;
     ``scales_with``, how it moves with the time of a step (``time``, or ``rate``: it falls), so that
     published runs bound it; ``reading``, what published readings of memory read of it; ``beyond``,
-    what it means that it is too small or too large for any number; ``stacked``, that a stack in
-    front of the decoder (a tower) has one of its own, since it rests on width, length and batch.
+    what it means that it is too small or too large for any number, or for its range; ``stacked``,
+    that a stack in front of the decoder (a tower) has one of its own, since it rests on width,
+    length and batch.
     """
 
     #: Whether a document defines it.
@@ -111,7 +113,7 @@ class Quantity(Operand):
         self.unit, self.within, self.per = unit, within, tuple(per.split())
         self.formulas: list[Formula] = []
         self.__dict__.update({fact: said.pop(fact) for fact in FACTS & said.keys()})
-        #: What a formula says where it states nothing anew.
+        #: Defaults of its formulas.
         self.shared = {"title": title, "source": "", "exact": True, "coefficient": "1", **said}
         (BOOK if book is None else book).add(self)
 
@@ -123,20 +125,26 @@ class Quantity(Operand):
     def __repr__(self) -> str:
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
 
+    def text(self, value: Any, style: numbers.Style = "headline", full: bool = False) -> str:
+        """Format a value as ``numbers.text`` does; the headline of a share as a percentage."""
+        if self.share and style == "headline":
+            style = "share"
+        return numbers.text(value, self.unit, style, full=full)
+
     def by(self, source: str, **how: Any) -> Where:
-        """As ``where``, by a source of its own: a paper, a program, a definition."""
+        """Start a formula as ``where`` does, with a source: a paper, a program, a definition."""
         return self.where(source=source, **how)
 
     def where(self, **how: Any) -> Where:
-        """Under which settings a formula holds, and what it states anew."""
+        """Start a formula: the settings under which it applies, and what it overrides."""
         return Where(self, how)
 
     def equals(self, value: Any, why: str) -> Quantity:
-        """Declares its only formula."""
+        """Declare the only formula."""
         return self.where().equals(value, why)
 
     def choose(self, settings: Callable[[str], Any]) -> Formula | None:
-        """The one formula that holds under these settings; None where none does."""
+        """Return the formula that applies under these settings, or None."""
         found = [formula for formula in self.formulas if formula.holds(settings)]
         if len(found) > 1:
             names = " and ".join(str(dict(formula.when)) for formula in found)
@@ -144,27 +152,27 @@ class Quantity(Operand):
         return found[0] if found else None
 
     def outside(self, value: Any) -> str | None:
-        """Why a value cannot be that of this quantity; None where it can, or is a name."""
+        """Explain why a value is out of range; return None if it is in range, or is a name."""
         low, high = self.within
         if isinstance(value, str):
             return None
         if (low is None or value >= low) and (high is None or value <= high):
             return None
         allowed = f"{low} or more" if high is None else f"{low} to {high}"
-        return (
+        return self.beyond or (
             f"outside its range: {float(value):.6g} {self.unit}, where {allowed} is possible; "
             "please report the plan that gives it"
         )
 
 
 class Where(NamedTuple):
-    """A formula to be: it holds where the settings have these values (or one of several)."""
+    """A formula to be declared, with the settings under which it applies."""
 
     quantity: Quantity
     how: dict[str, Any]
 
     def equals(self, value: Any, why: str) -> Quantity:
-        """Declares it by its value, and a sentence that explains each coefficient in a clause."""
+        """Declare the formula by its value, and a sentence that explains each coefficient."""
         quantity, said = self.quantity, self.quantity.shared | self.how
         own = {name: said.pop(name) for name in ("title", "source", "exact", "coefficient")}
         quantity.formulas.append(
@@ -175,7 +183,7 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """One formula of a quantity, valid where the plan's settings agree with ``when``."""
+    """One formula of a quantity, which applies if the plan's settings match ``when``."""
 
     quantity: Quantity
     when: When
@@ -192,7 +200,7 @@ class Formula:
 
     @cached_property
     def expression(self) -> Expression:
-        """Its canonical form; made at first use, since a plan needs a part of the book only."""
+        """Its canonical form; made at first use, since a plan needs only a part of the book."""
         return canonical(self.written)
 
     def holds(self, settings: Callable[[str], Any]) -> bool:
@@ -200,13 +208,13 @@ class Formula:
 
 
 def agrees(actual: Any, wanted: Any) -> bool:
-    """Whether a setting is what a formula asks for: the value, or one of several."""
+    """Decide whether a setting has the wanted value, or one of several."""
     return (
         actual in wanted if isinstance(wanted, (tuple, list, set, frozenset)) else actual == wanted
     )
 
 
-#: How a value is known, the surest first; what rests on several is as sure as the least sure.
+#: The certainty of a value, strongest first; that of a derived value is its weakest input's.
 KINDS = ("exact", "measured", "estimate", "assumed")
 
 
@@ -225,7 +233,7 @@ class Book:
         self.symbols[quantity.symbol] = quantity.id
 
     def carrier(self, term: Expression, unit: str) -> str | None:
-        """The quantity that a term of a sum in a unit is, or is a multiple of."""
+        """Return the quantity that a term of a sum in a unit equals or is a multiple of."""
         factors = term.args if term.op == "mul" else (term,)
         ids = [self.symbols[f] for f in factors if isinstance(f, Symbol) and f in self.symbols]
         if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
@@ -242,8 +250,8 @@ BOOK = Book()
 
 
 def spelled(symbol: str) -> str:
-    """The LaTeX of a symbol as it is typed: the letters of an index are words, and upright
-    (``t_step``, ``M_act^{k}``), with what varies behind it; all else is LaTeX already."""
+    """Typeset a typed symbol in LaTeX: the letters of an index become upright words (``t_step``,
+    ``M_act^{k}``), variable parts follow them; anything else is LaTeX already."""
 
     def upright(found: re.Match[str]) -> str:
         start, index, varies = found.groups()
@@ -265,9 +273,9 @@ def symbol(
     per: str = "",
     **more: Any,
 ) -> Symbol:
-    """Declare an input symbol of the notation table; its key is ``key``, ``under`` a part of the
-    document that several share. Where no LaTeX is given it is the letter (the name's, where none is
-    given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
+    """Declare an input symbol. Its key is ``under + key``, ``under`` being a prefix that several
+    share. The default LaTeX is ``letter`` (else the first part of the name) with the rest of the
+    name as its index: ``d_h``, ``s_dec``."""
     made = Symbol(name, positive=True)
     if made in BOOK.notation:
         raise TypeError(f"symbol {name} is declared twice")

@@ -18,8 +18,8 @@ from planner.base.errors import nearest
 #: a plan and its implementation come to together.
 _NAMES = {
     "": "adapted again bias block copies dummies experts final fixed frozen gradients group "
-    "grouped head head_workspace latent layers lora matmul matrix moment part phase quantised "
-    "recomputed remembers routed scan shared side split "
+    "grouped head head_workspace latent layers lora matmul matrix moment part phase picked "
+    "quantised recomputed remembers routed scan scored shared side split "
     "streamed table tower towers type wide windowed",
     "block.": "capped gated lone multiplied scaled sees",
     "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
@@ -61,7 +61,7 @@ KEYWORDS = _keywords()
 
 
 def named(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Conditions by the full names of their settings."""
+    """Replace the keywords of conditions by the full names of their settings."""
     for keyword in conditions:
         if keyword not in KEYWORDS:
             near = nearest(keyword, KEYWORDS)

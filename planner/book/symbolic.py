@@ -35,14 +35,14 @@ _OPERATIONS: dict[str, Any] = {
     "min": Min,
 }
 _NAMES = {kind: op for op, kind in (_OPERATIONS | _REDUCTIONS).items()}
-#: Operations whose arguments print puts in order.
+#: Operations whose arguments are sorted in print.
 _ORDERED = frozenset(("add", "mul", "max", "min"))
-#: What SymPy would try to decide, which is slow.
+#: Not evaluated by SymPy, which would be slow.
 _AS_WRITTEN = frozenset(("ceil", "floor", "max", "min"))
 
 
 def to_sympy(tree: Expression) -> Any:
-    """The same in SymPy, which puts it in order."""
+    """Convert an expression to SymPy, which puts it in order."""
     if isinstance(tree, Symbol):
         return sympy.Symbol(tree.name, **({"positive": True} if tree.positive else {}))
     if tree.op == "number":
@@ -58,7 +58,7 @@ def to_sympy(tree: Expression) -> Any:
 
 
 def from_sympy(made: Any) -> Expression:
-    """The tree of a SymPy expression of the operations above."""
+    """Convert a SymPy expression of the operations above to a tree."""
     if isinstance(made, sympy.Symbol):
         return Symbol(made.name, positive=bool(made.is_positive))
     if isinstance(made, Integer):

@@ -1,4 +1,4 @@
-"""The command `plan.py calibrate`: which log is of which plan, and what is printed and written."""
+"""The command `plan.py calibrate`: matches logs to plans, prints and writes the fitted rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.questions import loading
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fit the rates of a cluster to the logs of runs; the exit status.
+    """Fit the rates of a cluster to the logs of runs; return the exit status.
 
     Raises:
         PlanError: a document or a log is wrong, or they do not go together.

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
     from planner.plans.document import Plan
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
-BROKEN = 70  # a fault of the program itself; sysexits.h calls it EX_SOFTWARE
+BROKEN = 70  # an internal error; sysexits.h calls it EX_SOFTWARE
 
-#: Its names, and what else argparse is told of it.
+#: The names of an argument, and its other options for argparse.
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 #: Returns the exit status, or what is printed where all went well.
 Handler = Callable[[argparse.Namespace], int | str]
 
 
 class Command(NamedTuple):
-    """What a command is for, what it takes, and what runs it."""
+    """A command: its help, its arguments and the function that runs it."""
 
     help: str
     arguments: tuple[Argument, ...]
     handler: Handler
-    #: Lines that help shows, behind the program's name.
+    #: Examples that help prints, without the program's name.
     examples: tuple[str, ...] = ()
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Tell a parser what the command takes."""
+        """Add the command's arguments to a parser."""
         if self.examples:
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
             parser.epilog = "\n".join(["examples:", *(f"  plan.py {e}" for e in self.examples)])
@@ -58,7 +59,7 @@ COMMANDS: dict[str, Command] = {}
 def command(
     name: str, help: str, *arguments: Argument, examples: tuple[str, ...] = ()
 ) -> Callable[[Handler], Handler]:
-    """Make a function the command of that name."""
+    """Register a function as the command of that name."""
 
     def add(handler: Handler) -> Handler:
         COMMANDS[name] = Command(help, arguments, handler, examples)
@@ -68,7 +69,7 @@ def command(
 
 
 def broken(error: BaseException | None, debug: bool) -> int:
-    """Tell a fault of the program itself, on one line; returns the exit status."""
+    """Report an internal error on one line; return the exit status."""
     if debug:
         import traceback
 
@@ -77,20 +78,20 @@ def broken(error: BaseException | None, debug: bool) -> int:
         print("out of memory", file=sys.stderr)
     else:
         shown = one_line(f"{type(error).__name__}: {str(error)[:300]}")
-        print(f"a fault of the program: {shown} (--debug shows where)", file=sys.stderr)
+        print(f"internal error: {shown} (--debug shows where)", file=sys.stderr)
     return BROKEN
 
 
 def faults_text(faults: Sequence[Fault], how: str) -> str:
-    """Faults of documents for a program."""
+    """Format faults of documents for another program."""
     from planner.base import fault_formats
 
     return fault_formats.WRITERS[how](fault_formats.of_documents(faults), fault_formats.RULES)
 
 
 def argument(names: str, help: str | None = None, **how: Any) -> Argument:
-    """What argparse is told of an argument: its names and what stands for its value, as help prints
-    them (`-o, --output FILE`), and what it is for."""
+    """Build an argument from its names and value as help prints them (`-o, --output FILE`) and its
+    help text."""
     words = names.split()
     flags = [word.rstrip(",") for word in words if word.startswith("-")] or words[:1]
     metavar = " ".join(words[len(flags) :]) or None
@@ -98,7 +99,7 @@ def argument(names: str, help: str | None = None, **how: Any) -> Argument:
 
 
 def many(names: str, help: str, **how: Any) -> Argument:
-    """An option that may stand several times."""
+    """Build an option that may be repeated."""
     return argument(names, f"{help}; repeatable", action="append", default=[], **how)
 
 
@@ -106,50 +107,50 @@ def flag(name: str, help: str) -> Argument:
     return (name,), {"action": "store_true", "help": help}
 
 
-def formats(*names: str, help: str = "how the answer is printed") -> Argument:
-    """What may be printed, the first of them by default."""
+def formats(*names: str, help: str = "output format") -> Argument:
+    """Build the option ``--format``, whose default is the first name."""
     return argument("--format", help, choices=names, default=names[0])
 
 
-#: How faults are told: a line each on standard error, or for programs on standard output.
+#: The format of faults: a line each on standard error, or for programs on standard output.
 FAULTS = argument(
     "--format",
-    "faults as lines, annotations of GitHub, SARIF 2.1.0 or JSON, each at its file and line",
+    "errors as lines, GitHub annotations, SARIF 2.1.0 or JSON, each with its file and line",
     dest="faults",
     choices=("text", "github", "sarif", "json"),
     default="text",
 )
-#: The one file that a command writes in the place of standard output, or the files whose endings
-#: pick what is in them.
+#: The file that a command writes instead of standard output, or files whose endings pick formats.
 OUTPUT = "-o, --output FILE"
 EVERYWHERE = (
     argument(
         "--root DIR", "read no file outside this folder, whatever documents, links and reports name"
     ),
-    flag("--no-defaults", "leave out the trainplan.yaml around a plan"),
+    flag("--no-defaults", "ignore the trainplan.yaml of the plan's folders"),
     flag(
         "--progress",
-        "say on standard error what runs, after two seconds, also where that is no terminal",
+        "report progress on standard error after two seconds, even if it is not a terminal",
     ),
-    flag("--debug", "show where, should the program itself fail"),
+    flag("--debug", "print a traceback if the program itself fails"),
 )
 PLAN = (
-    argument("plan PLAN.yaml", "a plan document, or a shipped one's name; - is standard input"),
+    argument(
+        "plan PLAN.yaml", "a plan document, or the name of a built-in plan; -: standard input"
+    ),
     many("--set KEY=VALUE", "override a key of the plan"),
 )
-#: Which layouts count, where one is found.
+#: Options of a layout search.
 FINDING = (
     argument(
         "--for",
-        "of a layout that is found: only one that this framework can start, as export says it",
+        "only search layouts that this framework can start",
         dest="launcher",
         choices=FORMATS,
     ),
     argument(
         "--margin p95|SHARE|0",
-        "with how much memory to spare a layout that is found fits, and what --require-fit "
-        "wants: the 95th percentile of published readings (p95, the default), a share more than "
-        "predicted, or what is predicted (0)",
+        "memory margin of a layout search and of --require-fit: the 95th percentile of published "
+        "measurements (p95, default), a share above the prediction, or the prediction (0)",
     ),
 )
 
@@ -159,17 +160,17 @@ TEMPLATES = argument(
 )
 
 
-def _loaded(options: argparse.Namespace) -> Plan:
+def _loaded(options: argparse.Namespace, searched: bool = False) -> Plan:
     from planner.questions import loading
     from planner.questions.plan_questions import checked
 
-    return checked(loading.load(options.plan, options.set))
+    return checked(loading.load(options.plan, options.set, searched=searched))
 
 
 def _outputs(
     paths: Sequence[str], formats: Mapping[str, str], what: str, inputs: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The format of each file that is written, before anything takes its time; `-` is none."""
+    """Return the format of each output file but ``-``; refuse to overwrite inputs."""
     kinds = {path: files.format_of(path, formats, what) for path in paths if path != "-"}
     for path in kinds:
         files.spare(path, inputs)
@@ -202,13 +203,13 @@ def _at_least_one(top: int | None) -> None:
     ),
     argument(
         "--print",
-        "print the plan with every name and default resolved",
+        "print the plan with all names and defaults resolved",
         choices=("resolved",),
         dest="show",
     ),
     flag("--interactive", "write HTML reports with sliders that recompute every number"),
     flag(
-        "--require-fit", "exit with 1 where the plan does not fit into memory, or not by --margin"
+        "--require-fit", "exit with status 1 if the plan does not fit into memory (with --margin)"
     ),
     *FINDING,
     TEMPLATES,
@@ -217,7 +218,12 @@ def _report(options: argparse.Namespace) -> int | str:
     from planner.questions import loading
     from planner.questions.plan_questions import checked
 
-    plan = checked(loading.load(options.plan, options.set, options.margin, options.launcher))
+    try:
+        plan = checked(loading.load(options.plan, options.set, options.margin, options.launcher))
+    except loading.OtherKind as error:
+        if error.kind not in ("model", loading.CONFIGURATION):
+            raise
+        return _model_sizes(options)
     if options.show:
         from planner.report.resolved import resolved
 
@@ -241,8 +247,21 @@ def _report(options: argparse.Namespace) -> int | str:
     return FAILED if missed or (fit and not fit.holds) else OK
 
 
+def _model_sizes(options: argparse.Namespace) -> str:
+    """Return the report of a model in place of a plan."""
+    from planner.report import model
+
+    whole = ("output", "only", "show", "interactive", "require_fit", "margin", "launcher")
+    asked = [name for name in whole if getattr(options, name)]
+    if asked or options.format not in (None, "text", "json"):
+        told = "such as -o, --only and --format md need a plan; a model alone has its sizes"
+        raise PlanError(Fault(f"options {told}", None, "--set KEY=VALUE, --format text or json"))
+    found = model.measure_model(options.plan, options.set)
+    return (model.to_json if options.format == "json" else model.text)(found)
+
+
 def _missed(result: Any) -> bool:
-    """Whether a plan misses what it requires, each told on a line."""
+    """Print the requirements that a plan misses, a line each; return whether there are any."""
     for fault in result.questions.missed:
         print(fault, file=sys.stderr)
     return bool(result.questions.missed)
@@ -250,7 +269,7 @@ def _missed(result: Any) -> bool:
 
 @command(
     "quick",
-    "answer from a line of text, and print the plan that it says",
+    "answer a line of text and print the plan that it describes",
     argument(
         "text TEXT",
         'such as "llama3-8b on 64 h100, 2T tokens, tp8 zero1"; see docs/quick.md',
@@ -278,9 +297,19 @@ def _quick(options: argparse.Namespace) -> int:
     result = evaluate(checked(loading.load(document)))
     for path in kinds:
         render.write(result, path)
-    sys.stdout.write(render.as_text(result, options.format))
-    if options.format == "text":
-        sys.stdout.write(f"\n# What was understood; -o plan.yaml writes it.\n{said}")
+    if options.format != "text":
+        sys.stdout.write(render.as_text(result, options.format))
+        return FAILED if _missed(result) else OK
+    asked = result.questions
+    lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
+    lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
+    for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
+        result = evaluate(found.plan)  # the plan that answers, not where the search started
+    lead += [f"Assumed: {quick.assumptions(document, result.plan.get, result.plan.derived)}"]
+    lead += [f"Ignored: {', '.join(words)}" for words in [quick.ignored(text)] if words]
+    told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
+    said = f"# What was understood; -o plan.yaml writes it.\n{said}"
+    sys.stdout.write(f"{told}\n\n{render.as_text(result, options.format)}\n{said}")
     return FAILED if _missed(result) else OK
 
 
@@ -293,7 +322,7 @@ def _study(file: str | Path, overrides: Sequence[str]) -> Any:
 @command(
     "validate",
     "check documents against schema and cross-field rules",
-    argument("files FILE", "documents of any kind, and folders searched for plans", nargs="+"),
+    argument("files FILE", "documents of any kind; folders are searched for plans", nargs="+"),
     many("--set KEY=VALUE", "override a key of a plan"),
     FAULTS,
 )
@@ -335,12 +364,12 @@ def _validate(options: argparse.Namespace) -> int:
     *PLAN,
     argument(
         "quantity QUANTITY",
-        "an id, its end or beginning, or a label: time.mfu, mfu, days, training time; memory. "
-        "lists all that begin so",
+        "an id, part of one, or a label: time.mfu, mfu, days, training time; memory. lists all "
+        "that start with memory.",
         nargs="+",
     ),
-    argument("--depth N", "levels shown: 2 by default, 1 is the quantity alone, all is every one"),
-    flag("--symbolic", "in the plan's basic symbols, term by term, and which published equation"),
+    argument("--depth N", "levels to print: 1 is the quantity alone; all (default: 2)"),
+    flag("--symbolic", "in the plan's basic symbols, term by term, with the published equation"),
     formats("text", "json"),
 )
 def _explain(options: argparse.Namespace) -> str:
@@ -359,10 +388,10 @@ def _explain(options: argparse.Namespace) -> str:
 
 @command(
     "sensitivity",
-    "say how a quantity moves with every input",
+    "print the sensitivity of a quantity to every input",
     *PLAN,
     argument("quantity QUANTITY", "such as time.training_days"),
-    argument("--top N", "inputs shown of each kind; all", type=int),
+    argument("--top N", "inputs of each kind to print; all", type=int),
     formats("text", "json"),
 )
 def _sensitivity(options: argparse.Namespace) -> str:
@@ -381,13 +410,13 @@ def _sensitivity(options: argparse.Namespace) -> str:
     argument(
         "question QUESTION",
         "largest-model, largest-model-by-deadline, largest-batch, longest-context, "
-        "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; left out with --vary",
+        "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; omit it with --vary",
         nargs="?",
     ),
     argument("--vary KEY", "the key to vary"),
     many("--until 'QUANTITY<=VALUE'", "a limit (<= or >=)"),
-    argument("--maximize QUANTITY", "the value of KEY that makes this largest within the limits"),
-    argument("--minimize QUANTITY", "the value of KEY that makes this smallest within the limits"),
+    argument("--maximize QUANTITY", "maximise this quantity within the limits"),
+    argument("--minimize QUANTITY", "minimise this quantity within the limits"),
     argument("--deadline TIME", "such as '30 days'"),
     argument(
         "--with-layout auto",
@@ -396,24 +425,29 @@ def _sensitivity(options: argparse.Namespace) -> str:
     ),
     argument(
         "--margin p95|SHARE|0",
-        "how surely an answer fits: p95, the default, keeps room for the 95th percentile of "
-        "published readings; a share such as 5%% so much more than predicted; 0 nothing",
+        "memory margin: p95, the 95th percentile of published measurements (default); a share "
+        "above the prediction such as 5%%; 0, none",
     ),
     argument(
         "--family MODEL", "the model whose shape largest-model scales; the plan's own by default"
     ),
     argument(
         "--accelerators NAME[=PRICE],…",
-        "what cheapest chooses from; by default all that ship with a price",
+        "accelerators for cheapest (default: all built-in ones with a price)",
     ),
     argument(
         "--budget AMOUNT",
-        "of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
+        "of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; default: what the "
         "plan spends",
     ),
+    flag(
+        "--unbounded",
+        "lift the default bounds: tensor parallelism within a node, the context that the model "
+        "was trained for, the critical batch, a run of three years",
+    ),
     formats("text", "json"),
-    argument("-o, --output PLAN.yaml", "write the plan with the answer put in"),
-    flag("--write", "put the answer into the plan's own file, of which nothing else changes"),
+    argument("-o, --output PLAN.yaml", "write the plan with the answer"),
+    flag("--write", "edit the plan file in place: only the key of the answer changes"),
 )
 def _solve(options: argparse.Namespace) -> int | str:
     from planner.questions.solve import budgets, questions
@@ -423,14 +457,14 @@ def _solve(options: argparse.Namespace) -> int | str:
         raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
     plan = _loaded(options)
     names = "vary until maximize minimize deadline with_layout family margin accelerators budget"
-    how = {name: getattr(options, name) for name in names.split()}
+    how = {name: getattr(options, name) for name in (*names.split(), "unbounded")}
     asked = questions.prepare(plan, options.question, **how)
     if options.write or options.output:
         from planner.questions import write_back
 
         if options.question == budgets.QUESTION or (options.write and options.output):
             said = "--write or -o FILE, for a question whose answer is a value of the plan's keys"
-            raise PlanError(Fault("nothing can be written so", None, said))
+            raise PlanError(Fault("--write and -o do not apply", None, said))
         write_back.target(options.plan, options.output)
     answer = asked()
     writers: Any = budgets if isinstance(answer, budgets.Spending) else questions
@@ -450,35 +484,33 @@ def _solve(options: argparse.Namespace) -> int | str:
     argument("--top N", "layouts shown (10)", type=int, default=10),
     argument(
         "--by QUANTITY",
-        "what to make small: time.step_seconds, cost.total, memory.process, …",
+        "quantity to minimise: time.step_seconds, cost.total, memory.process, …",
         default="time.step_seconds",
     ),
     many(
         "--fix KEY[=VALUE]",
-        "a key of the layout that keeps a value, the plan's unless another is given",
+        "fix a key of the layout, at the plan's value or at the given one",
     ),
     many(
         "--vary KEY[=V1,V2]",
-        "values that a key may have, of the layout or another such as training.precision; "
-        "all of them where none are given",
+        "values to try for a key of the layout or another one such as training.precision; "
+        "without values: all",
     ),
     many(
-        "--limit 'QUANTITY<=VALUE'", "a limit besides memory that a layout has to keep (<= or >=)"
+        "--limit 'QUANTITY<=VALUE'", "a limit besides memory that a layout must satisfy (<= or >=)"
     ),
     *FINDING,
-    flag("--full", "every valid layout, also those that lose against another in every respect"),
-    flag(
-        "--front", "list the layouts that no other beats both in memory and in what is made small"
-    ),
+    flag("--full", "include layouts that another layout beats in every respect"),
+    flag("--front", "list the Pareto front of memory and the minimised quantity"),
     argument(
         "--apply PLAN.yaml",
-        "put the best layout into this plan, of which nothing else changes",
+        "write the best layout into this plan; nothing else changes",
     ),
-    argument("--rank N", "with --apply: another layout than the first, by its number, or plainest"),
+    argument("--rank N", "with --apply: another layout, by its number, or simplest"),
     formats("text", "md", "html", "json", "csv"),
     many(
         OUTPUT,
-        "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
+        "write the result; .html (with a chart of the search space), .md, .json, .csv or .txt "
         "picks the format",
     ),
     TEMPLATES,
@@ -490,7 +522,7 @@ def _search(options: argparse.Namespace) -> int:
     from planner.report import searched
 
     _at_least_one(options.top)
-    plan = _loaded(options)
+    plan = _loaded(options, searched=True)
     inputs = plan.document.files()
     kinds = _outputs(options.output, searched.SUFFIXES, "list of layouts", inputs)
     if options.rank is not None and not options.apply:
@@ -514,12 +546,9 @@ def _search(options: argparse.Namespace) -> int:
         margin=options.margin,
         launcher=options.launcher,
     )
-    from planner.report.report import of_team
-
-    with of_team(plan.document):
-        for path, kind in kinds.items():
-            files.write_text(path, searched.WRITERS[kind](found, options.front))
-        sys.stdout.write(searched.WRITERS[options.format](found, options.front))
+    for path, kind in kinds.items():
+        files.write_text(path, searched.WRITERS[kind](found, options.front))
+    sys.stdout.write(searched.WRITERS[options.format](found, options.front))
     if options.apply and found.best:
         changes = write_back.of_found(found, options.rank)
         sys.stderr.write(write_back.write(options.apply, changes))
@@ -534,11 +563,9 @@ def _search(options: argparse.Namespace) -> int:
     argument("--workers N", "processes on this machine; all cores by default", type=int),
     argument(
         "--on ADDRESS",
-        "a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
+        "a cluster to run on: dask://HOST:PORT or ray://HOST:PORT",
     ),
-    flag(
-        "--restart", "begin afresh where an earlier sweep was stopped; without it, that one goes on"
-    ),
+    flag("--restart", "start again instead of continuing a sweep that was stopped"),
     # Of a study, whose keys are others than a plan's.
     many("--set KEY=VALUE", "override a key of the study", dest="changes"),
     TEMPLATES,
@@ -555,7 +582,7 @@ def _sweep(options: argparse.Namespace) -> int:
     reports = [path for path in kinds if path not in tables]
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
-    chosen(options.workers, options.on)  # a fault of theirs comes before the study's
+    chosen(options.workers, options.on)  # reports their faults before the study's
     # Heavy modules.
     from planner.questions.studies import study as studies
     from planner.questions.studies.run import sweep
@@ -576,9 +603,9 @@ def _sweep(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _one_voice(debug: bool) -> Iterator[None]:
-    """While others' threads work for this process (those of a pool, of a cluster's library), their
-    logs are silent, and an error that ends one of them ends the program, on one line: what else
-    waits for such a thread would wait for ever."""
+    """Hide the logs of threads that work for this process (a pool's, a cluster library's). An error
+    that ends one of them ends the program, on one line: whatever else waits for such a thread would
+    wait forever."""
     import logging
     import threading
 
@@ -607,7 +634,8 @@ def _one_voice(debug: bool) -> Iterator[None]:
         nargs="*",
     ),
     many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
-    flag("--all", "every difference, and the reports that are unchanged"),
+    flag("--all", "print every difference and the unchanged reports"),
+    flag("--write", "rewrite the reports that drifted; exit with status 0 if none is left"),
     FAULTS,
     TEMPLATES,
 )
@@ -615,6 +643,7 @@ def _check(options: argparse.Namespace) -> int:
     from planner.review import check
 
     findings = check.check(list(map(Path, options.paths)), list(map(Path, options.plans)))
+    findings = check.write(findings) if options.write else findings
     how = options.faults
     said = check.text(findings, options.all) if how == "text" else check.written(findings, how)
     sys.stdout.write(said)
@@ -629,10 +658,10 @@ def _check(options: argparse.Namespace) -> int:
         "a plan, a result (.json), a report (.md, .html) or REVISION:PATH; or a revision alone, "
         "such as main: every plan of which any document changed since",
     ),
-    argument("new B", "what it is compared with; of a revision the files here", nargs="?"),
+    argument("new B", "what to compare it with; default for a revision: the files here", nargs="?"),
     many("--plans PATH", "of revisions: plans and folders of plans; all by default"),
     formats("text", "md", "json"),
-    flag("--all", "every input and quantity that moved, grouped; JSON has them anyway"),
+    flag("--all", "print every input and quantity that changed; JSON always has them"),
 )
 def _diff(options: argparse.Namespace) -> int | str:
     from planner.review import branches, diff, revisions, writing
@@ -658,7 +687,7 @@ def _diff(options: argparse.Namespace) -> int | str:
         raise PlanError(Fault("--plans goes with a revision", None, "diff main --plans plans"))
     if options.new is None:
         known = "a second plan or result, or a branch, a tag or a commit alone"
-        raise PlanError(Fault(f"{options.old} is compared with nothing", None, known))
+        raise PlanError(Fault(f"{options.old} needs a second plan or result", None, known))
     found = diff.diff(options.old, options.new)
     if options.format == "json":
         return writing.json_text(found)
@@ -677,8 +706,8 @@ def _diff(options: argparse.Namespace) -> int | str:
         choices=("huggingface", *LAUNCHED, *TRAINERS, "eleuther"),
         default="huggingface",
     ),
-    flag("--plan", "of a launch file the whole run as a plan, and not its model alone"),
-    many("--set KEY=VALUE", "of a trainer's file: the model, and what else it leaves open"),
+    flag("--plan", "import the whole run of a launch file as a plan, not only its model"),
+    many("--set KEY=VALUE", "for a trainer's file: the model, and settings that it does not have"),
     argument(OUTPUT, "the document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
@@ -698,8 +727,8 @@ def _import(options: argparse.Namespace) -> int:
     "write the launch configuration of a framework",
     *PLAN,
     argument("--to", "the framework", required=True, choices=FORMATS),
-    argument("--job", "in a job file of this scheduler, which starts it", choices=SCHEDULERS),
-    flag("--force", "write what can be said of a plan that the framework cannot run"),
+    argument("--job", "wrap it in a job file of this scheduler", choices=SCHEDULERS),
+    flag("--force", "write what can be expressed of a plan that the framework cannot run"),
     argument(OUTPUT, "the file to write"),
 )
 def _export(options: argparse.Namespace) -> int:
@@ -728,14 +757,11 @@ def _export(options: argparse.Namespace) -> int:
 
 @command(
     "compare",
-    "put a plan beside the log of a run, or its step time",
+    "compare a plan with the log of a run, or with its step time",
     *PLAN,
     argument("--log FILE", "a trainer's log, an event file of TensorBoard, CSV or JSON"),
-    argument("--step-time TIME", "in the place of a log: the measured time of a step, as 1.4s"),
-    argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
-    flag("--follow", "read a log that grows, and tell what changes, until Ctrl-C or SIGTERM"),
-    argument("--until-step N", "with --follow: end when this step is logged", type=int),
-    argument("--timeout TIME", "with --follow: end after so long, as 30m"),
+    argument("--step-time TIME", "instead of a log: the measured step time, such as 1.4s"),
+    argument("--warm-up N", "records to skip (default: 5, or half of a shorter log)", type=int),
     TEMPLATES,
     argument("--format", "the table alone in this format", choices=("text", "md", "json")),
     many(
@@ -745,7 +771,6 @@ def _export(options: argparse.Namespace) -> int:
     ),
     examples=(
         "compare PLAN.yaml --log train.log",
-        "compare PLAN.yaml --log train.log --follow --until-step 500 --timeout 2h",
         "compare presets/llama70b_h100x1024.yaml --step-time 4.2s",
     ),
 )
@@ -761,24 +786,12 @@ def _compare(options: argparse.Namespace) -> int:
         raise PlanError(
             Fault("--warm-up goes with --log", None, "--step-time is of a typical step")
         )
-    if options.follow and (options.log is None or options.format == "md"):
-        raise PlanError(Fault("--follow goes with --log, as text or JSON"))
-    if not options.follow and (options.until_step, options.timeout) != (None, None):
-        raise PlanError(Fault("--until-step and --timeout go with --follow"))
     suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [*filter(None, [options.log]), *plan.document.files()]
     kinds = _outputs(options.output, suffixes, "report", inputs)
-    holds = True
-    if options.follow:
-        from planner.cli.follow import run
-
-        followed, holds = run(options, plan)
-        if followed is None:
-            return FAILED
-        found = followed
-    elif options.log is not None:
+    if options.log is not None:
         found = compare.compare(plan, options.log, options.warm_up)
     else:
         found = compare.compare_step(plan, options.step_time)
@@ -789,19 +802,18 @@ def _compare(options: argparse.Namespace) -> int:
             files.write_text(path, table)
         else:
             render.write(with_questions(found.result), path)
-    wanted = not options.output or "-" in options.output or options.format is None
-    if wanted and not (options.follow and options.format == "json"):  # whose last line has it
+    if not options.output or "-" in options.output or options.format is None:
         sys.stdout.write(table)
-    return OK if holds else FAILED
+    return OK
 
 
 @command(
     "measure",
-    "measure this machine, or a training step on it beside its plan",
+    "measure this machine: an accelerator document from short benchmarks",
     argument("-o, --output FILE.yaml", "the accelerator document to write"),
     argument("--device", "the best by default", choices=("cuda", "cpu", "mps")),
     argument("--name", "of the accelerator; the device's own by default"),
-    argument("--seconds N", "for all benchmarks (40), or all steps (60)", type=float),
+    argument("--seconds N", "for all benchmarks (40)", type=float),
     argument(
         "--processes N",
         "processes of the collectives: GPUs (all by default), or on a CPU any number",
@@ -811,18 +823,6 @@ def _compare(options: argparse.Namespace) -> int:
         "--extends NAME",
         "a shipped accelerator whose datasheet holds; only shares of it are written",
     ),
-    argument(
-        "--step PLAN.yaml",
-        "run training steps of this plan's model, scaled down, beside what is predicted",
-    ),
-    many("--set KEY=VALUE", "with --step: override a key of the plan"),
-    argument(
-        "--accelerator FILE",
-        "with --step: predict for this document, such as one of -o, not the plan's own",
-    ),
-    argument("--layers N", "with --step: layers that run; as many as fit", type=int),
-    argument("--steps N", "with --step: steps that are timed (5)", type=int, default=5),
-    formats("text", "json", help="with --step"),
 )
 def _measure(options: argparse.Namespace) -> int:
     from planner.cli.measure import run
@@ -842,7 +842,7 @@ def _measure(options: argparse.Namespace) -> int:
         required=True,
     ),
     many("--set KEY=VALUE", "override a key of every plan"),
-    argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
+    argument("--warm-up N", "records to skip (default: 5, or half of a shorter log)", type=int),
     argument(OUTPUT, "the cluster document to write"),
     formats("text", "json"),
 )
@@ -854,10 +854,10 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 @command(
     "list",
-    "list what ships as presets",
+    "list the built-in presets",
     argument(
         "what",
-        "all presets by default",
+        "default: all",
         nargs="?",
         choices=(
             *("models", "accelerators", "clusters", "schedules", "plans", "studies"),
@@ -873,7 +873,7 @@ def _list(options: argparse.Namespace) -> str:
 
 @command(
     "tensor",
-    "say how many bytes a tensor takes",
+    "print the size of a tensor in bytes",
     argument("shape SHAPE", "its sides: 49152x12288; a side may have a suffix, as 48Kix12288"),
     many(
         "--precision NAME",
@@ -896,24 +896,29 @@ def _tensor(options: argparse.Namespace) -> str:
 
 @command(
     "matmul",
-    "size one matrix product: FLOPs, bytes, what bounds it, its time",
-    argument("shape BxDxK", "sides: X of B by D times W of D by K, 2BDK FLOPs"),
+    "analyse one matmul: FLOPs, bytes, bound, time",
+    argument(
+        "shape BxDxK",
+        "sides: X of B by D times W of D by K, 2BDK FLOPs; or batch x B x D x K, a batch of them",
+    ),
     argument("--on ACCELERATOR", "a name or a document of an accelerator", required=True),
     argument("--precision NAME", "the number format: bf16 (by default), fp32, fp16, fp8, mxfp8"),
-    argument("--took TIME", "a timing of it, such as 60ms, as the utilisation that it stands for"),
+    flag("--backward", "include the backward pass: the gradients of X and of W, one matmul each"),
+    argument("--took TIME", "a measured time such as 60ms; prints its utilisation"),
     formats("text", "json"),
     examples=(
         "matmul 16384x32768x8192 --on h100-sxm-80gb",
         "matmul 16384x32768x8192 --on h100-sxm-80gb --took 60ms --precision fp32",
+        "matmul 32x4096x128x4096 --on h100 --backward",
         "matmul 1x8192x28672 --on a100 --format json",
     ),
 )
 def _matmul(options: argparse.Namespace) -> str:
     from planner.report import matmul, precisions
 
-    sides = precisions.sides(options.shape, matmul.SHAPE)
+    sides = precisions.sides(options.shape, (3, 4), matmul.WANTED)
     one = precisions.format_called(options.precision or "bf16")
-    found = matmul.product(sides, options.on, one, options.took)
+    found = matmul.product(sides, options.on, one, options.took, options.backward)
     return (matmul.to_json if options.format == "json" else matmul.text)(found)
 
 
@@ -936,16 +941,16 @@ def _schema(options: argparse.Namespace) -> int:
 
 @command(
     "serve",
-    "open the planner as a page, and as an interface for programs, at a local address",
-    argument("plan PLAN.yaml", "what the page begins with", nargs="?"),
+    "serve the planner as a web page and an HTTP interface",
+    argument("plan PLAN.yaml", "plan to open first", nargs="?"),
     argument("--host ADDRESS", "the address to listen at (127.0.0.1)", default="127.0.0.1"),
     argument("--port N", "the port to listen at (8765)", type=int, default=8765),
 )
 def _serve(options: argparse.Namespace) -> int:
     with needed("serve", "serve"):
-        from planner.serve import app, programs
+        from planner.serve import connections, programs
     asked = programs.programs(COMMANDS, options.status)
-    app.run(asked, options.plan, options.host, options.port)
+    connections.run(asked, options.plan, options.host, options.port)
     return OK
 
 

@@ -18,7 +18,7 @@ PROGRAMS = ["trainplan", "plan.py"]
 
 
 def script(shell: str) -> str:
-    """What a shell has to read once.
+    """Return the script that a shell reads once to complete commands.
 
     Raises:
         PlanError: argcomplete is not installed.
@@ -30,7 +30,7 @@ def script(shell: str) -> str:
 
 
 def offer(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what may stand at the cursor, and end."""
+    """Answer a shell that requests completions at the cursor, and exit."""
     import argcomplete
 
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
@@ -47,7 +47,7 @@ def offer(parser: argparse.ArgumentParser) -> None:
     argcomplete.autocomplete(parser)
 
 
-#: Arguments in whose place a shipped document may stand, and of which kinds.
+#: Arguments that take a built-in document, and of which kinds.
 PRESETS = {
     "family": ("model",),
     "accelerators": ("accelerator",),
@@ -60,7 +60,7 @@ KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary", "preci
 
 
 def _plans(prefix: str, **_: object) -> Sequence[str]:
-    """Files, and the plans that ship."""
+    """List files and the built-in plans."""
     from argcomplete.completers import FilesCompleter
 
     from planner.documents import source
@@ -69,7 +69,7 @@ def _plans(prefix: str, **_: object) -> Sequence[str]:
 
 
 def _words(argument: str, **_: object) -> Sequence[str]:
-    """What may stand in the place of an argument."""
+    """List the values that an argument may have."""
     from planner.documents import schema, source
 
     if argument in PRESETS:

@@ -1,22 +1,24 @@
-"""What ships: presets by kind with what tells them apart, number formats, quantities, aliases."""
+"""Tables of what is built in: presets by kind, number formats, quantities, aliases."""
 
 from __future__ import annotations
 
 import contextlib
+import re
+from typing import Any
 
-from planner.base import resources
+from planner.base import numbers, resources
 from planner.base.display import columns
 from planner.base.errors import PlanError
 from planner.documents import source
 
 #: Kinds of presets as they are listed, and the kind of a document of each.
 KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
-#: What else than its name tells documents of a kind apart: a key, and what its value counts.
+#: Keys besides the name that distinguish documents of a kind, with the unit of the value.
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
 
 def listing(what: str | None = None) -> str:
-    """The table of one kind; without a kind, of every kind of preset."""
+    """Format the table of one kind; without a kind, of every kind of preset."""
     if what == "precisions":
         from planner.report import precisions
 
@@ -43,13 +45,30 @@ def _rows(what: str) -> list[tuple[str, ...]]:
             (i, q.unit, q.title, f"per {', '.join(q.per)}" if q.per else "")
             for i, q in sorted(BOOK.quantities.items())
         ]
+    if what == "models":
+        sizes = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
+        return [_MODELS, *(_model(name, sizes.get(name)) for name in source.preset_names("model"))]
     kind = KINDS[what]
     folder = resources.folder("presets") / source.FOLDERS[kind]
     rows = []
     for name in source.preset_names(kind):
         with contextlib.suppress(PlanError):
-            # What a plan names is not looked up.
+            # Documents that a plan names are not loaded.
             data = source.load(folder / f"{name}.yaml", kind="" if kind == "plan" else kind).data
             facts = [f"{data.get(key, '')}{unit}" for key, unit in FACTS.get(kind, {}).items()]
             rows.append((name, str(data.get("name", "")), *facts))
     return rows
+
+
+_MODELS = ("name", "model", "parameters", "active", "family", "context")
+
+
+def _model(name: str, counted: list[Any] | None) -> tuple[str, ...]:
+    """Return a model's row: sizes, first word of its name without a version, context."""
+    title, total, active, context = counted or ("", None, None, None)
+    sizes = (
+        "" if size is None else numbers.text(size, "parameters", "table")
+        for size in (total, active)
+    )
+    family = re.sub(r"(?<=[a-z]{2})[\d.]+$", "", name.partition("-")[0])
+    return (name, title, *sizes, family, numbers.text(context) if context else "")

@@ -1,4 +1,4 @@
-"""The command line: which command is asked for, and how its faults are told."""
+"""The command line: runs the requested command and prints its faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import files, progress
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken, faults_text
 
 #: What the program's name alone prints.
@@ -20,6 +20,7 @@ Plans a training run of a large language model: does it fit, how long does it ta
 cost, each number with its formula.
 
   plan.py quick "llama3-8b on 64 h100, 2T tokens"         an answer from a line of text
+  plan.py llama3-8b                                       the sizes of a model, without a cluster
   plan.py llama70b_h100x1024 -o report.html               the summary of a plan, and its report
   plan.py search llama70b_h100x1024                       the fastest layouts that fit
 
@@ -29,8 +30,8 @@ commands.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input, 70 a fault of
-    the program, told on one line)."""
+    """Run one command; return the exit status (0 done, 1 a check or limit failed, 2 bad input, 70
+    an internal error, reported on one line)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return run(arguments)
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """As ``main``, but a fault of the program itself is raised."""
+    """Run one command as ``main`` does, but raise internal errors."""
     options = argparse.Namespace()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks
         from planner.cli.completion import offer
@@ -51,28 +52,28 @@ def run(arguments: list[str]) -> int:
             return OK
         options = _parsed(_with_command(arguments))
         return _done(options)
-    except PlanError as error:
-        how = getattr(options, "faults", "text")
-        if how != "text":
-            sys.stdout.write(faults_text(error.faults, how))
-            return BAD_INPUT
-        for fault in error.faults:
-            print(fault, file=sys.stderr)
-        return BAD_INPUT
     except BrokenPipeError:
         # The reader of a pipe went away (head, a closed pager): no fault of ours.
         _discard()
         return OK
-    except OSError as error:  # a full disk behind standard output
-        print(f"{error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
-        _discard()
+    except (PlanError, OSError) as error:
+        faults, how = getattr(error, "faults", ()), getattr(options, "faults", "text")
+        if isinstance(error, OSError):
+            faults = [Fault(str(error.strerror), Place(str(error.filename or "standard output")))]
+            how = how if error.filename else "text"  # of a full disk behind standard output
+        if how != "text":  # writing even "" would flush what a full disk refused
+            sys.stdout.write(faults_text(faults, how))
+        for fault in faults if how == "text" else ():
+            print(fault, file=sys.stderr)
+        if isinstance(error, OSError):
+            _discard()
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130
 
 
 def status(words: list[str]) -> int:
-    """Run one command, for a program that makes its words; returns the exit status.
+    """Run one command for a program that composes its words; return the exit status.
 
     Raises:
         PlanError: bad input.
@@ -91,6 +92,8 @@ def _done(options: argparse.Namespace) -> int:
         if getattr(options, "templates", None):
             from planner.report.report import templates_of
 
+            if options.root is not None:  # where whoever wrote the plans may not choose them
+                raise PlanError(Fault("--templates does not go with --root", None, "one of them"))
             stack.enter_context(templates_of(options.templates))
         options.status = status  # for a command that runs others
         done: int | str = options.handler(options)
@@ -100,23 +103,22 @@ def _done(options: argparse.Namespace) -> int:
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:
-    """The options of a command, which may stand anywhere between its other words."""
+    """Parse the words of a command, whose options may be anywhere between the others."""
     if not words or words[0] not in COMMANDS:  # --help, --version, or nothing
         return _parser().parse_args(words)
-    command = COMMANDS[words[0]]
-    parser = _Parser(prog=f"plan.py {words[0]}", description=command.help)
-    command.configure(parser)
+    parser = _Parser(prog=f"plan.py {words[0]}", description=COMMANDS[words[0]].help)
+    COMMANDS[words[0]].configure(parser)
     return parser.parse_intermixed_args(words[1:])
 
 
 def _discard() -> None:
-    """Nothing more can be written to standard output, at exit least of all."""
+    """Replace standard output by the null device: no later write fails, not even at exit."""
     with contextlib.suppress(ValueError, OSError):  # it may be no file at all
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _with_command(arguments: list[str]) -> list[str]:
-    """A plan file straight after the program's name needs no command."""
+    """Add the command ``report`` where a plan file follows the program's name directly."""
     rest: list[str] = list(arguments)
     lead: list[str] = []  # options of every command may stand before it
     while rest[:1] in (["--debug"], ["--progress"], ["--no-defaults"], ["--root"]):
@@ -133,18 +135,21 @@ def _with_command(arguments: list[str]) -> list[str]:
 
 
 def _plan_known(word: str) -> None:
-    """A word that is no command is the name of a plan.
+    """Check that a word that is no command is the name of a plan or of a model.
 
     Raises:
         PlanError: it is not.
     """
     from planner.documents import source
 
-    with contextlib.suppress(PlanError):
-        source.located(word, "plan")
-        return
-    allowed = f"a plan file, a name that list plans shows, or one of: {', '.join(COMMANDS)}"
-    near = nearest(word, [*COMMANDS, *source.preset_names("plan")])
+    for kind in ("plan", "model"):
+        with contextlib.suppress(PlanError):
+            source.located(word, kind)
+            return
+    allowed = "a plan file, a name that list plans or list models shows, or one of: "
+    allowed += ", ".join(COMMANDS)
+    names = [name for kind in ("plan", "model") for name in source.preset_names(kind)]
+    near = nearest(word, [*COMMANDS, *names])
     raise PlanError(Fault(f"unknown command or plan {word}", None, allowed, near))
 
 
@@ -156,7 +161,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """The versions are worked out only when asked for: they hash formulas and presets."""
+    """Prints the versions, which are computed on demand only: they hash formulas and presets."""
 
     def __call__(self, *_: Any) -> None:
         from planner.base.version import full

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.base.display import format_value, one_line, plain
+from planner.base.display import one_line, plain
 from planner.base.errors import PlanError
 from planner.connect.exports.table import Config, Nearly
 from planner.connect.imports import launch
@@ -51,7 +51,7 @@ def lines(plan: Plan, to: str, made: Config) -> Iterator[str]:
         return
     for key in TOTALS:
         if key in theirs and key in ours:
-            both = (format_value(one[key].number, one[key].unit) for one in (theirs, ours))
+            both = (one[key].text() for one in (theirs, ours))
             yield "{}: {} as it will run, {} as planned".format(key, *both)
     if theirs.verdict["fits"] is False and ours.verdict["fits"]:
         yield "as it will run it does not fit"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
-from planner.base.display import format_value
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
@@ -30,8 +29,6 @@ class Cause(NamedTuple):
 
     says: str
     effect: Fraction  # in the unit of the quantity
-    #: Whether it may be so by less, as a rate is.
-    is_rate: bool
 
 
 def causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
@@ -56,7 +53,7 @@ def causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
             effect = Fraction(evaluation.values_of((quantity,))[quantity]) - Fraction(here)
             share = effect / gap
             if share >= LEAST and (share <= ALIKE or "scale" in row):
-                found.append(Cause(row["says"], effect, "scale" in row))
+                found.append(Cause(row["says"], effect))
     return sorted(found, key=lambda cause: max(cause.effect / gap, gap / cause.effect))
 
 
@@ -81,7 +78,7 @@ def explained(result: Result, quantity: str, gap: Fraction, most: int = 3) -> li
     sign = "+" if gap > 0 else "−"
 
     def amount(value: Fraction) -> str:
-        return f"{sign}{format_value(abs(value), unit)}"
+        return f"{sign}{result[quantity].declared.text(abs(value))}"
 
     lines = []
     for cause in causes(result, quantity, gap)[:most]:

@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base import units
-from planner.base.display import as_json, columns, format_value, one_line, plain, significant
+from planner.base import numbers, units
+from planner.base.display import as_json, columns, one_line, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import causes, logs
 from planner.plans.document import Plan
-from planner.plans.plan import variant
+from planner.plans.plan import at_utilisation, variant
 from planner.results.result import Quantity, Result, evaluate
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
@@ -61,13 +61,11 @@ WORTH = Fraction(1, 20)
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity planned and measured; ``ratio`` is planned / measured. ``whole``: it is a
-    whole run, which is held against the interval that published runs leave open."""
+    """One quantity planned and measured; ``ratio`` is planned / measured."""
 
     quantity: Quantity
     measured: Fraction
     how: str
-    whole: bool = True
 
     @property
     def id(self) -> str:
@@ -80,14 +78,9 @@ class Row:
         return Fraction(value) if isinstance(value, float) else value
 
     @property
-    def predicted(self) -> Quantity:
-        """What is predicted, where an assumed utilisation is planned."""
-        return self.quantity.predicted or self.quantity
-
-    @property
     def interval(self) -> tuple[Any, Any] | None:
         """What published runs leave open of the prediction; None without one."""
-        return self.predicted.interval if self.whole else None
+        return self.quantity.interval
 
     @property
     def inside(self) -> bool | None:
@@ -98,7 +91,7 @@ class Row:
     @property
     def gap(self) -> Fraction:
         """Measured less predicted."""
-        return self.measured - Fraction(self.predicted.number)
+        return self.measured - Fraction(self.quantity.number)
 
     @property
     def judged(self) -> bool:
@@ -109,23 +102,14 @@ class Row:
     @property
     def between(self) -> str:
         """The interval, in one unit where both ends have the same."""
-        low, high = (self.text(end) for end in self.interval or ("", ""))
-        shared = low.partition(" ")[2] == high.partition(" ")[2]
-        return f"{low.partition(' ')[0]}–{high}" if shared else f"{low} – {high}"
-
-    @property
-    def sentence(self) -> str:
-        """What was measured beside what is predicted."""
-        said = f"{SHORT[self.id]} {self.text(self.measured)}"
-        return f"{said}, predicted {self.text(self.predicted.value)} ({self.between})"
+        return numbers.between(map(self.text, self.interval or ("", "")))
 
     @property
     def difference(self) -> str:
         """By how much the measured value is above or below the planned one."""
         if not self.ratio:
             return ""
-        more = 100 / self.ratio - 100
-        return f"{'−' if more < 0 else '+'}{significant(abs(more), 3 if abs(more) >= 10 else 2)} %"
+        return numbers.text(1 / self.ratio - 1, style="change")
 
     @property
     def title(self) -> str:
@@ -139,12 +123,12 @@ class Row:
             return None
         return Fraction(self.planned) / self.measured
 
-    def to_json(self, planned: str = "planned") -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The row by the names of its columns; inside or not where there is an interval."""
         row = {
             "id": self.id,
             "unit": self.quantity.unit,
-            planned: self.planned,
+            "planned": self.planned,
             "measured": self.measured,
             "ratio": self.ratio,
             "how": self.how,
@@ -154,14 +138,12 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The row in print: title, planned, measured, their ratio, how it was measured."""
         planned = "absent" if self.planned is None else self.text(self.planned)
-        ratio = "" if self.ratio is None else significant(self.ratio, 3)
+        ratio = "" if self.ratio is None else numbers.text(self.ratio, style="table")
         return self.title, planned, self.text(self.measured), ratio, self.how
 
     def text(self, value: Any) -> str:
-        """A value of the quantity with three digits."""
-        if self.quantity.declared.share:
-            return f"{significant(Fraction(value) * 100, 3)} %"
-        return format_value(value, self.quantity.unit)
+        """A value of the quantity for people."""
+        return self.quantity.declared.text(value)
 
 
 @dataclass(frozen=True)
@@ -198,23 +180,21 @@ class Comparison:
             where = "inside" if lead.inside else "outside"
             pieces.append(
                 f"{SHORT[lead.id].capitalize()}: {lead.text(lead.measured)} measured, "
-                f"{lead.text(lead.predicted.value)} predicted, {where} the interval of published "
+                f"{lead.text(lead.quantity.value)} predicted, {where} the interval of published "
                 f"runs of this kind ({lead.between})."
             )
         others = [row for row in self.rows if row.judged and row is not lead and not row.inside]
         if others:
             said = "; ".join(
-                f"{SHORT[row.id]}, {row.text(row.measured)} for {row.text(row.predicted.value)} "
+                f"{SHORT[row.id]}, {row.text(row.measured)} for {row.text(row.quantity.value)} "
                 f"({row.between})"
                 for row in others
             )
             pieces.append(f"{'Outside' if lead and lead.inside else 'So are'}: {said}.")
-        if lead is not None and lead.quantity.predicted is not None:
-            mfu = self.result["time.mfu"]
-            pieces.append(
-                f"The plan assumes a utilisation of {significant(mfu.number * 100, 3)} %, "
-                f"{lead.text(lead.planned)} a step."
-            )
+        other = self.result.alternative
+        if lead is not None and other is not None and not self.result.assumes_utilisation:
+            share, step = other["time.mfu"].text(), other[STEP].text()
+            pieces.append(f"The plan assumes a utilisation of {share}, {step} a step.")
         return " ".join(pieces) or "No interval of published runs holds for what was measured."
 
     @cached_property
@@ -224,8 +204,7 @@ class Comparison:
         for row in () if self.unlike else self.rows:
             far = row.id == STEP and row.judged and abs(row.gap) > WORTH * row.measured
             if (row.judged and not row.inside and row.id[:7] in ("time.st", "memory.")) or far:
-                known = self.result.predicted or self.result
-                lines += causes.explained(known, row.id, row.gap, 2)
+                lines += causes.explained(self.result, row.id, row.gap, 2)
         return lines[:3]
 
     def to_json(self) -> dict[str, Any]:
@@ -251,14 +230,7 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     Raises:
         PlanError: the log cannot be read, or holds no more than the warm-up.
     """
-    return compare_log(plan, logs.read(path), path, warm_up)
-
-
-def compare_log(
-    plan: Plan, log: logs.Log, path: str | Path, warm_up: int | None = None
-) -> Comparison:
-    """As ``compare``, of a log that was read."""
-    result = evaluate(plan)
+    log, result = logs.read(path), evaluate(plan)
     rows, notes = rows_of(result, log, warm_up)
     wrong = tuple(said for _, said in unlike(plan, log))
     notes += wrong
@@ -307,11 +279,12 @@ def compare_step(plan: Plan, text: str) -> Comparison:
     least = _at_peak(plan)
     if seconds < least:
         said = f"a step of {text} is faster than its FLOPs at the peak of all devices"
-        raise PlanError(Fault(said, None, f"{format_value(least, 's')} or more"))
-    paced = evaluate(variant(plan, {"time.mfu": least / seconds}))
+        raise PlanError(Fault(said, None, f"{numbers.text(least, 's')} or more"))
+    paced = evaluate(variant(plan, at_utilisation(least / seconds)))
     ids = [name for name in PACE if name in paced]
     entries = [entry.path for entry in result.entries("convention")]
-    ids += [f"time.utilisation[{path}]" for path in entries if path not in ("mfu", "hfu")]
+    ids += [f"time.utilisation[{path}]" for path in entries if path != "mfu"]
+    ids = [name for name in ids if paced[name].absent is None]
     ways = {STEP: "as told"}
     rows = [Row(result[name], paced[name].number, ways.get(name, "at that pace")) for name in ids]
     found = Comparison(text, TOLD, tuple(rows), (), result)
@@ -323,7 +296,7 @@ def _at_peak(plan: Plan) -> Fraction:
     """Seconds that the model FLOPs of a step take at the peak of all devices."""
     if plan.settings["training.mode"] != "train":
         raise PlanError(Fault("--step-time is of a step of training", None, "training.mode: train"))
-    step = evaluate(variant(plan, {"time.mfu": 1}))[STEP]
+    step = evaluate(variant(plan, at_utilisation(1)))[STEP]
     if step.absent is not None:
         raise PlanError(Fault(f"{STEP} cannot be computed: {step.absent}"))
     return step.number
@@ -414,8 +387,8 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     if 0 < paused < run and "steps_per_second" in found:
         rate, how = found["steps_per_second"]
         found["steps_per_second"] = rate * run / (run - paused), how
-        share = significant(paused / run * 100, 2)
-        notes.append(f"evaluations are taken out of the run's time, {share} % of it")
+        share = numbers.text(paused / run, style="share")
+        notes.append(f"evaluations are taken out of the run's time, {share} of it")
     return found, notes
 
 
@@ -452,16 +425,7 @@ def _of_result(measured: Measured, result: Result) -> None:
 # Tables ---------------------------------------------------------------------------------------
 
 
-def _header(planned: str = "planned") -> tuple[str, ...]:
-    return "quantity", planned, "measured", f"{planned}/measured", "measured as"
-
-
-def table(
-    head: Iterable[str], rows: Iterable[Row], notes: Iterable[str], planned: str = "planned"
-) -> str:
-    """Rows for a terminal, below lines that say what of."""
-    cells = [_header(planned), *(row.cells() for row in rows)]
-    return _lines(*head, "", *columns(cells, right=(1, 2, 3)), *_remarks(notes))
+HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
 
 
 def _remarks(notes: Iterable[str]) -> list[str]:
@@ -540,7 +504,7 @@ def markdown(comparison: Comparison) -> str:
         f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
         "",
         *([] if comparison.format == TOLD else [one_line(comparison.sentence), ""]),
-        "| " + " | ".join(_header()) + " |",
+        "| " + " | ".join(HEADER) + " |",
         "| --- | --: | --: | --: | --- |",
     ]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in comparison.rows]
@@ -551,12 +515,8 @@ def markdown(comparison: Comparison) -> str:
 
 def data(comparison: Comparison) -> str:
     """The rows as JSON, with the verdict and what could explain it."""
-    return as_json({"plan": comparison.result.plan.name, **verdict(comparison)})
-
-
-def verdict(comparison: Comparison) -> dict[str, Any]:
-    """Plain data of a comparison with its verdict."""
-    if comparison.format == TOLD:
-        return comparison.to_json()
-    said = {"state": comparison.state, "text": comparison.sentence}
-    return {**comparison.to_json(), "verdict": {**said, "explained": comparison.explained}}
+    tree = {"plan": comparison.result.plan.name, **comparison.to_json()}
+    if comparison.format != TOLD:
+        said = {"state": comparison.state, "text": comparison.sentence}
+        tree["verdict"] = {**said, "explained": comparison.explained}
+    return as_json(tree)

@@ -2,7 +2,7 @@
 
 Formats are told apart by what stands in them: the lines of trainers (logs.yaml), event files of
 TensorBoard, MLPerf's events, JSON or JSON lines, or a table with a header (CSV). A log is read
-piece by piece, so that one that is still written is read by the same code as one that is done.
+piece by piece; one that is still written may end in the middle of a line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
 from pathlib import Path
-from statistics import median_high, median_low
 from typing import Any
 
 from planner.base import files, resources
@@ -63,9 +62,9 @@ RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
 #: The column of a step time that no column says, but a clock and a counter.
 CLOCK = "clock"
 #: What begins an event of MLPerf's logging.
-MLLOG = b":::MLLOG"
+MLLOG = ":::MLLOG"
 #: The words by which the lines of trainers are told; most of a log is of no interest.
-_WORDS = {word.encode() for said in _SAID["trainers"] for word in said["containing"]} | {MLLOG}
+_WORDS = {word for said in _SAID["trainers"] for word in said["containing"]} | {MLLOG}
 
 
 @dataclass
@@ -102,8 +101,8 @@ class Series:
 
     def median(self, begin: int) -> Fraction:
         """Of the records from one on."""
-        kept = self.doubles[begin:]
-        return (self.exact(median_low(kept)) + self.exact(median_high(kept))) / 2
+        kept = sorted(self.doubles[begin:])
+        return (self.exact(kept[(len(kept) - 1) // 2]) + self.exact(kept[len(kept) // 2])) / 2
 
 
 @dataclass
@@ -133,23 +132,6 @@ class Log:
     def series(self, quantity: str) -> list[Series]:
         """The columns of a quantity, the first that was logged first."""
         return list(self.columns.get(quantity, {}).values())
-
-    @property
-    def step(self) -> float | None:
-        """The last step that is logged; None where the log does not number them."""
-        last = (series.steps[-1] for named in self.columns.values() for series in named.values())
-        return max((step for step in last if not math.isnan(step)), default=None)
-
-    def recent(self, warm_up: int, count: int) -> Log:
-        """The last so many records of each column, after the warm-up."""
-        found = Log(self.file, self.format)
-        for quantity, named in self.columns.items():
-            for label, series in named.items():
-                begin = max(series.begin(warm_up), len(series.doubles) - count)
-                if begin < len(series.doubles):
-                    part = Series(series.worth, series.doubles[begin:], series.steps[begin:])
-                    found.columns.setdefault(quantity, {})[label] = part
-        return found
 
 
 def read(path: str | Path) -> Log:
@@ -205,21 +187,14 @@ class Reading:
         if self.kind == "events":
             self._of_events(data)
             return
-        words = [word for word in _WORDS if word in data]
-        lines = data.splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):  # what ends with \r may go on with \n
-            self._left = lines.pop()
-        for line in lines:
-            self._line(line, words)
+        # What ends with \r may go on with \n.
+        end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1))
+        self._left = data[end:]
+        self._lines(data[:end])
         if len(self._left) > LONGEST:
             self._too_long, self._left = True, b""
             if self.kind in ("", "JSON"):
                 self.kind = "document"
-
-    def again(self) -> None:
-        """The file begins anew, and goes on with the same run; what was left of a line is lost."""
-        self._left, self._too_long = b"", False
-        self._events = events.Records(self.place)
 
     def finish(self) -> None:
         """Nothing more comes: what is left is a last line without its end, maybe cut off.
@@ -229,8 +204,7 @@ class Reading:
         """
         data, self._left = self._left, b""
         if self.kind != "events":
-            for line in data.splitlines(keepends=True):
-                self._line(line, [word for word in _WORDS if word in line])
+            self._lines(data)
 
     @property
     def log(self) -> Log | None:
@@ -255,26 +229,34 @@ class Reading:
         allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
         return Fault("no log of a training run", self.place, allowed)
 
-    def _line(self, raw: bytes, words: Sequence[bytes]) -> None:
-        """One line with its end, or the last one without; which of these words may be in it."""
+    def _lines(self, raw: bytes) -> None:
+        """Lines with their ends; the last one may be without."""
+        clean = _STEERING.sub(b"", raw) if b"\x1b" in raw else raw
+        text = clean.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        words = [word for word in _WORDS if word in text]
+        *lines, last = text.split("\n")
+        for line in lines:
+            self._line(line, words)
+        if last:
+            self._line(last, words, is_whole=False)
+
+    def _line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
+        """One line; which of these words may be in it."""
         self._number += 1
         if self._too_long:
             self._too_long = False
             return
-        if b"\0" in raw and self._number <= 100:
+        if self._number <= 100 and "\0" in text:
             raise PlanError(Fault("not a text file", self.place, "the log of a run"))
-        clean = _STEERING.sub(b"", raw) if b"\x1b" in raw else raw
-        in_it = {word for word in words if word in clean}
-        if not in_it and self.kind in ("text", "document"):
+        if words and (in_it := {word for word in words if word in text}):
+            for trainer in self._trainers:
+                if not trainer.words.isdisjoint(in_it):
+                    trainer.line(text, is_whole)
+            if MLLOG in in_it:
+                self._mlperf.add_object(self._number, _event(text))
+        elif self.kind in ("text", "document"):
             return
-        text = clean.decode("utf-8", errors="replace").rstrip("\r\n")
-        is_whole = raw[-1:] in (b"\n", b"\r")
-        for trainer in self._trainers if in_it else ():
-            if in_it & trainer.words:
-                trainer.line(text, is_whole)
-        if MLLOG in in_it:
-            self._mlperf.add(self._number, _event(text))
-        if self._fault is None and text.strip():
+        if self._fault is None and text and not text.isspace():
             try:
                 self._row(text, is_whole)
             except PlanError as error:
@@ -282,34 +264,34 @@ class Reading:
 
     def _row(self, text: str, is_whole: bool) -> None:
         """A line of what may be a table or JSON."""
-        if not self.kind and not self._held and text.lstrip()[0] in "{[":
+        if self.kind == "CSV" and self._table is not None:
+            cells = self._table.cells(text, self._number, is_whole)
+            if cells is not None:
+                self._rows.add(self._number, self._table.labels, cells)
+        elif not self.kind and not self._held and text.lstrip()[0] in "{[":
             self.kind, self._held = "JSON", text
         elif self.kind == "JSON":
             self.kind = "document"
             with contextlib.suppress(json.JSONDecodeError, RecursionError):
-                if isinstance(json.loads(self._held, **_NUMBERS), dict):
+                if isinstance(_DECODER.decode(self._held), dict):
                     self.kind = self._rows.log.format = "JSON lines"
                     self._object(self._held, self._number - 1, True)
             if self.kind == "JSON lines":
                 self._object(text, self._number, is_whole)
         elif self.kind == "JSON lines":
             self._object(text, self._number, is_whole)
-        elif self.kind == "CSV" and self._table is not None:
-            row = self._table.row(text, Place(self.place.file, self._number), is_whole)
-            if row is not None:
-                self._rows.add(self._number, row)
         elif not self.kind and (self._held or not text.startswith("#")):
             self._held += text
             if self._held.count('"') % 2 and len(self._held) < LONGEST_HEADER:
                 self._held += "\n"  # a quoted name that goes on in the next line
                 return
-            self._table = _Table(self._held, Place(self.place.file, self._number))
-            self.kind = "CSV" if self._table.known else "text"
+            self._table = _Table(self._held, self.place.file, self._number)
+            self.kind = "CSV" if any(_columns(self._table.labels)) else "text"
             self._rows.log.format = self.kind
 
     def _object(self, text: str, line: int, is_whole: bool) -> None:
         try:
-            row = json.loads(text, **_NUMBERS)
+            row = _DECODER.decode(text)
         except json.JSONDecodeError as error:
             if is_whole:
                 raise _no_json(error, self.place, line) from None
@@ -317,7 +299,7 @@ class Reading:
         except RecursionError:
             raise _too_deep(self.place) from None
         if isinstance(row, dict):
-            self._rows.add(line, _flat(row))
+            self._rows.add_object(line, _flat(row))
 
     def _of_events(self, data: bytes) -> None:
         for scalar in self._events.feed(data):
@@ -328,7 +310,7 @@ class Reading:
                 self._tags[one_line(scalar.tag)] = None
             if counters:
                 row["wall_time"] = scalar.wall_time
-            self._rows.add(0, row | {(counters or ["step"])[0]: scalar.step})
+            self._rows.add_object(0, row | {(counters or ["step"])[0]: scalar.step})
 
 
 # Lines of trainers ----------------------------------------------------------------------------
@@ -340,7 +322,7 @@ class _Trainer:
     def __init__(self, said: Mapping[str, Any], place: Place) -> None:
         self.place = place
         self.log = Log(place.file, said["name"])
-        self.words = {word.encode() for word in said["containing"]}
+        self.words = {*said["containing"]}
         self._between = re.compile("|".join(said.get("between", ["(?!)"])))
         self._step, self._is_between = math.nan, False
         short = "[KMGBT]?" if said.get("suffixes") else ""
@@ -374,9 +356,11 @@ class _Trainer:
                 is_rate = any(quantity in _TIMES for quantity, _, _ in found)
                 for quantity, value, worth in found:
                     many = _SUFFIXES[value["suffix"]]
-                    number = float(Decimal(value["number"].replace(",", "")) * many)
-                    label = text[match.start() :][:40].strip()
-                    _judge(quantity, number, number, label, self.place)
+                    digits = value["number"].replace(",", "")
+                    number = float(digits) if many == 1 else float(Decimal(digits) * many)
+                    if not 0 < number < math.inf:
+                        label = text[match.start() :][:40].strip()
+                        _judge(quantity, number, number, label, self.place)
                     if not (self._is_between and quantity in _TIMES):
                         self.log.add(quantity, number, worth, step=self._step)
                 self._is_between = self._is_between and not is_rate
@@ -418,8 +402,29 @@ def _said(label: str) -> str:
 
 #: What says how long a step takes.
 _TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in name}
+#: What clocks are called, and what counts beside them.
+_OF_CLOCKS = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
 #: Scalars of event files beside which a clock says how long a step takes, by what they count.
 _CLOCKED = {counter: {*map(_said, tags)} for counter, tags in _SAID["clocked"].items()}
+
+
+@lru_cache(256)
+def _columns(
+    labels: tuple[str, ...],
+) -> tuple[list[int], list[tuple[int, str, Fraction, float, float]], dict[str, int]]:
+    """Find the places of columns in records: of those that count steps; of those that hold a
+    quantity, each with what one unit is worth, and the least and the most that it can be; of those
+    of clocks, by what clocks call them."""
+    known = [(place, *found) for place, label in enumerate(labels) if (found := column(label))]
+    counters = [place for place, quantity, _ in known if quantity == "step"]
+    said = enumerate(map(_said, labels))
+    clocked = {label: place for place, label in said if label in _OF_CLOCKS}
+    bounded = [
+        (*one, float(LEAST_MEMORY * one[1].startswith("memory.") / one[2]),
+         float(1 / one[2]) if one[1] == "time.mfu" else math.inf)
+        for one in known if one[1] != "step"
+    ]  # fmt: skip
+    return counters, bounded, clocked
 
 
 class _Rows:
@@ -429,33 +434,39 @@ class _Rows:
         self.log = Log(place.file, form)
         self._clocks = [_Clock(**said) for said in _SAID["clocks"]]
 
-    def add(self, line: int, row: Mapping[str, Any]) -> None:
+    def add_object(self, line: int, row: Mapping[str, Any]) -> None:
+        """A record with the names of its values; as ``add``."""
+        self.add(line, tuple(row), list(row.values()))
+
+    def add(self, line: int, labels: tuple[str, ...], values: Sequence[Any]) -> None:
         """A record that stands in a line.
 
         Raises:
             PlanError: a number is none, or cannot be believed.
         """
-        known = {label: found for label in row if (found := column(label))}
-        steps = [
-            _number(row[label]) for label, (quantity, _) in known.items() if quantity == "step"
-        ]
-        step = next((step for step in steps if step is not None), math.nan)
-        if not self.log.columns.keys() & _TIMES:
-            plain = {_said(label): value for label, value in row.items()}
+        counters, known, clocked = _columns(labels)
+        step: float | None = None
+        for place in counters:
+            if (step := _number(values[place])) is not None:
+                break
+        if self._clocks and self.log.columns.keys().isdisjoint(_TIMES):
+            plain = {said: values[place] for said, place in clocked.items()}
             for clock in self._clocks:
                 clock.look(plain)
-        for label, (quantity, worth) in known.items():
-            value = row[label]
-            number = None if quantity == "step" or value in (None, "") else _number(value)
-            if number is None or (quantity == "time.mfu" and number * worth > 1):
+        else:
+            self._clocks = []  # which nobody asks for any more
+        for place, quantity, worth, least, most in known:
+            value = values[place]
+            number = _number(value)
+            if number is None or number > most:
                 continue  # a share of percent that does not say so is that of another peak, too
-            place = Place(self.log.file, line or None)
             if not 0 < number < math.inf:
-                _judge(quantity, number, value, label, place)
-            elif quantity.startswith("memory.") and number * worth < LEAST_MEMORY:
+                _judge(quantity, number, value, labels[place], Place(self.log.file, line or None))
+            elif number < least:
+                label, where = labels[place], Place(self.log.file, line or None)
                 what, unit = f"{label} is {value} bytes by its name", f"a unit, as in {label}_gib"
-                raise PlanError(Fault(what, place, unit))
-            self.log.add(quantity, number, worth, label, step)
+                raise PlanError(Fault(what, where, unit))
+            self.log.add(quantity, number, worth, labels[place], math.nan if step is None else step)
 
     def result(self) -> Log | None:
         """What they say; a clock counts where nothing says how long a step takes."""
@@ -477,7 +488,9 @@ class _Clock:
     last: tuple[float, float] | None = None
 
     def look(self, row: Mapping[str, Any]) -> None:
-        time, count = _seconds(row.get(self.clock)), _number(row.get(self.counter, ""))
+        if self.clock not in row or self.counter not in row:
+            return
+        time, count = _seconds(row[self.clock]), _number(row[self.counter])
         if time is None or count is None or not math.isfinite(time) or not math.isfinite(count):
             return
         if self.last is not None and time > self.last[0] and count > self.last[1]:
@@ -496,17 +509,19 @@ def _seconds(value: Any) -> float | None:
         return 86400 * int(days.split()[0] if days else 0) + 3600 * int(hours) + (
             60 * int(minutes) + float(seconds)
         )  # fmt: skip
-    return None if value is None or isinstance(value, bool) else _number(value)
+    return None if isinstance(value, bool) else _number(value)
 
 
 def _number(value: Any) -> float | None:
     """A logged value; None where nothing was measured, infinite where it is no number."""
+    if value is None or value == "":
+        return None
     try:
         number = math.inf if isinstance(value, bool) else float(value)
     except (ValueError, TypeError, OverflowError):
         nothing = isinstance(value, str) and value.strip().casefold() in ("none", "null", "-", "")
         return None if nothing else math.inf
-    return None if math.isnan(number) else number
+    return None if number != number else number
 
 
 def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -> None:
@@ -529,7 +544,7 @@ def _whole(file: files.Opened, place: Place) -> Log | None:
     rows = _Rows(place, "JSON")
     try:
         for row in _records(file.read().decode("utf-8-sig", errors="replace")):
-            rows.add(1, row)
+            rows.add_object(1, row)
     except json.JSONDecodeError as error:
         raise _no_json(error, place, error.lineno) from None
     except RecursionError:
@@ -549,7 +564,7 @@ def _too_deep(place: Place) -> PlanError:
 def _event(text: str) -> Mapping[str, Any]:
     """The event of MLPerf's logging in a line, whatever stands before it; nothing where none is."""
     with contextlib.suppress(json.JSONDecodeError, RecursionError):
-        event = json.loads(text.partition(MLLOG.decode())[2], **_NUMBERS)
+        event = _DECODER.decode(text.partition(MLLOG)[2])
         if isinstance(event, dict):
             key, value = event.get("key"), event.get("value")
             named = {str(key): value} if key == "global_batch_size" else {}
@@ -614,7 +629,7 @@ def _value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any],
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in row.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             found |= _flat(value, f"{before}{key}_")
         elif not isinstance(value, list):
             found[f"{before}{key}"] = value
@@ -624,39 +639,43 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 class _Table:
     """A table with a header, line by line."""
 
-    def __init__(self, header: str, place: Place) -> None:
-        self._delimiter = max(",;\t", key=header.count)
-        self._labels = [label.strip() for label in self._cells(header, place)]
-        of_clocks = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
-        self.known = {
-            index: label
-            for index, label in enumerate(self._labels)
-            if column(label) or _said(label) in of_clocks
-        }
-        self._open = ""  # a row in which a quoted cell goes on
-        twice = next((x for x in self.known.values() if self._labels.count(x) > 1), None)
-        if twice is not None:
-            raise PlanError(Fault(f"the column {twice} is there twice", place))
+    def __init__(self, header: str, file: str, line: int) -> None:
+        self._file, self._delimiter = file, max(",;\t", key=header.count)
+        self.labels = tuple(label.strip() for label in self._split(header, line))
+        self._open: list[str] = []  # lines of a row in which a quoted cell goes on,
+        self._quotes = self._length = 0  # with the quotation marks and letters in them
+        counters, known, clocked = _columns(self.labels)
+        places = {*counters, *clocked.values(), *(place for place, *_ in known)}
+        for label in (self.labels[place] for place in sorted(places)):
+            if self.labels.count(label) > 1:
+                raise PlanError(Fault(f"the column {label} is there twice", Place(file, line)))
 
-    def row(self, text: str, place: Place, is_whole: bool) -> Mapping[str, str] | None:
-        """The cells of a row that are known; None where it goes on in the next line, or was cut
-        off."""
-        text, self._open = self._open + text, ""
-        if text.count('"') % 2 and len(text) < LONGEST:
-            self._open = text + "\n"
-            return None
-        cells = self._cells(text, place)
-        if [cell.strip() for cell in cells] == self._labels:  # of a file that began anew
-            return None
-        if len(cells) != len(self._labels):
-            if not is_whole and len(cells) < len(self._labels):
+    def cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
+        """The cells of a row; None where it goes on in the next line, or was cut off."""
+        if self._open or '"' in text:
+            self._open.append(text)
+            self._quotes += text.count('"')
+            self._length += len(text)
+            if self._quotes % 2 and self._length < LONGEST:
                 return None
-            allowed = f"{len(self._labels)}, as in the header"
-            raise PlanError(Fault(f"{len(cells)} columns", place, allowed))
-        return {label: cells[index] for index, label in self.known.items()}
+            text = "\n".join(self._open)
+            self._open, self._quotes, self._length = [], 0, 0
+        cells = self._split(text, line)
+        begins = cells and cells[0].strip() == self.labels[0]
+        if begins and tuple(cell.strip() for cell in cells) == self.labels:
+            return None  # of a file that began anew
+        if len(cells) != len(self.labels):
+            if not is_whole and len(cells) < len(self.labels):
+                return None
+            allowed = f"{len(self.labels)}, as in the header"
+            raise PlanError(Fault(f"{len(cells)} columns", Place(self._file, line), allowed))
+        return cells
 
-    def _cells(self, text: str, place: Place) -> list[str]:
+    def _split(self, text: str, line: int) -> list[str]:
+        if '"' not in text:  # as csv does, in a fifth of its time
+            return text.split(self._delimiter)
         try:
             return next(csv.reader([text], delimiter=self._delimiter), [])
         except csv.Error as error:
+            place = Place(self._file, line)
             raise PlanError(Fault(f"not a table: {error}", place, "CSV")) from None

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from planner.base import files, resources
+from planner.base.units import LONGEST
 
 _BETWEEN = re.compile(r"[-_\s]+")
 #: A whole number, whose digits may stand in groups.
@@ -26,13 +27,13 @@ def _table(section: str) -> Any:
 
 
 def letters(word: str) -> str:
-    """What two spellings of a word have in common."""
+    """Normalise a word: lower case, without hyphens, underscores and spaces."""
     return _BETWEEN.sub("", word.casefold())
 
 
 def _plain(name: str) -> str:
-    """What two names of one thing have in common: nothing of case, of what stands between words, of
-    its maker and of endings that leave it as it is."""
+    """Normalise the name of a model or device: lower case, without separators, publisher, and the
+    prefixes and suffixes (such as `-hf`) that do not change what is meant."""
     publisher, slash, rest = name.rpartition("/")
     if slash and publisher.casefold() in _publishers():
         name = rest
@@ -51,8 +52,7 @@ _LARGEST = 1_000_000  # bytes; documents of models have hundreds
 
 @cache
 def on_the_hub() -> Mapping[str, str]:
-    """The shipped models by their names on the Hugging Face Hub: the pages that the sources of
-    their documents give."""
+    """Map names on the Hugging Face Hub to built-in models, by the pages in their sources."""
     found: dict[str, str] = {}
     for file in sorted((resources.folder("presets") / "models").glob("*.yaml")):
         for name in _PAGE.findall(files.read_text(file, _LARGEST)):
@@ -61,21 +61,21 @@ def on_the_hub() -> Mapping[str, str]:
 
 
 def shipped(page: str) -> str | None:
-    """The shipped model of a name on the Hub, capital letters aside; None where none has it."""
+    """Find the built-in model of a name on the Hub, ignoring case; None where there is none."""
     found = on_the_hub()
     return next((name for one, name in found.items() if one.casefold() == page.casefold()), None)
 
 
 @cache
 def _publishers() -> frozenset[str]:
-    """Who publishes shipped models on the Hub, and who copies them."""
+    """List the publishers of built-in models on the Hub and those who mirror them."""
     owners = (name.partition("/")[0] for name in on_the_hub())
     return frozenset(map(str.casefold, (*owners, *_table("mirrors"))))
 
 
 @cache
-def _presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
-    """The presets of a kind by what their names have in common with others of theirs."""
+def presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
+    """Map normalised names, aliases included, to the presets of a kind that are in ``known``."""
     table = resources.preset("aliases/names").get(kind, {})
     others = {_plain(alias): name for name, aliases in table.items() for alias in aliases}
     if kind == "model":
@@ -85,26 +85,26 @@ def _presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def preset(kind: str, name: str, known: Sequence[str]) -> str | None:
-    """The preset, one of those ``known``, that another name means: `h100`, `Llama 3 8B`,
-    `meta-llama/Llama-2-70b-hf`; None where it is the name of none."""
+    """Find the preset in ``known`` that a name or alias means: `h100`, `Llama 3 8B`,
+    `meta-llama/Llama-2-70b-hf`; None where there is none."""
     if len(name) > 100:
         return None
     if kind == "model" and "/" in name:
         found = shipped(name)
         if found in known:
             return found
-    return _presets(kind, tuple(known)).get(_plain(name))
+    return presets(kind, tuple(known)).get(_plain(name))
 
 
 def names(kind: str) -> Iterator[tuple[str, list[str]]]:
-    """Each preset of a kind that goes by other names, with these."""
+    """Yield each preset of a kind that has aliases, with these."""
     yield from _table(kind).items()
 
 
 def counted(text: str) -> tuple[int, str] | None:
-    """`64 x h100` as 64 of `h100`."""
+    """Parse a device count: `64 x h100` gives 64 and `h100`. Excess digits of the count are cut."""
     found = _COUNTED.fullmatch(text.strip())
-    return (int(found[1].replace(",", "")), found[2]) if found else None
+    return (int(found[1].replace(",", "")[:LONGEST]), found[2]) if found else None
 
 
 @cache
@@ -113,13 +113,13 @@ def _keys(section: str) -> Mapping[str, str]:
 
 
 def key(word: str) -> str | None:
-    """The dotted key of a plan that a word of another program means: `tp` is
-    `parallelism.tensor`."""
+    """Return the dotted key of a plan that another program's word means: `tp` is
+    `parallelism.tensor`; None where there is none."""
     return _keys("keys").get(letters(word))
 
 
 def suggested(word: str, kind: str = "plan") -> str | None:
-    """The dotted key of a document of some kind that another one may have meant."""
+    """Suggest the dotted key that an unknown key of a kind of document may mean."""
     found = key(word) or _keys("suggested").get(letters(word))
     if found is None or kind == "plan":
         return found
@@ -127,8 +127,34 @@ def suggested(word: str, kind: str = "plan") -> str | None:
     return rest if section == kind else None
 
 
+#: Words that are ignored in phrases.
+_FILLING = frozenset(
+    ("a", "an", "the", "of", "in", "for", "per", "is", "are", "my", "what", "whole")
+)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Normalise a phrase to the set of its words, without plural s and filling words."""
+    words = re.split(r"[\W_]+", text.casefold())
+    return frozenset(word.removesuffix("s") for word in words if word and word not in _FILLING)
+
+
+@cache
+def _quantities() -> Mapping[frozenset[str], list[str]]:
+    found: dict[frozenset[str], list[str]] = {}
+    for name, several in _table("quantities").items():
+        for words in several:
+            found.setdefault(words_of(words), []).append(name)
+    return found
+
+
+def quantities(words: str) -> Sequence[str]:
+    """Return the ids of the quantities with that common name, the most likely one first."""
+    return _quantities().get(words_of(words), ())
+
+
 def value(dotted: str, word: object) -> str | None:
-    """What a value of a key of a plan is called here that others call otherwise."""
+    """Return our word for a value of a key that other programs call otherwise."""
     for ours, words in _table("values").get(dotted, {}).items():
         if letters(str(word)) in map(letters, map(str, words)):
             return str(ours)
@@ -136,7 +162,7 @@ def value(dotted: str, word: object) -> str | None:
 
 
 def table() -> list[tuple[str, str, str]]:
-    """Every alias: where it is understood, what it means, and its spellings."""
+    """List every alias: where it is understood, what it means, and its spellings."""
     rows = [
         (kind, name, ", ".join(map(str, words)))
         for kind in ("accelerator", "model", "precision")
@@ -145,6 +171,8 @@ def table() -> list[tuple[str, str, str]]:
     rows += [("model on the Hub", name, page) for page, name in on_the_hub().items()]
     for title, section in (("key, also in --set", "keys"), ("key, suggested", "suggested")):
         rows += [(title, name, ", ".join(words)) for name, words in _table(section).items()]
+    named = _table("quantities").items()
+    rows += [("quantity", name, ", ".join(several)) for name, several in named]
     for dotted, values in _table("values").items():
         for ours, words in values.items():
             others = ", ".join(str(word).lower() for word in words)

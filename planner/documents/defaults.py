@@ -20,17 +20,17 @@ from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node
 
 NAME = "trainplan.yaml"
-#: What lies at the root of a repository.
+#: Folders that mark the root of a repository.
 ROOTS = (".git", ".hg")
-#: Keys of a cluster that describe no devices: they are said of every cluster.
+#: Keys of a cluster that do not describe its devices; they apply to every cluster.
 OF_CLUSTERS = (
     "price", "reserved_price", "provider", "pue", "carbon_intensity", "host_power", "storage",
     "failures", "stragglers",
 )  # fmt: skip
-#: What runs say of an accelerator, as ``plan.py calibrate`` writes it.
+#: Keys of an accelerator that ``plan.py calibrate`` writes.
 RATES = ("efficiency", "calibration")
 
-#: What is asked for in the place of what is found.
+#: Explicit defaults, which replace those around a document.
 Asked = str | Path | Defaults | bool | None
 
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
@@ -38,7 +38,7 @@ _OFF: ContextVar[bool] = ContextVar("off", default=False)
 
 @contextlib.contextmanager
 def left_out(off: bool = True) -> Iterator[None]:
-    """Until the end, no trainplan.yaml is looked for (a server is told what holds)."""
+    """Ignore every trainplan.yaml inside the block (a server passes its defaults explicitly)."""
     token = _OFF.set(off)
     try:
         yield
@@ -47,7 +47,7 @@ def left_out(off: bool = True) -> Iterator[None]:
 
 
 def of(document: object, asked: Asked = None) -> Defaults | None:
-    """The defaults that hold for a document.
+    """Return the team defaults of a document, None where there are none.
 
     Args:
         document: a path; anything else has none, nor has a shipped plan that is named.
@@ -67,12 +67,12 @@ def of(document: object, asked: Asked = None) -> Defaults | None:
 
 
 def is_left_out(asked: object) -> bool:
-    """Whether nothing that lies around a document counts; ``asked`` as for ``of``."""
+    """Return whether a trainplan.yaml around a document is ignored; ``asked`` as for ``of``."""
     return asked is False or (_OFF.get() and asked in (None, True))
 
 
 def around(document: object) -> Path | None:
-    """The file of defaults in whose reach a document lies."""
+    """Find the trainplan.yaml in whose repository a document is; None for built-in plans."""
     if not isinstance(document, (str, Path)) or str(document) == "-":
         return None
     if not files.is_file(document) and str(document) in preset_names("plan"):
@@ -81,31 +81,31 @@ def around(document: object) -> Path | None:
 
 
 def find(folder: Path) -> Path | None:
-    """The file of defaults in a folder or around it, as far as its repository goes, or the bound of
-    what may be read."""
+    """Find the trainplan.yaml in a folder or in those around it, up to the root of the repository
+    or of what may be read."""
     here = Path(os.path.abspath(folder))
     for around in (here, *here.parents):
         if not files.inside(around):
             return None
         if os.path.lexists(around / NAME):
-            return Path(os.path.relpath(around / NAME)) if _near(around) else around / NAME
+            here = Path.cwd()  # people name a folder above or below it relatively
+            near = files.below(around, here) or files.below(here, around)
+            return Path(os.path.relpath(around / NAME)) if near else around / NAME
         if any((around / root).exists() for root in ROOTS) or files.is_top(around):
             return None
     return None
 
 
-def _near(folder: Path) -> bool:
-    """Whether a folder is the current one or above it, so that people name it relatively."""
-    return files.below(folder, Path.cwd()) or files.below(Path.cwd(), folder)
-
-
 def load(file: Path) -> Defaults:
-    """A file of defaults, checked with the rates that it names.
+    """Load and check a file of defaults and the rates that it names.
 
     Raises:
         PlanError: every fault.
     """
     raw = source.load(file, kind="defaults")
+    if (templates := _entry(raw.node, "templates")) is not None:
+        where = "--templates DIR, on the command line"
+        raise PlanError(Fault("no file chooses templates", templates.place, where))
     document = schema.validate(raw, "defaults")
     entries = raw.node.value
     assert isinstance(entries, dict)
@@ -122,7 +122,7 @@ def load(file: Path) -> Defaults:
 
 
 def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
-    """The shipped accelerator of a document that ``plan.py calibrate`` wrote, and its rates."""
+    """Read what ``plan.py calibrate`` wrote: the built-in accelerator and its rates."""
     path = folder / str(node.value)
     if not files.is_file(path):
         raise PlanError(
@@ -144,5 +144,5 @@ def _entry(node: Node, key: str) -> Node | None:
 
 
 def is_defaults(name: str | Path) -> bool:
-    """Whether a name is that of a file of defaults."""
+    """Return whether a path is named as a file of defaults."""
     return Path(name).name == NAME

@@ -18,16 +18,16 @@ from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
 from planner.documents.references import REFERENCES
 
-#: Text that begins with a number and needs no quotes, such as ``30 days``.
-BARE = re.compile(r"[0-9][0-9A-Za-z .%/]*(?<! )")
+#: Text that starts with a number and needs no quotes, such as ``30 days``.
+BARE = re.compile(r"(?!0[box]|[0-9.]+(?:[eE][0-9]*)?\Z)[0-9][0-9A-Za-z .%/]*(?<! )")
 
 
-#: In the place of a value: the key goes.
+#: As a value: remove the key.
 GONE = object()
 
 
 class _Marked(yaml.SafeLoader):
-    """Composes nodes whose marks are those of where they stand: an alias is a node of its own."""
+    """Composes nodes with the marks of their own text: an alias is a node, not its target."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -36,26 +36,22 @@ class _Marked(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def edited(
-    text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str] = (), kind: str = "plan"
-) -> str:
-    """The text with other values of some dotted keys, one after the other.
+def edited(text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str] = ()) -> str:
+    """Change the values of some dotted keys in the text of a plan, one after the other.
 
     Args:
         text: a mapping in YAML.
         file: how it is called in faults.
         changes: plain data by dotted key.
         gone: keys that are taken away, where the text has them.
-        kind: of the document, whose names of other documents are extended where a key in one of
-            these changes.
 
     Raises:
         PlanError: a key lies in something that is no mapping.
     """
     for key, value in changes.items():
-        text = _Text(text, file).changed(key.split("."), value, kind)
+        text = _Text(text, file).changed(key.split("."), value)
     for key in gone:
-        text = _Text(text, file).changed(key.split("."), GONE, kind)
+        text = _Text(text, file).changed(key.split("."), GONE)
     return text
 
 
@@ -76,8 +72,10 @@ class _Text:
         finally:
             loader.dispose()
 
-    def changed(self, steps: Sequence[str], value: Any, kind: str) -> str:
-        """The text with one key changed or, without a value, taken away."""
+    def changed(self, steps: Sequence[str], value: Any) -> str:
+        """Return the text with one key changed or, if the value is GONE, removed. Where a key on
+        the way holds the name of a document, a mapping that extends it takes its place."""
+        kind = "plan"
         spot = parent = _Spot(None, None, self.root)
         for place, step in enumerate(steps):
             if not isinstance(spot.value, yaml.MappingNode):
@@ -102,7 +100,7 @@ class _Text:
     # -- values -------------------------------------------------------------------------------
 
     def _replaced(self, spot: _Spot, shown: str) -> str:
-        """Another value of an entry; a comment behind it stays in its column."""
+        """Replace the value of an entry; a comment after it stays in its column."""
         start, end = spot.value.start_mark.index, self._end(spot.value)
         before = self.text[:start]
         if _is_block(spot.value):
@@ -121,8 +119,8 @@ class _Text:
     def _opened(
         self, spot: _Spot, way: Sequence[str], steps: Sequence[str], value: Any, kind: str
     ) -> str:
-        """A mapping in the place of a value that is none: of a name, one that extends it; of an
-        alias, what that stands for, written out."""
+        """Replace a value that is no mapping by one: a name by a mapping that extends it, an alias
+        of YAML by a copy of its target."""
         root = nodes.compose(self.text, self.file)
         held: Any = root.plain() if root else {}
         for step in way:
@@ -140,15 +138,15 @@ class _Text:
         rest = self.text[end:line]
         before, rest = self.text[:start].rstrip(" "), rest.rstrip()
         indent = " " * (spot.key.start_mark.column + self._step())
-        lines = "".join(
-            f"{self._break(line)}{indent}{one}" for one in _lines(entries, self._step())
+        inside = "".join(
+            f"{self._break(line)}{indent}{one}" for one in lines(entries, self._step())
         )
-        return before + rest + lines + self.text[line:]
+        return before + rest + inside + self.text[line:]
 
     # -- entries ------------------------------------------------------------------------------
 
     def _added(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
-        """A further entry, the last of its mapping."""
+        """Add an entry at the end of its mapping."""
         mapping, entries = spot.around, _nested(steps, value)
         if mapping.flow_style:
             shown = flow(entries, bare=BARE)[1:-1]
@@ -159,16 +157,16 @@ class _Text:
             return f"{self.text[:end]}, {shown}{self.text[end:]}"
         last_key, last = mapping.value[-1]
         indent = " " * self._column(mapping)
-        lines = [indent + one for one in _lines(entries, self._step())]
+        added = [indent + one for one in lines(entries, self._step())]
         line = self._line_end(self._end(last))
         made = self._break(line)
         if line == len(self.text):  # without an end of line, which the last line keeps so
             line = self._line_start(last_key)
-            return self.text[:line] + "".join(f"{one}{made}" for one in lines) + self.text[line:]
-        return self.text[:line] + "".join(f"{made}{one}" for one in lines) + self.text[line:]
+            return self.text[:line] + "".join(f"{one}{made}" for one in added) + self.text[line:]
+        return self.text[:line] + "".join(f"{made}{one}" for one in added) + self.text[line:]
 
     def _removed(self, spot: _Spot, parent: _Spot) -> str:
-        """An entry less; of the last one, an empty mapping is left."""
+        """Remove an entry; the last one of a mapping leaves an empty mapping."""
         pairs = spot.around.value
         place = next(i for i, pair in enumerate(pairs) if pair[0] is spot.key)
         start, end = spot.key.start_mark.index, self._end(spot.value)
@@ -188,7 +186,7 @@ class _Text:
     # -- places -------------------------------------------------------------------------------
 
     def _end(self, node: Any) -> int:
-        """The index behind the last character of a value, without what follows in its line."""
+        """Return the index after the last character of a value; comments are not part of it."""
         if _is_block(node) and node.value:
             last = node.value[-1]
             return self._end(last[1] if isinstance(last, tuple) else last)
@@ -202,19 +200,19 @@ class _Text:
         return self.text.rfind("\n", 0, index) + 1
 
     def _line_end(self, index: int) -> int:
-        """Where the break of a line begins, or the text ends."""
+        """Return the index at which the break of a line begins, or the text ends."""
         found = self.text.find("\n", index)
         end = len(self.text) if found < 0 else found
         return end - (self.text[index:end].endswith("\r"))
 
     def _break(self, line: int) -> str:
-        """The break of the line that ends at an index, or of the first."""
+        """Return the line break at an index, or at the end of the text that of the first line."""
         first = self.text.find("\n")
         crlf = self.text[line : line + 2] == "\r\n" or self.text[first - 1 : first] == "\r"
         return "\r\n" if first > 0 and crlf else "\n"
 
     def _column(self, mapping: Any) -> int:
-        """In which column the keys of a mapping stand."""
+        """Return the column of the keys of a mapping."""
         key = mapping.value[0][0]
         lead = self.text[self._line_start(key) : key.start_mark.index].lstrip("\ufeff")
         column: int = (mapping if lead.strip() else key).start_mark.column
@@ -222,7 +220,7 @@ class _Text:
         return column - int(first)
 
     def _step(self) -> int:
-        """By how many columns mappings are indented: as the first that is one."""
+        """Return the indentation of the first nested mapping, else 2 columns."""
         for _, value in self.root.value:
             if _is_block(value) and isinstance(value, yaml.MappingNode) and value.value:
                 return max(1, self._column(value) - self._column(self.root))
@@ -241,19 +239,19 @@ def _nested(steps: Sequence[str], value: Any) -> dict[str, Any]:
 
 
 def _over(held: Any, steps: Sequence[str], value: Any) -> Any:
-    """Plain data with another value at some steps."""
+    """Return plain data with the value at some steps replaced."""
     if not steps:
         return value
     entries = held if isinstance(held, dict) else {}
     return {**entries, steps[0]: _over(entries.get(steps[0]), steps[1:], value)}
 
 
-def _lines(entries: Mapping[str, Any], step: int = 2) -> list[str]:
-    """Entries as lines of block style."""
+def lines(entries: Mapping[str, Any], step: int = 2) -> list[str]:
+    """Return the entries of a mapping as lines of YAML in block style."""
     found: list[str] = []
     for key, value in entries.items():
         if isinstance(value, Mapping) and value:
-            inner = _lines(value, step)
+            inner = lines(value, step)
             found += [f"{flow(key)}:", *(" " * step + line for line in inner)]
         else:
             found.append(f"{flow(key)}: {flow(value, bare=BARE)}")

@@ -22,24 +22,24 @@ Schema = Mapping[str, Any]
 
 @cache
 def read(kind: str) -> Schema:
-    """The schema of a kind of document, with what it refers to in the place of each `$ref`, and
-    alternatives that differ by type as one schema of several types.
+    """Read the schema of a kind of document. Each `$ref` is replaced by its target, and
+    alternatives that differ by type are merged into one schema of several types.
 
     A quantity is text with its `unit`, which is the name of a definition of units.schema.json."""
     file = resources.folder("schemas") / f"{kind}.schema.json"
     root = resources.read_json(file, parse_float=units.number)
     known = dict[str, Any]()  # what is referred to from many places, by its reference
 
-    def resolved(node: Any) -> Any:
+    def resolve(node: Any) -> Any:
         if isinstance(node, list):
-            return [resolved(item) for item in node]
+            return [resolve(item) for item in node]
         if not isinstance(node, dict):
             return node
         if "$ref" not in node:
             # That a key may be anything says nothing of it.
             return _merged(
                 {
-                    key: inner if key in _DATA else resolved(inner)
+                    key: inner if key in _DATA else resolve(inner)
                     for key, inner in node.items()
                     if inner is not True or key in _DATA
                 }
@@ -48,8 +48,7 @@ def read(kind: str) -> Schema:
             return known[node["$ref"]]
         name, _, pointer = node["$ref"].partition("#")
         steps = [step.replace("~1", "/") for step in pointer.split("/") if step]
-        # A released schema is named by its address; beside it lies the file.
-        other = name.rpartition("/")[2].removesuffix(".schema.json")
+        other = name.removesuffix(".schema.json")
         if other == "units":
             return {"type": "string", "unit": steps[-1]}
         if other == "names":  # none is left where a document is checked
@@ -58,10 +57,10 @@ def read(kind: str) -> Schema:
         target = read(other) if name else root
         for step in steps:
             target = target[step]
-        known[node["$ref"]] = target if name else resolved(target)
+        known[node["$ref"]] = target if name else resolve(target)
         return known[node["$ref"]]
 
-    schema: Schema = resolved(root)
+    schema: Schema = resolve(root)
     return schema
 
 
@@ -70,7 +69,7 @@ _DATA = {"default", "examples", "enum", "const", "uniqueItems"}
 
 
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
-    """Alternatives of types of their own as one schema: most rules speak of one type only."""
+    """Merge alternatives whose types differ into one schema: most rules concern one type only."""
     found = schema.get("anyOf", ())
     if schema.get("if") == {"type": "object"} and "else" in schema:
         found = [schema["then"], schema["else"]]
@@ -92,13 +91,13 @@ _OF_A_FILE = ("$id", "$schema", "title", "definitions")
 
 
 def _kinds(branch: Schema) -> list[str]:
-    """The types of an alternative; none where it has rules that speak of any type."""
+    """List the types of an alternative; none where it has rules for any type."""
     kinds = branch.get("type", [])
     return [] if "enum" in branch else [kinds] if isinstance(kinds, str) else kinds
 
 
 def is_number(value: object) -> bool:
-    """Whether a JSON Schema number: exact, and no truth value."""
+    """Return whether a value is a number of JSON Schema: exact, and not a boolean."""
     return isinstance(value, (int, Fraction)) and not isinstance(value, bool)
 
 
@@ -106,14 +105,14 @@ _TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", type(No
 
 
 def is_type(wanted: str | list[str], value: object) -> bool:
-    """Whether a value is of one of the types; an int is an integer and a number."""
+    """Return whether a value is of one of the types; an int is an integer and a number."""
     kind = _TYPES.get(type(value), "number")
     kinds = [wanted] if isinstance(wanted, str) else wanted
     return kind in kinds or ("integer" in kinds and type(value) is int)
 
 
 def inside(schema: Schema, step: str | int) -> list[Schema | bool]:
-    """The schemas that hold for a key of a mapping, or for an item of a list."""
+    """Return the schemas that apply to a key of a mapping, or to an item of a list."""
     if isinstance(step, int):
         return [schema["items"]] if "items" in schema else []
     named, forms = schema.get("properties", {}), schema.get("patternProperties", {})
@@ -123,7 +122,7 @@ def inside(schema: Schema, step: str | int) -> list[Schema | bool]:
 
 
 def accepts(schema: Schema, value: Any) -> bool:
-    """Whether plain data agrees with a schema. A keyword that has no row below is no rule."""
+    """Return whether plain data is valid under a schema; keywords without a row are ignored."""
     items = enumerate(value) if isinstance(value, list) else ()
     for step, item in value.items() if isinstance(value, dict) else items:
         for inner in inside(schema, step):
@@ -140,17 +139,17 @@ def accepts(schema: Schema, value: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """As JSON has it, where true is not 1."""
+    """Compare as JSON does, where true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 _Rule = tuple[tuple[type, ...], Callable[[Any, Any], Any]]
 _NUMBER, _TEXT, _LIST, _MAPPING = (int, Fraction), (str,), (list,), (dict,)
 _ANY = (*_TYPES, *_NUMBER, float)
-#: What has a size, as the rules are called that bound it, and its types.
+#: Endings of the rules that limit a size, with the types that they apply to.
 _SIZES = (("Length", _TEXT), ("Items", _LIST), ("Properties", _MAPPING))
 _NO_RULE: _Rule = ((), operator.eq)
-#: Of each rule, the types that it speaks of, and whether a value agrees with what it wants.
+#: Of each rule, the types that it applies to, and a function of its argument and a value.
 RULES: Mapping[str, _Rule] = {
     "type": (_ANY, is_type),
     "enum": (_ANY, lambda wanted, value: any(_equal(value, each) for each in wanted)),

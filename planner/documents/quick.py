@@ -1,363 +1,518 @@
-"""A plan from one line of text: `llama3-8b on 64 h100, 2T tokens, tp8 zero1`.
+"""A plan from one line of text: `llama3-8b on 64 h100, 2T tokens`.
 
-A small grammar of our own, read from left to right; the text is compared with names and keys that
-are known, and nothing of it is run. What it says becomes a document that a file could hold, each
-value at its column of the text.
+The text is read from left to right: of the phrases (presets/aliases/phrases.yaml), the names of
+what ships and the keys with a value that fit at a place, the longest holds. Nothing of it is run.
+What it says becomes a document that a file could hold, each value at its column of the text; what
+nobody says and the answer rests on is assumed, and told as such.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from typing import Any
+from fractions import Fraction
+from functools import cache, reduce
+from math import prod
+from typing import Any, NamedTuple
 
+from planner.base import resources, units
 from planner.base.display import flow, one_line
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.numbers import exact_text, plain_text
 from planner.documents import aliases, schema, source
-from planner.documents.aliases import WHOLE
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 TEXT = "<text>"  # stands for a file in the places of faults
 LONGEST = 1000  # characters
-#: Where nobody states a length and the model reads more, sequences have so many tokens.
-USUAL_SEQUENCE = 8192
-ASSUMED = Origin("default", "nobody states a length; the model reads more")
 STATED = Origin("argument", "quick")
-UNDERSTOOD = (
-    "a model: llama3-8b, meta-llama/Llama-3.1-8B or 70B; devices: 64 h100; 2T tokens; "
-    "sequence 8k; batch 1024; bf16; tp8 pp4 zero1; full recompute; $2.5/h; 40% mfu; "
-    "in 30 days; KEY=VALUE"
-)
-#: Sections of a plan whose keys may stand with a value.
-SECTIONS = ("parallelism", "training", "cluster", "time")
-DEADLINE = "deadline"  # which is no key of a plan
-#: Keys whose values are words that say by themselves what they are.
-TELLING = ("training.precision", "training.optimizer")
+ASSUMED = "assumed: "  # start of the origin of assumptions
+SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
+ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
+LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
+USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
-#: What a rule understands: values by dotted key, and where in the text it ends.
-Understood = tuple[Mapping[str, Any], int]
-Rule = Callable[[re.Match[str]], Understood | None]
+Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
 
-_END = r"(?![\w.%/-])"
-_NUMBER = rf"(?:{WHOLE}(?:\.\d+)?)"
-_WORD = re.compile(r"[^\s,;]+|.")
-_BETWEEN = re.compile(
-    r"(?:[\s,;:+()]|(?:on|with|for|of|in|within|at|an?|the|and|using|to|train|training|over|model"
-    rf"|layout|gpus?|devices|chips){_END})*",
-    re.I,
-)
-_NAME = re.compile(r"[\w./-]+(?: +[\w./-]+){0,3}")
-_KEY = re.compile(r"[A-Za-z]+(?:[\s_-]+[A-Za-z]+){0,3}")
-_VALUE = re.compile(rf"[\s=:_-]*({_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)")
-#: Text that YAML reads as such without quotes.
+_END = r"(?![\w%$]|[.,]\d)"
+_NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
+_SEPARATOR = re.compile(r"(?:[\s,;:()?!&+]|[.'\"-](?=\s|$)|(?<![\w.])['\"-])+")
+_WORD = re.compile(r"(?:[^\s,;?!()]|(?<=\d),(?=\d))+|.")
+_KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
+_VALUE = re.compile(rf"(\s*[=:]\s*|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)")
+#: Quantities that YAML reads as text without quotes.
 _QUANTITY = re.compile(rf"{_NUMBER}(?:[kKMBGT]i?|%| USD/h)?")
 
 
+class Said(NamedTuple):
+    """A value, its place, and the reason for it where the text does not give it."""
+
+    value: Any
+    place: Place
+    why: str = ""
+
+
 def read(text: str) -> Node:
-    """The plan document that a text says.
+    """Parse a line of text into the plan document that it describes.
 
     Raises:
         PlanError: what is not understood, is said twice or is missing, at its column.
     """
     if len(text) > LONGEST:
         raise PlanError(Fault("too much text", Place(TEXT), f"at most {LONGEST} characters"))
-    said: dict[str, tuple[Any, Place]] = {}
+    said: dict[str, Said] = {}
     faults: list[Fault] = []
-    for place, words, values in _pieces(text):
+    for begin, end, values in _pieces(text):
+        place, words = Place(TEXT, 1, begin + 1), text[begin:end]
         if values is None:
-            allowed = None if faults else UNDERSTOOD  # once
-            faults.append(Fault(f"not understood: '{words}'", place, allowed, _near(words)))
-        for key, value in (values or {}).items():
-            if said.setdefault(key, (value, place))[0] != value:
+            if _matters(words):
+                allowed = None if faults else _table()["asks"]["understood"][1]  # once
+                faults.append(Fault(f"not understood: '{words}'", place, allowed, _near(words)))
+            continue
+        if "fault" in values:
+            faults.append(Fault(values["fault"], place))
+        for key, value in values.items():
+            key = f"{key} {value}" if key == "question" else key
+            if said.setdefault(key, Said(value, place)).value != value:
                 faults.append(Fault(f"a second {key}: {flow(value)}", place, "one of them"))
-    if not faults and "model" not in said:
-        faults.append(Fault("no model", Place(TEXT), "such as llama3-8b or 70B"))
-    if not faults and not {"cluster", "cluster.devices"} & set(said):
-        faults.append(Fault("no devices", Place(TEXT), "such as 64 h100"))
     if faults:
         raise PlanError(faults)
-    return _document(text, said)
+    return _document(text, _completed(said))
+
+
+def ignored(text: str) -> list[str]:
+    """List the words of a text that have no effect on the plan."""
+    return [text[begin:end] for begin, end, values in _pieces(text) if values is None]
 
 
 def write(text: str, document: Node) -> str:
-    """The YAML of a document that ``read`` made of a text."""
-    lines = [f"# quick: {one_line(text)}"]
+    """Write the YAML of a document that ``read`` made of a text, with assumptions as comments."""
+    rows: list[tuple[str, Node | None]] = [(f"# quick: {one_line(text)}", None)]
     for key, node in document.children():
-        if key != "training" or not node.value:
-            lines.append(f"{key}: {flow(node.plain(), bare=_QUANTITY)}")
-            continue
-        lines.append("training:")
-        for inner, told in node.children():
-            why = f"  # {told.origin.text}" if told.origin == ASSUMED else ""
-            lines.append(f"  {inner}: {flow(told.plain(), bare=_QUANTITY)}{why}")
-    return "\n".join(lines) + "\n"
+        inner = [*node.children()] if isinstance(node.value, dict) else []
+        if key != "training" and not any(_why(one) for _, one in inner):
+            rows.append((f"{key}: ", node))
+        elif inner:
+            rows += [(f"{key}:", None), *((f"  {name}: ", one) for name, one in inner)]
+    flows = (
+        f"{flow(one.plain(), bare=_QUANTITY)}{_why(one, '  # ')}" if one else "" for _, one in rows
+    )
+    return "".join(f"{key}{value}\n" for (key, _), value in zip(rows, flows, strict=True))
 
 
-def _document(text: str, said: Mapping[str, tuple[Any, Place]]) -> Node:
-    """The tree of what was said, with the layout left open where nothing was said of it."""
+def assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping[str, str]) -> str:
+    """List the values that an answer depends on and the text does not give, each with its reason
+    where there is one; ``get`` reads keys of the plan that was made."""
+    every = dict(_leaves(document))
+    why = {key: _why(node).removeprefix(ASSUMED) for key, node in every.items()}
+    rest = [key for key in _table()["told"] if key not in every and get(key) is not None]
+    why |= {key: reasons.get(key, "") for key in rest}
+    return "; ".join(
+        f"{key} {flow(every[key].plain() if key in every else get(key))}"
+        + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
+        for key, because in why.items()
+        if because or key not in every
+    )
+
+
+def _leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
+    for key, inner in node.children() if isinstance(node.value, dict) else ():
+        dotted = f"{path}.{key}" if path else str(key)
+        yield dotted, inner
+        yield from _leaves(inner, dotted)
+
+
+def _why(node: Node, before: str = "") -> str:
+    return f"{before}{node.origin.text}" if node.origin != STATED else ""
+
+
+def _completed(said: dict[str, Said]) -> dict[str, Said]:
+    """Convert parsed values to keys of a plan, with assumptions for what is missing.
+
+    Raises:
+        PlanError: what is missing, or may mean two things.
+    """
+    asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
+    if {"size", "model"} <= said.keys():
+        raise _ask("second", said["size"].place, said["size"].value)
+    if "size" in said:
+        said["model"] = _shape(said.pop("size"))
+    if "largest-model" in asked:
+        _assume(said, "model")
+    if "model" not in said:
+        raise _ask("model")
+    _devices(said)
+    if {"fewest-devices", "cheapest"} & {*asked} and "cluster" not in said:
+        if "cluster.devices" in said and said["cluster.devices"].why:
+            del said["cluster.devices"]
+        _assume(said, "cluster.accelerator", "cluster.devices")
+    for about, key in (("devices", "cluster.devices"), ("kind", "cluster.accelerator")):
+        if not {"cluster", key} & said.keys():
+            raise _ask(about)
+    if said.pop("lora", None) or any(key.startswith("training.lora.") for key in said):
+        _assume(said, RANK)
+    _tokens(said)
+    if (money := said.pop("money", None)) is not None:
+        if Fraction(money.value) < _table()["limits"]["budget"]:
+            raise _ask("money", money.place, money.value)
+        said.setdefault("budget", money)
+    if "budget" in said or "cost" in asked:
+        _price(said)
+    _questions(said, asked)
+    if (_longest(said) or 0) > USUAL_SEQUENCE:
+        _assume(said, LENGTH)
+    return said
+
+
+def _assume(said: dict[str, Said], *keys: str) -> None:
+    for key in keys:
+        value, why = _table()["assumptions"][key]
+        said.setdefault(key, Said(value, Place(TEXT), ASSUMED + why))
+
+
+def _ask(about: str, place: Place | None = None, *values: Any) -> PlanError:
+    message, allowed = (words.format(*values) for words in _table()["asks"][about])
+    return PlanError(Fault(message, place or Place(TEXT), allowed))
+
+
+def _shape(size: Said) -> Said:
+    """Choose the published model whose shape a size gets; the size alone where none is near."""
+    wanted, shapes = units.parse(size.value, "parameters"), _table()["shapes"]
+    ratios = {name: units.parse(one, "parameters") / wanted for name, one in shapes.items()}
+    name = min(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
+    if max(ratios[name], 1 / ratios[name]) > _table()["limits"]["ratio"]:
+        return Said({"parameters": size.value}, size.place)
+    why = f"shape: the published dense model nearest to {size.value}, of {shapes[name]}"
+    return Said(name, size.place, ASSUMED + why)
+
+
+def _devices(said: dict[str, Said]) -> None:
+    """Derive the number of devices from nodes and devices per node, or the reverse."""
+    nodes, alone = said.pop("nodes", None), said.pop("alone", None)
+    each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")
+    if nodes and devices and each is None:
+        if devices.value % nodes.value or (devices.value <= 8 and nodes.value > 1):
+            raise _ask("nodes", devices.place, nodes.value, devices.value)
+        said["cluster.devices_per_node"] = Said(devices.value // nodes.value, nodes.place)
+    elif nodes is not None:
+        _assume(said, "cluster.devices_per_node")
+        whole = nodes.value * said["cluster.devices_per_node"].value
+        if said.setdefault("cluster.devices", Said(whole, nodes.place)).value != whole:
+            raise _ask("number", nodes.place, "devices", whole)
+    elif each or alone:
+        one = Said(1, Place(TEXT), ASSUMED + "nobody says how many")
+        said.setdefault("cluster.devices", each or one)
+
+
+def _tokens(said: dict[str, Said]) -> None:
+    """Convert steps and epochs to tokens, and a batch in tokens to sequences."""
+    length = said.get(LENGTH)
+    each = length.value if length else min(_longest(said) or USUAL_SEQUENCE, USUAL_SEQUENCE)
+    if length and each < _table()["limits"]["length"]:
+        raise _ask("length", length.place, each)
+    if (batch := said.pop("batch", None)) is not None:
+        number, many = batch.value
+        whole = int(number * (1024 if many == "k" else 1024**2 if many else 1))
+        if bool(many) == (whole < _table()["limits"]["tokens"]):
+            raise _ask("batch", batch.place, exact_text(whole))
+        said["batch_tokens" if many else BATCH] = batch._replace(value=whole)
+    if step := said.pop("batch_tokens", None):
+        count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
+        if devices is not None and count > devices.value:
+            count = round(count / devices.value) * devices.value
+        why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
+        said[BATCH] = Said(count, step.place, why)
+    if (steps := said.pop("steps", None)) is not None:
+        if BATCH not in said:
+            raise _ask("steps", steps.place)
+        made = steps.value * (step.value if step else said[BATCH].value * each)
+        told = said.setdefault("training.tokens", Said(made, steps.place, f"{steps.value} steps"))
+        if told.value != made:
+            raise _ask("number", steps.place, "tokens", made)
+    if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
+        if (tokens := said.get("training.tokens")) is None:
+            raise _ask("epochs", epochs.place)
+        whole = int(units.parse(str(tokens.value), "tokens") * epochs.value)
+        why = f"{epochs.value} epochs of {tokens.value}"
+        said["training.tokens"] = Said(whole, tokens.place, why)
+
+
+def _price(said: dict[str, Said]) -> None:
+    """Assume the first listed price if cost matters and no price is given."""
+    if {"cluster", "cluster.price", "cluster.provider"} & said.keys():
+        return
+    name = said["cluster.accelerator"].value
+    listed = source.load({"extends": name}, kind="accelerator").get("prices")
+    if listed:
+        why = ASSUMED + "nobody states a price; the first that is listed"
+        said["cluster.provider"] = Said(listed[0]["provider"], Place(TEXT), why)
+    elif "budget" in said:
+        raise _ask("price", said["budget"].place, name)
+
+
+def _questions(said: dict[str, Said], asked: list[str]) -> None:
+    """Collect the questions and requirements of a plan from what is asked, deadline and budget."""
+    tokens = "training.tokens" in said
+    if "cheapest" in asked and "deadline" not in said:
+        _assume(said, "deadline")
+    deadline, budget = said.pop("deadline", None), said.pop("budget", None)
+    until = [f"cost.total <= {budget.value} USD"] if budget else []
+    limits: dict[str, Any] = {"deadline": deadline.value} if deadline else {}
+    limits |= {"until": until} if until else {}
+    questions: list[Any] = []
+    if "time" in asked and not tokens:
+        raise _ask("time")
+    for name in [one for one in asked if one not in ("cost", "time", "tokens-by-deadline")]:
+        if limits and not tokens:
+            raise _ask("tokens", None, name)
+        if name == "largest-model" and deadline:
+            name = "largest-model-by-deadline"
+        questions.append({name: limits} if limits else name)
+    if "tokens-by-deadline" in asked or (not tokens and not questions and limits):
+        if not limits:
+            raise _ask("limit")
+        said.pop("training.tokens", None)
+        limits["set"] = {"training": {"tokens": "1T"}}  # where it starts
+        questions.append({"tokens-by-deadline": limits})
+    if questions:
+        said["questions"] = Said(questions, Place(TEXT), deadline.why if deadline else "")
+    elif (first := deadline or budget) is not None:
+        until[:0] = [f"time.training_days <= {deadline.value}"] if deadline else []
+        said["require"] = Said(until, first.place)
+
+
+def _longest(said: Mapping[str, Said]) -> int | None:
+    """Return the longest sequence of a built-in model, None for a model given by its size."""
+    name = said["model"].value
+    known = source.load({"extends": name}, kind="model").data if isinstance(name, str) else {}
+    return known.get("max_sequence")
+
+
+def _document(text: str, said: dict[str, Said]) -> Node:
+    """Build the document from parsed values; what they do not fix of the layout is searched."""
     start = Place(TEXT)
-    tree: dict[str, Node] = {"name": from_data(one_line(" ".join(text.split())), start, STATED)}
-    sections: dict[str, dict[str, Node]] = {"cluster": {}, "training": {}}
-    for key, (value, place) in said.items():
-        if key == DEADLINE:  # which is required of a run that is stated; else what does it buy?
-            stated = "training.tokens" in said
-            key = "require" if stated else "questions"
-            asked = {"deadline": value, "set": {"training": {"tokens": "1T"}}}  # where it starts
-            value = [f"time.training_days <= {value}" if stated else {"tokens-by-deadline": asked}]
-        section, _, inner = key.partition(".")
-        node = from_data(value, place, STATED)
-        if inner:
-            sections.setdefault(section, {})[inner] = node
-        else:
-            tree[section] = node
-    length = "sequence_length"
-    if length not in sections["training"] and (_longest(said["model"][0]) or 0) > USUAL_SEQUENCE:
-        sections["training"][length] = from_data(USUAL_SEQUENCE, start, ASSUMED)
-    known = isinstance(said["model"][0], str)
-    alone = tree.get("cluster") is None and said["cluster.devices"][0] == 1
-    if "parallelism" not in sections and known and not alone:
-        tree["parallelism"] = from_data("auto", start, STATED)
-    if "cluster" in tree and sections["cluster"]:
-        sections["cluster"]["extends"] = tree.pop("cluster")
-    nodes = {key: Node(held, start, STATED) for key, held in sections.items()}
-    made = {key: node for key, node in nodes.items() if node.value or key not in tree}
-    order = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
-    whole = {**tree, **made}
-    return Node({key: whole[key] for key in order if key in whole}, start, STATED)
+    tree: dict[str, Any] = {"name": from_data(one_line(" ".join(text.split())), start, STATED)}
+    tree |= {"cluster": {}, "training": {}}
+    launcher, data = said.pop("launcher", None), said.get("parallelism.data")
+    if data and "cluster.devices" in said:
+        degrees = [f"parallelism.{key}" for key in ("tensor", "pipeline", "context")]
+        count = prod(said[key].value for key in ("parallelism.data", *degrees) if key in said)
+        if count == said["cluster.devices"].value:  # the search makes it of these
+            del said["parallelism.data"]
+            said = {**{key: Said(1, data.place, "what data leaves") for key in degrees}, **said}
+    follow = {"parallelism.data", "training.gradient_accumulation"} & said.keys()
+    if isinstance(said["model"].value, str) and not follow:
+        said |= {"parallelism.for": launcher} if launcher else {}
+        alone = not any(key.startswith("parallelism.") for key in said)
+        opened = ("parallelism", "auto") if alone else ("parallelism.auto", True)
+        said = {opened[0]: Said(opened[1], start), **said}
+    elif launcher is not None:
+        said["training.implementation"] = launcher
+    if "cluster" in said and any(key.startswith("cluster.") for key in said):
+        said["cluster.extends"] = said.pop("cluster")
+    for key, (value, place, why) in said.items():
+        node = from_data(value, place, Origin("argument", why) if why else STATED)
+        *sections, last = key.split(".")
+        reduce(lambda held, section: held.setdefault(section, {}), sections, tree)[last] = node
+
+    def whole(held: Any) -> Node:
+        if isinstance(held, Node):
+            return held
+        return Node({key: whole(one) for key, one in held.items()}, start, STATED)
+
+    return whole({key: tree[key] for key in ORDER if key in tree})
 
 
-def _longest(model: Any) -> int | None:
-    """The longest sequence of a model by its name."""
-    if not isinstance(model, str):
-        return None
-    found: int | None = source.load({"extends": model}, kind="model").get("max_sequence")
-    return found
-
-
-# Reading -----------------------------------------------------------------------------------------
-
-
-def _pieces(text: str) -> Iterator[tuple[Place, str, Mapping[str, Any] | None]]:
-    """Each piece of a text that a rule understands, with its values; words in a row that none
-    understands, with None."""
-    strange: list[tuple[int, int]] = []  # where it begins and ends
+def _pieces(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
+    """Split a text into pieces with their values; unknown words in a row are one, with None."""
+    strange = (0, 0)  # where words in a row begin and end that are not understood
     at = 0
-    while at < len(text) or strange:
-        between = _BETWEEN.match(text, at)
-        here = between.end() if between else at
-        understood = _understood(text, here) if here < len(text) else ({}, here)
-        if strange and (understood is not None or text[at:here].strip(" ")):
-            begin, end = strange[0][0], strange[-1][1]
-            yield Place(TEXT, 1, begin + 1), text[begin:end], None
-            strange = []
-        if understood is not None:
-            if understood[0]:
-                yield Place(TEXT, 1, here + 1), text[here : understood[1]], understood[0]
-            at = max(understood[1], at) if here < len(text) else len(text)
-            continue
-        word = _WORD.match(text, here)
+    while at < len(text):
+        between = _SEPARATOR.match(text, at)
+        word = between or _WORD.match(text, at)
         assert word is not None
-        strange.append((here, word.end()))
-        at = word.end()
+        understood = None if between else _understood(text, at)
+        if not understood and _is(word[0].rstrip(".'"), "fillers"):
+            understood = (word.end(), {})
+        apart = set(between[0]) - {" "} if between else understood
+        if strange[1] and (apart or not _matters(text[strange[0] : word.end()])):
+            yield *strange, None
+            strange = (0, 0)
+        if understood is not None:
+            yield at, *understood
+        elif not between:
+            strange = (strange[0] if strange[1] else at, word.end())
+        at = understood[0] if understood else word.end()
+    if strange[1]:
+        yield *strange, None
 
 
 def _understood(text: str, at: int) -> Understood | None:
-    """What the first rule that fits understands from a place on."""
-    for pattern, rule in RULES:
-        found = pattern.match(text, at)
-        made = rule(found) if found else None
-        if made is not None:
-            return made
-    return None
-
-
-def _near(words: str) -> str | None:
-    """The name or key that is spelled most like one of some words."""
-    pool = [*_known("model"), *_known("accelerator"), *_keys(), "tokens", "batch", "sequence"]
-    pool += aliases.on_the_hub()
-    pool += [
-        word
-        for kind in ("accelerator", "model")
-        for _, also in aliases.names(kind)
-        for word in also
-    ]
-    each = (word for word in (words, *words.split()) if len(word) > 3)
-    return next(filter(None, (nearest(word, pool) for word in each)), None)
+    """Match the longest phrase or pair at a position, without the count of devices after it."""
+    fits = sorted([*_phrase(text, at), *_pair(text, at)], key=lambda made: -made[0])
+    number = re.search(r"(?<![\w.,])\d+$", text[at : fits[0][0]] if fits else "")
+    if number and (begins := at + number.start()) > at:
+        devices = [end for end, says in _phrase(text, begins) if "cluster.accelerator" in says]
+        if max(devices, default=0) > fits[0][0]:
+            fits = [made for made in fits if made[0] <= begins]
+    return next(iter(fits), None)
 
 
 @cache
-def _known(kind: str) -> list[str]:
-    return source.preset_names(kind)
+def _table() -> Any:
+    return resources.preset("aliases/phrases")
+
+
+def _is(word: str, kind: str) -> bool:
+    return aliases.letters(word) in _table()[kind].split()
+
+
+def _matters(words: str) -> bool:
+    """Return whether unknown words may matter: digits, negations, words similar to names."""
+    for word in words.split():
+        bare = aliases.letters(word.strip(".,'\""))
+        if re.search(r"[\d_=%$<>{}\[\]\\|@#*/]", word) or _is(bare, "takes_away"):
+            return True
+        if bare and not _is(bare, "ignored") and (_key(bare) or _near(word)):
+            return True
+    return False
+
+
+def _near(words: str) -> str | None:
+    """Suggest what words may mean: uses of a number, the models of a family, the nearest name."""
+    if re.fullmatch(rf"{_NUMBER}\s?[kKmMbBtT]?", words):
+        return f"{words} h100, batch {words}, sequence {words}, tp {words}, {words} tokens"
+    if re.fullmatch(r"\d+,\d+[kKmMbBtT]?", words):
+        return words.replace(",", ".")
+    plain = [aliases.letters(word) for word in words.split() if len(word) > 2]
+    of = [name for name in source.preset_names("model") if name.startswith(tuple(plain))]
+    close = (nearest(word, _pool()) for word in (words, *words.split()) if len(word) > 3)
+    return " or ".join(of[:4]) if of else next(filter(None, close), None)
+
+
+@cache
+def _pool() -> list[str]:
+    kinds = ("model", "accelerator")
+    pool = [name for kind in kinds for name in source.preset_names(kind)]
+    pool += [word for kind in kinds for _, also in aliases.names(kind) for word in also]
+    return [*pool, *_keys(), *aliases.on_the_hub(), *_table()["spelled"].split()]
 
 
 @cache
 def _keys() -> Mapping[str, str]:
-    """The keys that may stand with a value, by the letters of their last part."""
-    inner = (key for key in schema.paths("plan") if key.count(".") == 1)
-    known = [key for key in inner if key.startswith(SECTIONS) and not _holds_others(key)]
-    return {aliases.letters(key.partition(".")[2]): key for key in reversed(known)}
+    """Map keys that may be given with a value, by their letters without the section."""
+    every = (key for key in reversed([*schema.paths("plan")]) if key.startswith(SECTIONS))
+    types = {key: (schema.describe("plan", key) or {}).get("type") for key in every if "." in key}
+    known = [key for key, kind in types.items() if kind != "object"]
+    flat = {aliases.letters(key.partition(".")[2]): key for key in known if key.count(".") == 1}
+    deep = {aliases.letters("".join(key.split(".")[1:])): key for key in known}
+    return {**deep, **{aliases.letters(key.replace(".", "")): key for key in known}, **flat}
 
 
-def _holds_others(key: str) -> bool:
-    return (schema.describe("plan", key) or {}).get("type") == "object"
+def _key(letters: str) -> str | None:
+    return _keys().get(letters.replace(".", "")) or aliases.key(letters)
 
 
 def _number(text: str) -> int | str:
-    """`1,024` as a number; what is no whole number as it stands, its digits not grouped."""
+    """Convert text such as `1,024` to an int; text that is no integer only loses its commas."""
     digits = text.replace(",", "")
     return int(digits) if digits.isdigit() else digits
 
 
-def _named(kind: str, text: str, at: int) -> tuple[str, int] | None:
-    """The preset that the words from a place on name, as many of them as can be; and their end."""
-    found = _NAME.match(text, at)
-    ends = [space.start() for space in re.finditer(r" +|$", found[0])] if found else []
+@cache
+def _phrases() -> list[tuple[re.Pattern[str], list[str], Any]]:
+    rows = [(row["say"], row["set"]) for row in _table()["phrases"]]
+    rows += [(say, {"fault": message}) for say, message in _table()["refused"].items()]
+    return [_compiled(str(say), says) for say, says in rows]
+
+
+def _compiled(say: str, says: Any) -> tuple[re.Pattern[str], list[str], Any]:
+    slots: list[str] = []
+
+    def slot(found: re.Match[str]) -> str:
+        name, pattern = _table()["slots"][found[1]]
+        slots.append(name)
+        each = sorted(_names().get(name, ()), key=len, reverse=True)
+        pattern = pattern or "|".join("[-_ ]?".join(map(re.escape, one)) for one in each)
+        return f"(?P<s{len(slots) - 1}>{pattern})"
+
+    pattern = re.sub(r"\{([a-z]+)\}", slot, say.replace(" ", r"[\s_=:-]*"))
+    for name, part in reversed(_table()["parts"].items()):  # later ones hold earlier ones
+        pattern = pattern.replace(f"<{name}>", part)
+    return re.compile(rf"(?:{pattern}){_END}", re.I | re.ASCII), slots, says
+
+
+def _phrase(text: str, at: int) -> Iterator[Understood]:
+    """Match the phrases of the table at a position."""
+    for pattern, slots, says in _phrases():
+        found = pattern.match(text, at)
+        if found is None or found.end() == at:
+            continue
+        groups = found.groupdict()
+        words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
+        values = {name: _read(name, one) for name, one in words.items()}
+        if None in values.values():
+            continue
+        each, _, values["of"] = values.get("instance", "0").partition(" ")
+        values["each"] = int(each)
+        values |= {"all": found[0].lower(), "word": (groups.get("word") or "").lower()}
+        filled = {
+            key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
+            for key, one in says.items()
+        }
+        yield found.end(), filled
+
+
+def _read(name: str, text: str) -> Any:
+    """Parse the text of a slot to its value; None where it has none."""
+    text = text.lower().lstrip("$ ").replace(",", "")
+    if name in _names():
+        return _names()[name][aliases.letters(text)]
+    if name == "time":
+        count, unit = re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups()  # type: ignore[union-attr]
+        return f"{_table()['words'].get(count, 1 if count in ('a', 'an') else count)} {unit}"
+    if name == "percent":
+        return text if Fraction(text) <= 1 else f"{text}%"
+    number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
+    if not number:
+        return _table()["words"].get(text, 1)
+    if name in ("tokens", "size"):
+        suffix = many.upper().replace("K", "k")
+        return _number(f"{number}{suffix}" if "e" not in number else str(int(Fraction(number))))
+    if name == "batch":
+        return Fraction(number), many
+    step = 1024 if name in ("length", "binary") else 1000
+    value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
+    if name == "money":
+        return plain_text(value)
+    return int(value) if value.denominator == 1 else None
+
+
+@cache
+def _names() -> Mapping[str, Mapping[str, str]]:
+    """Map the names that slots match, by letters, to presets; others to the nearest preset."""
+    kinds = {"device": "accelerator", "cluster": "cluster", "model": "model"}
+    known = {slot: tuple(source.preset_names(kind)) for slot, kind in kinds.items()}
+    ship = {slot: aliases.presets(kinds[slot], names) for slot, names in known.items()}
+    held = {slot: _table()[slot].items() for slot in ("instance", "absent")}
+    more = {k: {aliases.letters(str(n)): str(v) for n, v in rows} for k, rows in held.items()}
+    return {**ship, **more}
+
+
+def _pair(text: str, at: int) -> Iterator[Understood]:
+    """Match a key of a plan, or another program's word, with its value: `tp8`, `optimizer=muon`."""
+    found = _KEY.match(text, at)
+    ends = [part.end() for part in re.finditer("[A-Za-z]+", found[0])] if found else []
     for end in reversed(ends):
-        words = text[at : at + end].rstrip(".")
-        for name in (words, words.removesuffix("s")):
-            preset = aliases.preset(kind, name, _known(kind))
-            if preset is not None:
-                return preset, at + len(words)
-    return None
-
-
-# Rules -------------------------------------------------------------------------------------------
-
-
-def _counted(found: re.Match[str]) -> Understood | None:
-    """`64 h100`, `8 nodes of 8 x h100`."""
-    device = _named("accelerator", found.string, found.end())
-    if device is None:
-        return None
-    nodes, count = found["nodes"], int(found["count"].replace(",", ""))
-    said: dict[str, Any] = {"cluster.accelerator": device[0], "cluster.devices": count}
-    if nodes is not None:
-        said["cluster.devices"] = count * int(nodes)
-        said["cluster.devices_per_node"] = count
-    return said, device[1]
-
-
-def _times(found: re.Match[str]) -> Understood | None:
-    """`h100 x 64`."""
-    device = aliases.preset("accelerator", found[1], _known("accelerator"))
-    count = int(found[2].replace(",", ""))
-    said = {"cluster.accelerator": device, "cluster.devices": count}
-    return (said, found.end()) if device is not None else None
-
-
-def _tokens(found: re.Match[str]) -> Understood:
-    words = {"thousand": "k", "million": "M", "billion": "B", "trillion": "T"}
-    suffix = found["suffix"] or ""
-    suffix = words.get(suffix.lower(), suffix.upper().replace("K", "k"))
-    return {"training.tokens": _number(f"{found['count']}{suffix}")}, found.end()
-
-
-def _length(found: re.Match[str]) -> Understood:
-    """Of a length k is 1024."""
-    length, suffix = _number(found["count"]), found["suffix"]
-    if suffix:
-        length = length * 1024 if isinstance(length, int) else f"{length}{suffix}"
-    return {"training.sequence_length": length}, found.end()
-
-
-def _name(found: re.Match[str]) -> Understood | None:
-    """A model or a cluster that ships."""
-    for kind in ("cluster", "model"):
-        named = _named(kind, found.string, found.start())
-        if named is not None:
-            return {kind: named[0]}, named[1]
-    return None
-
-
-def _word(found: re.Match[str]) -> Understood | None:
-    """A word that says by itself what it is, such as a precision."""
-    for dotted in TELLING:
-        said = schema.describe("plan", dotted)
-        if said is not None and found[0].lower() in said["enum"]:
-            return {dotted: found[0].lower()}, found.end()
-    return None
-
-
-def _pair(found: re.Match[str]) -> Understood | None:
-    """A key of a plan, by its last part or another program's word, with its value: `tp8`,
-    `micro batch 2`, `optimizer=muon`."""
-    ends = [part.end() for part in re.finditer("[A-Za-z]+", found[0])]
-    for end in reversed(ends):
-        key = found[0][:end]
-        dotted = _keys().get(aliases.letters(key)) or aliases.key(key)
-        value = _VALUE.match(found.string, found.start() + end)
+        key = aliases.letters(text[at : at + end])
+        dotted = _key(key)
+        value = _VALUE.match(text, at + end)
         if dotted is None or dotted.partition(".")[0] not in SECTIONS or value is None:
             continue
-        said: Any = _number(value[1])
-        return {dotted: {"true": True, "false": False}.get(said, said)}, value.end()
-    return None
-
-
-def _always(said: Mapping[str, Any]) -> Rule:
-    return lambda found: (said, found.end())
-
-
-def _as(key: str, form: str = "{}") -> Rule:
-    """The first group as the value of a key."""
-
-    def rule(found: re.Match[str]) -> Understood:
-        value = found[1].lower()
-        return {key: _number(form.format({"no": "none"}.get(value, value)))}, found.end()
-
-    return rule
-
-
-#: What may stand in a text, in the order in which it is tried.
-RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
-    (re.compile(pattern, re.I | re.ASCII), rule)
-    for pattern, rule in (
-        (
-            rf"(?:(?P<nodes>\d+)\s*nodes?\s*(?:of|with|x|×)?\s*)?(?P<count>{WHOLE})(?!\d)\s*(?:[x×*]\s*)?",
-            _counted,
-        ),
-        (
-            rf"(?P<count>{_NUMBER})\s*(?P<suffix>[kMBT]|thousand|million|billion|trillion)?\s*"
-            rf"tokens?{_END}",
-            _tokens,
-        ),
-        (rf"(?P<count>{_NUMBER})\s*(?P<suffix>T|trillion){_END}(?!\s*param)", _tokens),
-        (
-            rf"(?:sequences?|seq|context|ctx)(?:[\s_-]*(?:length|len))?(?:\s*of)?[\s=:]*"
-            rf"(?P<count>{_NUMBER})(?P<suffix>k)?{_END}",
-            _length,
-        ),
-        (
-            rf"(?P<count>{_NUMBER})(?P<suffix>k)?[\s-]*(?:context|ctx|seq|sequence)"
-            rf"(?:[\s_-]*(?:length|len))?{_END}",
-            _length,
-        ),
-        (rf"({_NUMBER})\s*sequences{_END}", _as("training.global_batch")),
-        (
-            rf"(full|selective|no)\s+(?:activation\s+)?(?:recompute|recomputation|checkpointing)"
-            rf"{_END}",
-            _as("training.recompute"),
-        ),
-        (
-            rf"(?:\$\s*)({_NUMBER})(?:\s*(?:/|per|an?)\s*(?:(?:gpu|device)[\s-]*)?h(?:our|r)?)?"
-            rf"{_END}",
-            _as("cluster.price", "{} USD/h"),
-        ),
-        (rf"({_NUMBER})\s*USD/h(?:our)?{_END}", _as("cluster.price", "{} USD/h")),
-        (rf"({_NUMBER}%)\s*(?:mfu|utili[sz]ation){_END}", _as("time.mfu")),
-        (rf"({_NUMBER}\s*(?:hours?|days?|weeks?)){_END}", _as(DEADLINE)),
-        (rf"fsdp{_END}", _always({"parallelism.zero": 3})),
-        (
-            rf"(?:sp|sequence[\s_-]parallel){_END}(?!\s*[=:])",
-            _always({"parallelism.sequence": True}),
-        ),
-        (rf"([A-Z][\w.-]*?)\s*[x×*]\s*({WHOLE})(?![\w.-])", _times),
-        (r"(?=[A-Z0-9])", _name),
-        (
-            rf"({_NUMBER}[MBT])(?:[\s-]*(?:parameters?|params?|model|dense))?{_END}",
-            lambda found: ({"model": {"parameters": found[1].upper()}}, found.end()),
-        ),
-        (_KEY.pattern, _pair),
-        (rf"[\w-]+{_END}", _word),
-    )
-)
+        word = aliases.value(dotted, value[2].lower()) or value[2]
+        known = (schema.describe("plan", dotted) or {}).get("enum", ())
+        vague = _is(key, "fillers") or (value[2][0].isalpha() and word.lower() not in known)
+        if vague and not value[1].strip():
+            continue
+        told = {"true": True, "false": False}
+        yield value.end(), {dotted: told.get(word.lower(), _number(word))}
+        return

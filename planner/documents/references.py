@@ -32,19 +32,21 @@ REFERENCES = {
     "cluster": {"accelerator": "accelerator"},
 }
 ENDINGS = (".yaml", ".yml")
-#: What a provider's price list says where a cluster does not.
+#: Keys that a provider's price list sets where a cluster does not.
 PRICES = ("price", "reserved_price")
 #: Documents of which each extends the next, at most.
 MOST_LINKS = 50
 #: Names of documents that a fault lists, at most.
 MOST_LISTED = 12
+#: Characters of a name or a path, as of Linux.
+LONGEST = 4096
 
 
 # Reading -----------------------------------------------------------------------------------
 
 
 def read(path: str | Path, origin: Origin | None = None) -> Node:
-    """The tree of one YAML file (`-` is standard input), nothing resolved.
+    """Read one YAML file (`-` is standard input) as a tree; names in it are not resolved.
 
     Raises:
         PlanError: missing, unreadable, too large, not UTF-8, not a mapping, or not the YAML
@@ -62,7 +64,7 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
 
 
 def _read_shipped(path: Path, origin: Origin) -> Node:
-    """As ``read``, of a document that ships: its tree is kept as long as the file is the same."""
+    """Read a built-in document; its tree is cached until the file changes."""
     if files.are_noted():
         return read(path, origin)
     state = os.stat(path)
@@ -78,9 +80,9 @@ def _kept(path: Path, origin: Origin, *state: object) -> Node:
 
 
 def preset_names(kind: str, presets: Path | None = None) -> list[str]:
-    """The names of the shipped documents of a kind: plan, model, cluster, accelerator."""
-    found = _preset_folder(kind, presets).glob("*.y*ml")
-    return [path.stem for path in sorted(found) if path.suffix in ENDINGS]
+    """List the names of the built-in documents of a kind: plan, model, cluster, accelerator."""
+    found = sorted(_preset_folder(kind, presets).glob("*.y*ml"))
+    return [p.stem for p in found if p.suffix in ENDINGS and (not presets or files.is_file(p))]
 
 
 def _preset_folder(kind: str, presets: Path | None) -> Path:
@@ -89,8 +91,8 @@ def _preset_folder(kind: str, presets: Path | None) -> Path:
 
 
 def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[Path, str | None]:
-    """The file of a document that somebody asks for by a path or a name, and that name where it is
-    one of ours: a file that is there is meant first.
+    """Find the file of a document that is given by a path or a name; an existing file wins. The
+    second value is the name if the document is built in.
 
     Raises:
         PlanError: a name that nothing has; a path is told by who reads it.
@@ -106,21 +108,21 @@ def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[P
     return path, path.stem if shipped else None
 
 
-#: What every plan states, itself or by what it extends; and keys that only plans have.
+#: Keys that every plan has, itself or by what it extends; and keys that only plans have.
 STATED, OWN = frozenset(("model", "cluster", "training")), frozenset(("training", "parallelism"))
 _TOP = re.compile(r"^(\w+)[ \t]*:", re.MULTILINE)
 
 
 def is_plan(file: Path) -> bool:
-    """Whether a document states all that a plan states."""
+    """Return whether a document has all keys that a plan must have."""
     with contextlib.suppress(PlanError):
         return set(read(file).plain()) >= STATED
     return False
 
 
 def meant_as_plan(file: Path, links: int = MOST_LINKS) -> bool:
-    """Whether a document is a plan, also one that extends a plan, that names something which is no
-    longer there, or that is no YAML."""
+    """Return whether a document is meant as a plan: also if it extends a plan, names a file that is
+    missing, or is invalid YAML."""
     try:
         text = files.read_text(file, nodes.MAX_BYTES)
         if not ("training" in text or "extends" in text):
@@ -154,9 +156,12 @@ class Resolver:
     again: bool = False  # the defaults are in, but for what --set brought
 
     def locate(self, node: Node, kind: str) -> tuple[Path, bool]:
-        """The file that a name means, and whether it ships as a preset."""
+        """Find the file that a name means, and whether it is a preset."""
         name = str(node.value)
         place = node.place
+        if len(name) > LONGEST:
+            wrong = f"a name of {len(name)} characters"
+            raise PlanError(Fault(wrong, place, f"at most {LONGEST}"))
         names_path = "/" in name or os.sep in name or name.endswith(ENDINGS)
         base = Path(place.file).parent if node.origin.kind in ("file", "preset") else self.base
         paths = [base / name, base / f"{name}.yaml"]
@@ -189,8 +194,8 @@ class Resolver:
         raise PlanError(Fault(message, place, allowed, near))
 
     def near(self, name: str, kind: str, known: Sequence[str]) -> str | None:
-        """The name of a shipped document that is spelled most like one that there is not, whole
-        or by its first words."""
+        """Suggest the built-in document whose name, or its first words, is most similar to an
+        unknown name."""
         device = kind == "cluster" and aliases.preset(
             "accelerator", name, preset_names("accelerator", self.presets)
         )
@@ -206,7 +211,7 @@ class Resolver:
         return nearest(name, known) or next(filter(None, meant), None)
 
     def fetch(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
-        """The resolved document that the text of `node` names."""
+        """Read and resolve the document that the text of `node` names."""
         path, shipped = self.locate(node, kind)
         full = path.resolve()
         if full in chain:
@@ -221,7 +226,7 @@ class Resolver:
         return replace(found, reference=path.stem if shipped else str(node.value))
 
     def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
-        """A mapping merged over what it extends, and so for the mappings it holds."""
+        """Merge a mapping over the document that it extends, and likewise the mappings in it."""
         assert isinstance(node.value, dict)
         entries = dict(node.value)
         parent = entries.pop("extends", None)
@@ -252,8 +257,8 @@ class Resolver:
     def with_defaults(
         self, node: Node, entries: dict[str, Node], kind: str, chain: tuple[Path, ...]
     ) -> dict[str, Node]:
-        """The entries of a document that extends no other, with those of the team: over what ships,
-        and below what anybody says."""
+        """Add the team's defaults to the entries of a document that extends none: they override
+        presets and are overridden by what plans say."""
         if self.defaults is None or (self.again and node.origin.kind != "set"):
             return entries
         shipped = node.origin.kind == "preset"
@@ -277,8 +282,8 @@ class Resolver:
         only: Iterable[str] | None = None,
         around: tuple[str, ...] = (),
     ) -> Node:
-        """A mapping whose references to other documents are replaced by these. One that cannot be
-        is left as it is where ``unknown`` takes its faults."""
+        """Replace every reference to another document by that document. With ``unknown``, record
+        references that do not resolve there instead of raising."""
         if not isinstance(node.value, dict):
             return node
         entries = dict(node.value)
@@ -300,14 +305,14 @@ class Resolver:
         return replace(node, value=entries)
 
     def unresolved(self, path: tuple[str, ...], error: PlanError) -> tuple[Fault, ...]:
-        """What is to be raised of a reference that cannot be resolved."""
+        """Record the faults of a reference in ``unknown``; if that is None, return them."""
         if self.unknown is None:
             return error.faults
         self.unknown[path] = error.faults
         return ()
 
     def schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
-        """A training run with the table of its schedule, where it names a file or extends one."""
+        """Replace the schedule of a training run that names or extends a file by its table."""
         if not isinstance(training.value, dict) or "schedule" not in training.value:
             return training
         node = training.value["schedule"]
@@ -318,7 +323,7 @@ class Resolver:
         return replace(training, value={**training.value, "schedule": node})
 
     def name(self, node: Node, kind: str, chain: tuple[Path, ...] = ()) -> Node:
-        """The mapping that a text names; anything else as it is."""
+        """Return the mapping that a text names; anything else as it is."""
         if not isinstance(node.value, str):
             return node
         counted = aliases.counted(node.value) if kind == "cluster" else None
@@ -331,7 +336,7 @@ class Resolver:
 
 
 def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
-    """Mappings key by key, anything else whole; a null takes the key away."""
+    """Merge mappings key by key; other values are replaced, and a null removes the key."""
     merged = dict(parent)
     for key, node in child.items():
         below = parent.get(key)

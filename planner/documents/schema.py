@@ -26,7 +26,7 @@ ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
 
 
 def _applicable(schema: Schema, node: Node) -> Iterator[Schema]:
-    """A schema and those of its conditions and alternatives that apply."""
+    """Yield a schema and those of its conditions and alternatives that apply."""
     yield schema
     for part in schema.get("allOf", ()):
         yield from _applicable(part, node)
@@ -45,12 +45,19 @@ def _applicable(schema: Schema, node: Node) -> Iterator[Schema]:
 
 
 def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """The tree with each quantity as an exact number of its unit, and with the defaults of absent
-    keys; ``faults`` are told by their paths."""
+    """Return the tree with quantities as exact numbers of their units and defaults for missing
+    keys; ``faults`` receives what cannot be read, by path."""
     parts = [part for schema in schemas for part in _applicable(schema, node)]
     if not isinstance(node.value, (dict, list)):
         return _quantity(node, parts, path, faults)
-    children = dict(node.children())
+    # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
+    children = {
+        step: child
+        for step, child in node.children()
+        if child.value is not None
+        or isinstance(step, int)
+        or not any("unit" in schema for part in parts for schema in _below(part, step))
+    }
     for part in parts if isinstance(node.value, dict) else ():
         for key, schema in part.get("properties", {}).items():
             if key not in children and schema.get("default") is not None:
@@ -60,23 +67,20 @@ def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_
     made: dict[Any, Node] = {}
     for step, child in children.items():
         known = [schema for part in parts for schema in _below(part, step)]
-        # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
-        wanted = isinstance(step, str) and any("unit" in schema for schema in known)
-        if child.value is not None or not wanted:
-            shipped = child.origin.kind == "preset" and isinstance(child.value, dict)
-            read_child = _read_again if shipped else _read
-            made[step] = read_child(child, known, (*path, step), faults)
+        shipped = child.origin.kind == "preset" and isinstance(child.value, dict)
+        read_child = _read_again if shipped else _read
+        made[step] = read_child(child, known, (*path, step), faults)
     return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
 
-#: Mappings that ship as they were read: with what was read (so that no other takes its id), the
-#: schemas that held, and what came of it.
+#: Cache of mappings of presets by id: the mapping (so that its id is not reused), the
+#: schemas, and the result.
 _SHIPPED: dict[int, tuple[Node, list[Schema], Node]] = {}
 MOST_SHIPPED = 256
 
 
 def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """As ``_read``, of a mapping that may have been read before."""
+    """Return what ``_read`` does, cached by mapping and schemas (presets are read many times)."""
     kept = _SHIPPED.get(id(node))
     if kept is not None and kept[1] == schemas:
         return kept[2]
@@ -90,7 +94,7 @@ def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Pat
 
 
 def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """A value; a quantity as an exact number of its unit, where it is none yet."""
+    """Parse a scalar: a quantity that is not read yet becomes an exact number of its unit."""
     wanted = (p["unit"] for p in parts if "unit" in p and node.value not in p.get("enum", ()))
     unit = next(wanted, None)
     try:
@@ -111,8 +115,8 @@ def _below(schema: Schema, step: str | int) -> list[Schema]:
 
 
 class Invalid(PlanError):
-    """The faults of a document that disagrees with its schema, and the document as far as it could
-    be read."""
+    """The faults of a document that violates its schema; ``document`` is what could be read of
+    it."""
 
     def __init__(self, faults: Iterable[Fault], document: Document) -> None:
         super().__init__(faults)
@@ -122,7 +126,7 @@ class Invalid(PlanError):
 def validate(
     document: Document, schema: str, unknown: Mapping[Path_, Sequence[Fault]] | None = None
 ) -> Document:
-    """The document with exact quantities and defaults.
+    """Check a document; return it with exact quantities and defaults.
 
     Args:
         document: as `source.load` returns it.
@@ -146,7 +150,7 @@ def validate(
 
 @cache
 def paths(schema: str) -> Sequence[str]:
-    """The dotted keys near the top of a kind of document, for near spellings."""
+    """List the dotted keys of a kind of document, three levels deep, for near spellings."""
     found: set[str] = set()
     level: list[tuple[str, Schema]] = [("", read(schema))]
     for _ in range(3):
@@ -161,8 +165,8 @@ def paths(schema: str) -> Sequence[str]:
 
 
 def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
-    """What a schema says about a key: description, unit, default, enum, type and so on; None where
-    it knows no such key.
+    """Return what a schema says about a key (description, unit, default, enum, type and so on);
+    None where there is no such key.
 
     Args:
         schema: as for `validate`.
@@ -175,7 +179,7 @@ def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
         found = [
             inner
             for part in parts
-            for inner in _below(part, step) or (_below(part, int(step)) if step.isdigit() else [])
+            for inner in _below(part, step) or (_below(part, 0) if step.isdigit() else [])
         ]
         if not found:
             return None
@@ -195,7 +199,7 @@ _STRUCTURE = {
 
 
 def _every(schema: Schema) -> Iterator[Schema]:
-    """A schema and all its conditional parts and alternatives."""
+    """Yield a schema and all its conditional parts and alternatives."""
     yield schema
     branches = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
     for part in (*schema.get("allOf", ()), *schema.get("anyOf", ()), *branches):

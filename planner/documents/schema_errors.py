@@ -9,8 +9,8 @@ from typing import Any
 from jsonschema import Draft7Validator, validators
 
 from planner.base import units
-from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, nearest
+from planner.base.numbers import plain_text
 from planner.documents import aliases
 from planner.documents.json_schema import Schema, inside, is_number
 from planner.documents.source import Document
@@ -60,7 +60,7 @@ def faults(
     known: Sequence[str],
     told: Collection[tuple[str | int, ...]],
 ) -> Iterator[Fault]:
-    """The faults of a document.
+    """Yield the faults of a document.
 
     Args:
         known: the dotted keys that there are, for one that stands in the wrong mapping.
@@ -73,7 +73,7 @@ def faults(
 
 
 def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[Fault]:
-    """The faults that one error stands for."""
+    """Convert one error of jsonschema to faults."""
     path, schema, value = tuple(error.absolute_path), error.schema, error.instance
     name = ".".join(map(str, path)) or "the document"
     if error.validator == "additionalProperties":
@@ -105,7 +105,7 @@ def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[
 
 
 def _value(error: Error, name: str, place: Place) -> Fault:
-    """The fault of a single value."""
+    """Return the fault of a single value."""
     rule, limit, schema = error.validator, error.validator_value, error.schema
     shown = f"{name} is {_shown(error.instance)}"
     if rule in ("enum", "type"):
@@ -128,7 +128,7 @@ def _value(error: Error, name: str, place: Place) -> Fault:
 
 
 def _mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
-    """The fault of a value that is of none of the types and none of the words that may stand."""
+    """Return the fault of a value that has none of the allowed types or words."""
     value = errors[0].instance
     allowed = " or ".join(dict.fromkeys(map(_allowed, errors)))
     listed = [
@@ -157,7 +157,7 @@ def _shown(value: Any) -> str:
 
 
 def _allowed(error: Error) -> str:
-    """What an enum or a type accepts."""
+    """Describe what an enum or a type accepts."""
     limit = error.validator_value
     if error.validator == "enum":
         words = (value if isinstance(value, str) else _shown(value) for value in limit)
@@ -173,7 +173,7 @@ def _allowed(error: Error) -> str:
 def _alternatives(
     error: Error, document: Document, name: str, known: Sequence[str]
 ) -> Iterator[Fault]:
-    """The faults of the alternative that comes closest to what was written."""
+    """Yield the faults of the alternative that is closest to what was written."""
 
     def misses(inner: Error) -> bool:
         return inner.validator in ("type", "enum") and inner.absolute_path == error.absolute_path

@@ -22,17 +22,17 @@ UNITS = (
     "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
     "USD/h", "kgCO2e/kWh",
 )  # fmt: skip
-_LARGEST = 1_000_000  # bytes of a schema
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 def address(kind: str) -> str:
-    """The `$id` of a schema, which says of which version it is."""
+    """Return where a schema is published, of which version it is. The files themselves have no
+    `$id`, so that validators look for what they refer to beside them, wherever they lie."""
     return f"{version.HOME}/schemas/{version.__version__}/{kind}.schema.json"
 
 
 def made() -> dict[str, dict[str, Any]]:
-    """The schemas that follow from the table of units and from what ships, by kind."""
+    """Return the schemas that are derived from the units and the built-in documents, by kind."""
     quantities = {
         unit: {
             "description": f"{units.wanted(unit)[:1].upper()}{units.wanted(unit)[1:]}.",
@@ -59,7 +59,6 @@ def made() -> dict[str, dict[str, Any]]:
     return {
         kind: {
             "$schema": _DRAFT,
-            "$id": address(kind),
             "title": title,
             "description": text,
             "definitions": definitions,
@@ -69,17 +68,17 @@ def made() -> dict[str, dict[str, Any]]:
 
 
 def bundled(kind: str) -> dict[str, Any]:
-    """The schema of a kind of document in one piece: what it refers to in other files is among its
-    definitions."""
+    """Return the schema of a kind of document as one file: what it refers to in other files is
+    added to its definitions."""
     definitions: dict[str, Any] = {}
 
-    def moved(node: Any, file: str) -> Any:
-        """A part of a file, whose references are those of the piece."""
+    def rewrite(node: Any, file: str) -> Any:
+        """Return a part of a file with its references changed to those of the bundle."""
         if isinstance(node, list):
-            return [moved(item, file) for item in node]
+            return [rewrite(item, file) for item in node]
         if not isinstance(node, dict):
             return node
-        found = {key: moved(inner, file) for key, inner in node.items()}
+        found = {key: rewrite(inner, file) for key, inner in node.items()}
         if isinstance(node.get("$ref"), str):
             other, _, pointer = node["$ref"].partition("#")
             target = other.removesuffix(".schema.json") or file
@@ -88,8 +87,8 @@ def bundled(kind: str) -> dict[str, Any]:
         return found
 
     def take(file: str, name: str) -> str:
-        """Puts a definition of a file (all of it, where it has no name) among those of the piece,
-        and says under which name."""
+        """Add a definition of a file (all of it, if it has no name) to the bundle; return its key
+        there."""
         said = name.replace("/properties/", "-")
         here = "-".join(filter(None, (file if file != kind or not name else "", said)))
         if here not in definitions:
@@ -102,11 +101,12 @@ def bundled(kind: str) -> dict[str, Any]:
             key = here.replace("~1", "/")
             definitions.pop(here)
             definitions[key] = {}
-            definitions[key] = moved(inner, file)
+            definitions[key] = rewrite(inner, file)
         return here
 
     root = _read(kind)
-    found = {key: moved(inner, kind) for key, inner in root.items() if key != "definitions"}
+    found = {key: rewrite(inner, kind) for key, inner in root.items() if key != "definitions"}
+    found = {"$schema": _DRAFT, "$id": address(kind), **found}
     return {**found, "definitions": definitions} if definitions else found
 
 
@@ -123,13 +123,13 @@ def _file(kind: str) -> Path:
 
 
 def text(schema: dict[str, Any]) -> str:
-    """A schema as its file has it."""
+    """Format a schema as in its file."""
     return json.dumps(schema, indent=2, ensure_ascii=True) + "\n"
 
 
 def line(kind: str, document: str | Path | None = None) -> str:
-    """The first line of a document, by which an editor finds its schema: the program's own file
-    where both lie in one checkout, else the public address.
+    """Return the first line of a document, by which an editor finds its schema: the file in the
+    same checkout, else the public address.
 
     Args:
         document: where the document is written; None where nobody knows.
@@ -147,7 +147,7 @@ def line(kind: str, document: str | Path | None = None) -> str:
 
 
 def placed(document: str, path: str | None) -> str:
-    """The text of a document whose first line names a schema, by the way from where it is
+    """Update the first line of a document, if it names a schema, to the path from where it is
     written."""
     kind = re.match(r"# yaml-language-server: \$schema=\S*?(\w+)\.schema\.json\n", document)
     if kind is None or path in (None, "-"):
@@ -156,14 +156,9 @@ def placed(document: str, path: str | None) -> str:
 
 
 def main() -> None:
-    """Writes units.schema.json and names.schema.json, and the version into the others."""
+    """Write units.schema.json and names.schema.json."""
     for kind, schema in made().items():
         files.write_text(_file(kind), text(schema))
-    for kind in KINDS:
-        read = re.sub(r'\n  "\$id": "[^"]*",', "", files.read_text(_file(kind), _LARGEST))
-        first = f'"$schema": "{_DRAFT}",'
-        named = read.replace(first, f'{first}\n  "$id": "{address(kind)}",', 1)
-        files.write_text(_file(kind), named)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ Path_ = tuple[str | int, ...]
 
 
 def lookup(data: Any, dotted: str) -> Any:
-    """The value of a dotted key in nested mappings, None where there is none."""
+    """Return the value of a dotted key in nested mappings, None where there is none."""
     for step in dotted.split("."):
         if not isinstance(data, (dict, Mapping)) or step not in data:  # a plain one is told sooner
             return None
@@ -46,8 +46,8 @@ def lookup(data: Any, dotted: str) -> Any:
 
 
 def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data with other values of some dotted keys, None taking a key away; everything beside
-    the ways to them is shared."""
+    """Return plain data with other values of some dotted keys; None removes a key. Mappings that do
+    not change are shared."""
     changed = dict(data)
     for dotted, value in changes.items():
         key, _, rest = dotted.partition(".")
@@ -61,7 +61,7 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as mappings in mappings."""
+    """Convert dotted keys to nested mappings."""
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
         *around, last = dotted.split(".")
@@ -95,59 +95,60 @@ class Document:
         return self.node.plain() if self.held is None else self.held
 
     def get(self, dotted: str) -> Any:
-        """The value of a dotted key, None where the document gives none."""
+        """Return the value of a dotted key, None where the document gives none."""
         return lookup(self.data, dotted)
 
     def changed(self, changes: Mapping[str, Any]) -> Document:
-        """The document with other values of some dotted keys, which were checked before, None
-        taking a key away; its nodes keep the places, whatever they say."""
+        """Return the document with other values of some dotted keys, already checked; None removes
+        a key. Its nodes and places stay those of the original."""
         return replace(self, held=with_values(self.data, changes))
 
     def _way(self, path: Sequence[str | int]) -> list[Node]:
-        """The nodes on the way to a value, the whole document first, as far as there are any."""
+        """List the nodes on the path to a value, the whole document first, as far as they exist."""
         way = [self.node]
         for step in path:
-            inner = dict(way[-1].children())
-            if step not in inner:
+            held = way[-1].value
+            known = range(len(held)) if isinstance(held, list) else held
+            if not isinstance(known, (range, dict)) or step not in known:
                 break
-            way.append(inner[step])
+            way.append(held[step])  # type: ignore[index, arg-type]
         return way
 
     def find(self, path: Sequence[str | int]) -> Node:
-        """The node at `path`, or the nearest one around it."""
+        """Find the node at `path`, or the nearest one around it."""
         return self._way(path)[-1]
 
     def has(self, path: Sequence[str | int]) -> bool:
-        """Whether a value stands at `path`."""
+        """Return whether there is a value at `path`."""
         return len(self._way(path)) == len(path) + 1
 
     def place(self, path: Sequence[str | int]) -> Place:
-        """Where the value was written; the nearest one around it, where it is absent."""
+        """Return where the value was written; where it is absent, the nearest one around it."""
         return self.find(path).place
 
     def key_place(self, path: Sequence[str | int]) -> Place:
-        """Where the key of the value was written."""
+        """Return where the key of the value was written."""
         node = self.find(path)
         return node.key_place or node.place
 
     def origin(self, path: Sequence[str | int]) -> Origin:
-        """Who decided the value: a file and line, a preset, --set, a default, an argument."""
+        """Return the origin of the value: file and line, preset, --set, default, argument."""
         return self.find(path).origin
 
     def files(self) -> list[str]:
-        """The files that the values were read from, and the mappings that hold them."""
+        """List the files that the values and the mappings around them were read from."""
         read = (node for _, node in self.node.walk() if node.origin.kind in ("file", "preset"))
         return sorted({node.place.file for node in read})
 
     def walk(self) -> Iterator[tuple[Path_, Node]]:
-        """Every scalar and empty collection with its path, in document order."""
+        """Yield every scalar and empty collection with its path, in document order."""
         for path, node in self.node.walk():
             if not node.value or not isinstance(node.value, (dict, list)):
                 yield path, node
 
 
 def spelled_out(root: Node, kind: str) -> Node:
-    """``parallelism: auto`` of a plan as the mapping that it is short for."""
+    """Expand ``parallelism: auto`` of a plan to the mapping that it abbreviates."""
     layout = root.value.get("parallelism") if isinstance(root.value, dict) else None
     if kind != "plan" or layout is None or layout.value != "auto":
         return root
@@ -162,7 +163,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
-    """The steps and the value of one `--set KEY=VALUE`; faults show how it was written."""
+    """Parse one `--set KEY=VALUE` into the steps of its key and a node; faults quote ``shown``."""
     place, origin = Place(f"--set {shown}"[:200]), Origin("set", "--set")
     if not _KEY.fullmatch(key):
         raise PlanError(Fault(f"'{key}' is not a key", place, "--set a.b=value"))
@@ -179,12 +180,12 @@ def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
 
 
 def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Resolver) -> Node:
-    """`node` with the value at `steps` replaced, following names on the way."""
+    """Return `node` with the value at `steps` replaced; names on the path are resolved."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
     if isinstance(node.value, list):
-        if not step.isdigit() or int(step) >= len(node.value):
+        if not step.isdigit() or len(step) > 9 or int(step) >= len(node.value):
             last = len(node.value) - 1
             allowed = f"0 to {last}" if last >= 0 else "the list is empty"
             raise PlanError(Fault(f"'{step}' is not an item of this list", value.place, allowed))

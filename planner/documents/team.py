@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from planner.documents.yaml_nodes import Node
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a trainplan.yaml says, checked."""
+    """The checked content of a trainplan.yaml."""
 
     file: Path
     node: Node  # with quantities read
@@ -29,7 +30,7 @@ class Defaults:
 
     @property
     def margin(self) -> str | None:
-        """The memory to spare, as ``--margin`` takes it."""
+        """The memory safety margin, as ``--margin`` takes it."""
         said = self.node.plain().get("margin")
         return None if said is None else said if isinstance(said, str) else str(float(said))
 
@@ -40,24 +41,13 @@ class Defaults:
         Raises:
             PlanError: one of them is not there.
         """
-        return [self._beside(node) for _, node in self._entry("reports").children()]
-
-    @property
-    def templates(self) -> Path | None:
-        """The folder of templates that replace ours.
-
-        Raises:
-            PlanError: there is none.
-        """
-        return self._beside(self._entry("templates")) if "templates" in self.stated else None
-
-    def _entry(self, key: str) -> Node:
-        return self.stated.get(key) or replace(self.node, value=None)
+        stated = self.stated.get("reports") or replace(self.node, value=None)
+        return [self._beside(node) for _, node in stated.children()]
 
     def _beside(self, node: Node) -> Path:
         found = self.file.parent / str(node.value)
         if not files.inside(found):
             raise files.outside(node.place)
-        if not found.is_dir():
+        if not os.path.isdir(found):  # also where no folder can be called so
             raise PlanError(Fault(f"no such folder '{node.value}'", node.place, "a folder"))
         return found

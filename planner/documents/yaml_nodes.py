@@ -20,7 +20,7 @@ from planner.base import units
 from planner.base.errors import Fault, Place, PlanError
 
 MAX_BYTES = 5_000_000
-MAX_NODES = 100_000  # with every alias written out
+MAX_NODES = 20_000  # with every alias written out
 MAX_DEPTH = 100
 
 Value = dict[str, "Node"] | list["Node"] | str | int | Fraction | bool | None
@@ -50,7 +50,7 @@ class Node:
     unit: str | None = None
 
     def plain(self) -> Any:
-        """The value as plain dicts, lists and scalars."""
+        """Return the value as plain dicts, lists and scalars."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -58,7 +58,7 @@ class Node:
         return self.value
 
     def children(self) -> Iterator[tuple[str | int, Node]]:
-        """Keys or indices with their nodes."""
+        """Yield keys or indices with their nodes."""
         if isinstance(self.value, dict):
             yield from self.value.items()
         elif isinstance(self.value, list):
@@ -67,7 +67,7 @@ class Node:
     def walk(
         self, path: tuple[str | int, ...] = ()
     ) -> Iterator[tuple[tuple[str | int, ...], Node]]:
-        """This node and all in it, each with its path from here, in document order."""
+        """Yield this node and all in it, each with its path from here, in document order."""
         yield path, self
         for step, child in self.children():
             yield from child.walk((*path, step))
@@ -81,7 +81,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def _scalar(text: str) -> str | int | Fraction | bool | None:
-    """The meaning of a plain scalar.
+    """Parse a plain scalar by YAML 1.2's core schema.
 
     Raises:
         UnitError: a number that is written in a way that misleads, or is out of range.
@@ -127,7 +127,7 @@ class _Composer:
         return PlanError([*self.faults, Fault(message, place, allowed)])
 
     def root(self) -> Node | None:
-        """The one document of the stream; None where it is empty."""
+        """Return the one document of the stream; None where it is empty."""
         found = None
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -138,7 +138,7 @@ class _Composer:
         return found
 
     def node(self, event: Any, depth: int) -> Node:
-        """The value that an event begins; what is in it comes with the next events."""
+        """Build the node that an event begins; the events of its content are consumed."""
         place, before = self.place(event.start_mark), self.size
         if depth > MAX_DEPTH:
             raise self.stop("nested too deeply", place, f"at most {MAX_DEPTH} levels")
@@ -190,7 +190,7 @@ class _Composer:
         return replace(target[0], place=place)
 
     def entries(self, depth: int) -> dict[str, Node]:
-        """What a mapping holds."""
+        """Build the entries of a mapping."""
         entries: dict[str, Node] = {}
         for event in self.until(yaml.MappingEndEvent):
             key = self.node(event, depth + 1)
@@ -212,7 +212,7 @@ class _Composer:
 
 
 def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
-    """The node tree of a YAML text, or None where it holds nothing.
+    """Parse YAML text to a tree of nodes; None where it is empty.
 
     Args:
         text: YAML.
@@ -248,7 +248,7 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
 
 
 def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Node:
-    """The same tree from plain Python data. Floats count as their shortest decimal text."""
+    """Convert plain Python data to a tree of nodes. Floats count as their shortest decimal text."""
     if depth > MAX_DEPTH:
         raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
     if isinstance(data, Mapping):

@@ -1,9 +1,9 @@
-"""Exact evaluation: what a plan's quantities are worth, and the trace of how that was found.
+"""Exact evaluation: the values of a plan's quantities, and the trace of how they were computed.
 
-Values are ints and Fractions to the end; floats enter only through roots and fractional powers of
-estimates. Formulas become nodes of a graph as they are asked for (``lower.py``) and are worked out
-at once (``run.py``). While a change moves numbers only (not which formulas hold, nor which entries
-there are) the same graph serves the changed plan.
+Values are ints and Fractions throughout; floats enter only through roots and fractional powers of
+estimates. Formulas become nodes of a graph on demand (``lower.py``) and are computed at once
+(``run.py``). If a change affects numbers only (not which formulas apply, nor which entries exist),
+the same graph serves the changed plan.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ ESTIMATE = KINDS.index("estimate")
 
 
 class Trace:
-    """One evaluated quantity instance: its formula, its value and what it was made from."""
+    """One evaluated instance of a quantity: its formula, its value and its operands."""
 
     def __init__(self, evaluation: Evaluation, place: int) -> None:
         self._evaluation, self.place = evaluation, place
-        #: The node that it is the value of; instances made alike of the same inputs share one.
+        #: The node of its value; instances with the same formula and inputs share one.
         self.body: int
         self.body, name = evaluation.graph.nodes[place][1]
         self.key: Key = evaluation.graph.nodes[name][1][0]
@@ -58,8 +58,8 @@ class Trace:
 
     @cached_property
     def uses(self) -> dict[tuple[Any, ...], None]:
-        """Keys of quantities, and symbols with the entries that bind them, in the order in which
-        the formula asks for them; none after one that has no value."""
+        """The operands in evaluation order, up to and including the first absent one: keys of
+        quantities, and symbols with the entries that bind them."""
         found: dict[tuple[Any, ...], None] = {}
         nodes, values = self._evaluation.graph.nodes, self._evaluation.values
         seen: set[int] = set()
@@ -85,12 +85,12 @@ class Trace:
 
 
 class Evaluation(Lowering):
-    """Evaluates quantities of one case on demand and remembers how.
+    """Evaluates quantities of one case on demand and records how.
 
     Args:
-        like: an evaluation of another case, as of a plan one step away, whose graph is used again.
-        exact: whether numbers are exact, and a quantity outside of its range is absent; else all
-            are floats, for a question that tries hundreds of plans.
+        like: an evaluation of another case, as of a plan one step away, whose graph is reused.
+        exact: whether numbers are exact, and a quantity outside its range is absent; else all are
+            floats, for a question that tries hundreds of plans.
     """
 
     def __init__(
@@ -112,18 +112,18 @@ class Evaluation(Lowering):
     # -- quantities ---------------------------------------------------------------------------
 
     def trace(self, identifier: str, point: Point | None = None) -> Trace:
-        """The evaluated instance of a quantity at a point (for quantities with axes)."""
+        """Return the evaluated instance of a quantity, at a point if it has axes."""
         place = self.instance(identifier, point or {})
         if place not in self._traces:
             self._traces[place] = Trace(self, place)
         return self._traces[place]
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
-        """The value of a quantity; raises Absent with the reason where there is none."""
+        """Return the value of a quantity; raise Absent with the reason if there is none."""
         return self._given(self.instance(identifier, point or {}))
 
     def values_of(self, quantities: Iterable[str]) -> dict[str, Any]:
-        """The values of some quantities of the whole plan.
+        """Return the values of some quantities of the whole plan.
 
         Raises:
             PlanError: one of them cannot be computed, with the reason.
@@ -137,12 +137,12 @@ class Evaluation(Lowering):
         return found
 
     def compute(self, expression: Expression, point: Point) -> Any:
-        """The value of a canonical expression at a point, as of the symbol of an input; exact
-        wherever it is rational, and an Absent is raised where there is none."""
+        """Compute a canonical expression at a point; exact where it is rational. Raise Absent if it
+        has no value."""
         return self._given(self.lower(expression, point))
 
     def worth(self, place: int) -> Any:
-        """The value of a node, or why it has none."""
+        """Evaluate a node: return its value, or an Absent with the reason."""
         values = self.values
         if place >= len(values):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
@@ -152,9 +152,8 @@ class Evaluation(Lowering):
         return values[place]
 
     def kind(self, place: int) -> int:
-        """How the value of a node is known, as a place in ``KINDS``: as sure as the formulas of
-        the quantities that it is made of, and as the least sure of its inputs; what comes after one
-        that has no value was not asked."""
+        """Return a node's certainty (index into ``KINDS``): the weakest of its formulas and its
+        inputs; inputs after an absent one are ignored."""
         worst = self._kinds.get(place)
         if worst is None:
             worst = 0
@@ -173,7 +172,7 @@ class Evaluation(Lowering):
         return worst
 
     def _worst(self, arguments: Sequence[int]) -> int:
-        """The same of all that a node is made of, up to the first that is absent."""
+        """Return the weakest certainty of some operands, up to the first absent one."""
         worst = 0
         for argument in arguments:
             worst = max(worst, self.kind(argument))
@@ -188,7 +187,7 @@ class Evaluation(Lowering):
         return value
 
     def _input(self, place: int) -> Any:
-        """What an input is in this case; None where there is no such pair of entries."""
+        """Return an input's value in this case; None if there is no such pair of entries."""
         symbol, *scope = self.graph.nodes[place][1]
         if scope and self._now:
             scope = [self._now.get(entry, entry) for entry in scope]
@@ -196,7 +195,7 @@ class Evaluation(Lowering):
         return value if self.exact or value is None else float(value)
 
     def _worth(self, key: Key, value: Any) -> Any:
-        """The value of a quantity, tidied; an Absent where it is outside of its range."""
+        """Simplify the value of a quantity; return an Absent if it is outside its range."""
         quantity = self.book.quantities[key[0]]
         if type(value) is Absent:
             return Absent(quantity.beyond) if quantity.beyond and value.reason == BEYOND else value
@@ -207,12 +206,12 @@ class Evaluation(Lowering):
     # -- variations ---------------------------------------------------------------------------
 
     def varied(self, symbol: Symbol, value: Number) -> Evaluation:
-        """The same case with another value of an input; what does not rest on it is kept."""
+        """Evaluate the case with another value of an input; keep what does not depend on it."""
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
         return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
 
     def where(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
-        """What a node is worth, by the nodes between, where some have other values."""
+        """Compute a node again through ``places``, with other values for some nodes."""
         values = list(self.values)
         for place, value in others.items():
             values[place] = value
@@ -220,9 +219,10 @@ class Evaluation(Lowering):
         return values[root]
 
     def rerun(self, case: Case, exact: bool) -> Evaluation | None:
-        """The same graph over the numbers of another case; what rests on none that differs is
-        kept. None where other formulas hold in it, or it has other entries. Entries whose numbers
-        differ are not in the graph, so no quantity that is new to it can be asked for."""
+        """Run the same graph over the numbers of another case; keep values whose inputs are equal.
+        Return None if other formulas apply there or its entries differ in structure. If entries
+        have other numbers, the new evaluation is sealed: it has only the quantities of the
+        graph."""
         if case.book is not self.case.book:
             return None
         others = moved(self.case, case, self.asked, self._alike)
@@ -230,7 +230,7 @@ class Evaluation(Lowering):
             return None
         other = copy.copy(self)
         other.case, other.exact, other.values, other._traces, other._kinds = case, exact, [], {}, {}
-        # What either asks for from now on is its own.
+        # From now on each has its own records.
         other.nodes, other.chosen, other.rests = {**self.nodes}, {**self.chosen}, {**self.rests}
         other.asked, other._anywhere, other._index = {*self.asked}, {**self._anywhere}, {}
         other._now = {}
@@ -257,8 +257,8 @@ class Evaluation(Lowering):
         return other
 
     def _alike(self, some: Entries, others: Entries) -> bool:
-        """Whether the entries of an axis have the same parents, bind the same symbols and decide
-        the same, one by one."""
+        """Decide whether two lists of entries have the same parents, bind the same symbols and have
+        the same settings, one by one."""
         return len(some) == len(others) and all(
             one is other or self._shape(one) == self._shape(other)
             for one, other in zip(some, others, strict=True)

@@ -1,7 +1,7 @@
 """Which FLOPs a utilisation counts, as entries of the axis ``convention``.
 
-Model FLOPs leave out what is computed again, hardware FLOPs count it; attention counts in full, or
-as far as it is causal: half of its scores are masked, forward, backward and where computed again.
+Model FLOPs exclude recomputation, hardware FLOPs include it; attention counts in full, or its
+causal half. Keys outside a window, or not selected by an indexer, never count.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.base.recent import recent
-from planner.book.expressions import expression
-from planner.book.formulas.compute import executed_per_token, per_token
-from planner.book.formulas.time import MASKED
-from planner.book.notation import C_conv
+from planner.book.expressions import expression, number
+from planner.book.formulas.compute import (
+    attended,
+    count_scores,
+    executed_per_token,
+    per_token,
+    reruns,
+)
+from planner.book.notation import C_conv, m_key
 from planner.engine.evaluate import Entry
 
 MODEL, HARDWARE = "model FLOPs (MFU)", "hardware FLOPs, recomputation counted (HFU)"
 
 
 def axis(settings: Mapping[str, Any]) -> tuple[Entry, ...]:
-    """The conventions that can be told apart under a plan's settings."""
+    """Return the conventions that differ under a plan's settings."""
     if settings["training.mode"] != "train":
         return ()
-    found: tuple[Entry, ...] = _entries(
-        settings["training.attention_count"] in ("causal", "causal-window"),
-        bool(settings["model.shape"]),
-        settings["training.recompute"] != "none",
-    )
+    shape, recomputed = bool(settings["model.shape"]), settings["training.recompute"] != "none"
+    found: tuple[Entry, ...] = _entries(shape, recomputed)
     return found
 
 
 @recent(8)
-def _entries(causal: bool, shape: bool, recomputed: bool) -> Iterator[Entry]:
-    """Attention in full and, where a shape says how much it is, as far as it is causal; the latter
-    alone where nothing else is counted."""
-    again = 4 * MASKED / 3 if recomputed else MASKED
-    for name, title, counted, masked in (
-        ("mfu", MODEL, per_token, MASKED),
-        ("hfu", HARDWARE, executed_per_token, again),
+def _entries(shape: bool, recomputed: bool) -> Iterator[Entry]:
+    """Yield the conventions: attention in full and, if the model's shape is known, causal."""
+    for name, title, plain, again in (
+        ("mfu", MODEL, per_token, number(0)),
+        ("hfu", HARDWARE, executed_per_token, reruns if recomputed else number(0)),
     ):
-        least = counted if causal else counted - masked
-        for key, words, flops, there in (
-            (name, "attention in full", counted, not causal),
-            (f"{name}-causal", "attention as far as it is causal", least, causal or shape),
+        for key, words, met in (
+            (name, "attention in full", m_key),
+            (f"{name}-causal", "causal attention counted (half)", attended),
         ):
-            if there:
-                bindings = {C_conv: expression(flops)}
+            if shape or met is m_key:
+                counted = count_scores(met, again) if shape else plain
+                bindings = {C_conv: expression(counted)}
                 yield Entry("convention", key, f"{title}, {words}", bindings=bindings)

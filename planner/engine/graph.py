@@ -1,7 +1,7 @@
-"""The formulas that a case asks for, as one list of operations: what all back ends run.
+"""The formulas that a case needs, as one list of operations: what all back ends run.
 
-A node is a number: its place in the list. Nodes that compute the same are one node, and nodes come
-after what they are made from.
+A node is a number: its index in the list. Equal computations are one node, and a node comes after
+its operands.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 #: A node: its operation, and its arguments (nodes, or data for the leaves).
 Content = tuple[str, tuple[Any, ...]]
 Number = int | Fraction | float
-#: In the place of a value that was not worked out.
+#: Placeholder of a value that is not computed yet.
 UNKNOWN = object()
-#: Operations whose arguments are no nodes.
+#: Operations whose arguments are data, not nodes.
 LEAVES = frozenset(("const", "input", "name", "absent", "is", "present"))
 
 
@@ -58,7 +58,7 @@ class Graph:
         return place
 
     def _lacks(self, operation: str, arguments: tuple[int, ...]) -> str | None:
-        """Why a node has no value; a body that is not picked does no harm."""
+        """Return why a node has no value; a body that is not picked may be absent."""
         needed = arguments[0::2] if operation == "pick" else arguments
         bodies = arguments[1::2] if operation == "pick" else ()
         if bodies and all(place in self.lacking for place in bodies):
@@ -66,8 +66,8 @@ class Graph:
         return next((self.lacking[p] for p in needed if p in self.lacking), None)
 
     def needed(self, roots: Iterable[int], values: Sequence[Any] | None = None) -> list[int]:
-        """Some nodes and those that they need, in the order of evaluation; where some have
-        ``values``, those whose value is still ``UNKNOWN``."""
+        """Collect some nodes and all nodes that they need, in evaluation order; with ``values``,
+        only those whose value is still ``UNKNOWN``."""
         found = set(roots)
         waiting = [*found]
         while waiting:
@@ -80,8 +80,8 @@ class Graph:
         return sorted(found)
 
     def dependents(self, moved: Iterable[int]) -> list[int]:
-        """Nodes that moved, and those that rest on one, in the order of evaluation. The last ones
-        are kept: plans that are tried one after another differ in the same inputs."""
+        """Collect changed nodes and all that depend on them, in evaluation order. The last answer
+        is cached: plans that are tried one after another differ in the same inputs."""
         asked = (len(self.nodes), *moved)
         if self._last[0] != asked:
             found = set(moved)
@@ -99,7 +99,7 @@ class Graph:
         return self.node("const", value, type(value) is float)
 
     def number(self, place: int) -> Number | None:
-        """The number that a node is, None where it is none."""
+        """Return the number that a node is, or None if it is not a constant."""
         operation, arguments = self.nodes[place]
         return arguments[0] if operation == "const" else None
 
@@ -109,20 +109,20 @@ class Graph:
         return place
 
     def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
-        """A symbol that some entries bind, or the plan; here to a value."""
+        """Add a symbol that entries or the plan bind, here to ``value``."""
         return self.node("input", symbol, *scope)
 
     # -- operations, which a graph may write in another way ---------------------------------------
 
     def quantity(self, value: int, key: Any) -> int:
-        """The value of an instance of a quantity."""
+        """Add the value of an instance of a quantity."""
         return self.node("quantity", value, self.node("name", key))
 
     def add(self, terms: Iterable[int]) -> int:
         return self._joined("add", tuple(terms), 0)
 
     def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
-        """A product over a product."""
+        """Add a product of factors, divided by the product of divisors."""
         above, below = self._joined("mul", tuple(factors), 1), tuple(divisors)
         if not below:
             return above
@@ -132,19 +132,19 @@ class Graph:
         return self.node("pow", base, exponent)
 
     def extreme(self, operation: str, values: Iterable[int]) -> int:
-        """``max`` or ``min`` of some values, of which there is one at least."""
+        """Add the ``max`` or ``min`` of some values; there must be at least one."""
         return self._joined(operation, tuple(values), 0)
 
     def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
-        """The body at the largest ``by``."""
+        """Add the body at the largest ``by``."""
         return self.node("pick", *(p for pair in zip(bys, bodies, strict=True) for p in pair))
 
     def both(self, conditions: Iterable[int]) -> int:
-        """All of some conditions."""
+        """Add the conjunction of some conditions."""
         return self._joined("and", tuple(sorted(set(conditions))), 1)
 
     def select(self, cases: Sequence[tuple[int, int]]) -> int:
-        """The value whose condition is true."""
+        """Add the value of the first true condition."""
         return self.node("select", *(place for case in cases for place in case))
 
     def _joined(self, operation: str, places: tuple[int, ...], neutral: int) -> int:

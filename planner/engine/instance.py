@@ -19,7 +19,7 @@ from typing import Any
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.recent import recent
 from planner.book import inventory, notation
-from planner.book.expressions import Symbol, minimum
+from planner.book.expressions import Symbol, floor, minimum
 from planner.book.inventory import MATMULS, ONE, Component, components
 from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
@@ -32,12 +32,12 @@ from planner.plans.model import WIDE
 
 #: Values of pairs of entries.
 PairValues = dict[tuple[Symbol, Entry, Entry], Any]
-#: What a provider's price list may give.
+#: Keys that a provider's price list can set.
 PRICES = ("cluster.price", "cluster.reserved_price")
 
 
 def build(plan: Plan) -> Case:
-    """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
+    """Build the case of a plan. Raises nothing: a missing value is bound to an Absent."""
     bindings, kinds = _inputs(plan)
     profile = profiles.load(plan.settings["training.implementation"])
     parts = () if plan.model is None else plan.model.parts
@@ -76,14 +76,13 @@ def build(plan: Plan) -> Case:
     return Case(bindings, settings, axes, pair_values, kinds, plan.book)
 
 
-#: What a default is that says how it was found, by how its reason begins.
+#: Certainty of a default, by the prefix of its reason.
 FOUND = {"calibrated:": "estimate", "measured:": "measured", "assumed:": "assumed"}
 
 
 def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
-    """What a plan binds symbols to, and how the value of those that are not exact is known: a
-    default, also where it is stated, by what it rests on; another value that the document states by
-    what the input is."""
+    """Return the plan's values by symbol, and the certainty of each value that is not exact: of a
+    default (stated or not) that of its source; of another stated value, that of its input."""
     bindings: dict[Symbol, Any] = {}
     kinds: dict[Symbol, str] = {}
     for note in plan.book.notation.values():
@@ -104,8 +103,7 @@ def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
 
 
 def _reason(plan: Plan, key: str, meaning: str) -> str:
-    """Why an input has no value; of a price also which providers rent the accelerator out, where
-    the plan's own has no such price for it."""
+    """Explain why an input has no value; for a price, name the providers that have one."""
     if plan.model is None and key.startswith("model."):
         return SIZE_ONLY
     others = ""
@@ -123,7 +121,7 @@ def _reason(plan: Plan, key: str, meaning: str) -> str:
 
 
 def _towers(stacks: Sequence[Stack]) -> str:
-    """Whether towers stand in front of the decoder, and whether one of them is not trained."""
+    """Return whether there are towers before the decoder: "none", "trained", or "frozen" (any)."""
     if any(stack.frozen for stack in stacks):
         return "frozen"
     return "trained" if stacks else "none"
@@ -143,8 +141,8 @@ ITEMS = {
 
 @cache
 def _stack_entry(stack: Stack) -> Entry:
-    """What a stack in front of the decoder has of its own, in symbols of the plan. Its sequences
-    are its items, or windows of them; each context-parallel rank works on all of these, for the
+    """Make the entry of a stack in front of the decoder, in symbols of the plan. Its sequences are
+    its items, or windows of them; each context-parallel rank works on all of these, for the
     sequence is divided behind the towers (Megatron-LM, LLaVAModel)."""
     items, each = ITEMS[stack.tower]
     rows = stack.rows * each + stack.extra
@@ -171,7 +169,7 @@ def _stack_entry(stack: Stack) -> Entry:
 
 @cache
 def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
-    """Of distinct stages the one from ``first`` to ``last``, which in print are counted from 1."""
+    """Make the entry of identical stages ``first`` to ``last``, which print counts from 1."""
     title = f"stages {first + 1} to {last + 1} of {count}"
     if first == last:
         title = "the only stage" if count == 1 else f"stage {first + 1} of {count}"
@@ -181,7 +179,7 @@ def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
 
 @cache
 def _phases(mode: str) -> tuple[Entry, ...]:
-    """The moments of a step at which a stage can be fullest."""
+    """List the moments of a step at which a stage's memory can peak."""
     if mode == "inference":
         return (Entry("phase", "serving", "serving", settings={"phase": "serving"}),)
     titles = {
@@ -202,7 +200,7 @@ def kept_tensors(
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    """What the implementation keeps of each block, under choices of the run (``tensors``)."""
+    """Yield the tensors that the implementation saves of each block, under choices of the run."""
     entries = iter(blocks)
     for part in model.parts:
         before = None
@@ -222,7 +220,7 @@ def kept_tensors(
 def _stage_axis(
     plan: Plan, parts: tuple[Entry, ...], components: tuple[Entry, ...]
 ) -> tuple[tuple[Entry, ...], PairValues]:
-    """Distinct pipeline stages, with what each holds and keeps of each part and component."""
+    """Build the distinct pipeline stages, with what each has of each part and component."""
     assert plan.model is not None
     stages = pipeline.stages(
         plan.model,
@@ -251,7 +249,7 @@ def _stage_axis(
 
 
 def recomputed_at_most(plan: Plan, recompute: str) -> int:
-    """How many layers of a stage are computed again at most."""
+    """Return the limit on the recomputed layers of a stage."""
     assert plan.model is not None
     most = 0 if recompute == "none" else plan.get("training.recompute_layers")
     return len(plan.model.sequence) if most is None else int(most)
@@ -264,8 +262,8 @@ def parts_on_stage(
     parts: tuple[Entry, ...],
     most: int,
 ) -> PairValues:
-    """What a stage holds, keeps and computes again of each part, by the layers that it ``holds``
-    and those ``living``, whose activations are kept (``Stage``)."""
+    """Bind how many layers of each part a stage has (from ``holds``), saves (layers times
+    micro-batches, from ``living``) and recomputes (at most ``most``), by name of the part."""
     pair_values: PairValues = {}
     for part in parts:
         held, alive = holds.get(part.name, 0), living.get(part.name, 0)
@@ -281,8 +279,8 @@ def parts_on_stage(
 def components_on_stage(
     holds: Mapping[str, int], entry: Entry, components: tuple[Entry, ...]
 ) -> PairValues:
-    """How often a stage holds a component: as often as its layer; a tied matrix not twice. And
-    which matrices are the first of their shape there: layer kinds share many."""
+    """Bind how many copies of each component a stage has: as many as of its layer; a tied matrix
+    once. Also mark the first matrix of each shape: layer kinds share many."""
     pair_values: PairValues = {}
     embedding, seen = holds.get(pipeline.FIRST, 0) > 0, set()
     for component in components:
@@ -303,7 +301,7 @@ SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
 
 
 def _of_kernels(plan: Plan, profile: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
-    """Projections with adapters, and whether gate and up projection are one matrix."""
+    """Return the projections with adapters, and whether gate and up projection are one matrix."""
     targets = frozenset(plan.get("training.lora.targets") or ())
     return targets, profile["time"]["gates"] == "joined"
 
@@ -324,7 +322,7 @@ def _model_axes(
 def _of_part(
     part: Part, targets: frozenset[str], joined: bool
 ) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
-    """The entry of a part, those of its blocks and those of their components."""
+    """Return the entry of a part, those of its blocks and those of their components."""
     by_block = _by_block()
     part_entry = Entry(
         "part",
@@ -353,6 +351,7 @@ def _of_part(
         settings["block"] = block.kind
         settings["latent"] = block.values.get("kv_rank") is not None
         settings["windowed"] = block.values.get("window") is not None
+        settings["picked"] = bool(block.values.get("index_top_k"))
         settings["grouped"] = (
             block.kind == "moe"
             and block.values["router_group_top_k"] < block.values["router_groups"]
@@ -369,13 +368,31 @@ def _of_part(
 
 @cache
 def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
-    """Symbols that each kind of block binds, with the key of their value."""
+    """Map each kind of block to the symbols that it binds, with the key of their value."""
     found: dict[str, list[tuple[Symbol, str]]] = {}
     for note in BOOK.notation.values():
         if note.per == ("block",) and note.key:
             kind, _, key = note.key.partition(".")
             found.setdefault(kind, []).append((note.symbol, key))
     return {**found, "stream": found["attention"]}  # whose projections it has
+
+
+def _keys(component: Component) -> dict[Symbol, Any]:
+    """Bind the numbers of keys that queries meet in a core or an indexer; all in a decoder."""
+    if component.type not in ("core", "index"):
+        return {}
+    every = notation.s if component.each is ONE else floor(notation.s / component.each)
+    most, run = component.most, component.run
+    if component.side == "decoder":
+        every, most = notation.s_dec, None
+    most = every if most is None else minimum(every, most)
+    run = most if run is None or component.side == "decoder" else minimum(every, run)
+    return {
+        notation.c_key: component.each,
+        notation.n_key: every,
+        notation.m_key: most,
+        notation.m_run: run,
+    }
 
 
 def _component(component: Component, block: Entry, targets: frozenset[str], joined: bool) -> Entry:
@@ -392,6 +409,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
         component.name,
         block,
         bindings={
+            **_keys(component),
             notation.n_in: component.n_in,
             notation.n_out: component.n_out,
             notation.copies: component.copies,
@@ -407,6 +425,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "shared": component.shared,
             "again": component.again,
             "matmul": component.type in MATMULS,
+            "scored": component.type in ("core", "index"),
             "frozen": component.frozen,
             "scan": component.scan,
             "final": component.final,
@@ -423,7 +442,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
 
 
 def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
-    """The values of some quantities of a plan; only what they need is evaluated.
+    """Return the values of some quantities of a plan; only what they need is evaluated.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.

@@ -1,6 +1,6 @@
-"""From the book's expressions to a graph: which formula holds, over which entries, of which inputs.
+"""From the book's expressions to a graph: which formula applies, over which entries and inputs.
 
-Each instance of a quantity is a node, so that what a value was made of is a walk over nodes.
+Each instance of a quantity is a node, so its derivation is a walk over nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from planner.book.quantity import BOOK, Book, Formula, agrees
 from planner.engine.graph import LEAVES, Graph
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
-#: Why no formula holds, by the setting that keeps it from it.
+#: Reasons why no formula applies, by the setting that excludes it.
 REASONS = {
     "run.interrupted": "no interruption was counted (cluster.failures.count is 0)",
     "run.finishes": "the run cannot finish: a restart (time.restart) takes more than eleven times "
@@ -40,8 +40,8 @@ class Absent(Exception):
 class Entry:
     """One entry of an axis: a layer kind, a block in it, a component, a pipeline stage.
 
-    ``bindings`` gives symbols that hold inside this entry a value, an expression (in symbols of
-    this entry and of those around it) or an Absent; ``settings`` decide which formula holds.
+    ``bindings`` gives symbols a value inside this entry: a number, an expression (in symbols of
+    this entry and of those around it) or an Absent; ``settings`` decide which formula applies.
     """
 
     axis: str
@@ -58,7 +58,7 @@ class Entry:
 
     @cached_property
     def around(self) -> Point:
-        """The entry and those that it lies in, by axis, from the narrowest."""
+        """The entry and the entries that contain it, by axis, from the narrowest."""
         around = {self.axis: self, **(self.parent.around if self.parent else {})}
         return around if self.stack is None else {**around, "stack": self.stack}
 
@@ -80,7 +80,7 @@ class Case:
     book: Book = BOOK
 
     def entries(self, axis: str) -> tuple[Entry, ...]:
-        """The entries of an axis; none where the plan leaves it open."""
+        """Return the entries of an axis; none if the plan does not decide it."""
         there = self.axes.get(axis, ())
         return () if isinstance(there, Absent) else there
 
@@ -96,13 +96,13 @@ class Lowering:
     """Writes quantities of one case into a graph.
 
     Args:
-        book: where it is not that of the case.
-        case: settings may be ``Varying``; where one decides between formulas, each is in the graph.
+        book: if it is not that of the case.
+        case: settings may be ``Varying``; if one selects a formula, all candidates are lowered.
         graph: into which it writes.
-        conditional: entries that are there in some of the plans only, each with a key; it is the
-            key of the node ``present`` that says in which.
-        like: another one, into whose graph this one writes too: instances of quantities that both
-            cases make of the same formulas, entries and inputs are lowered once.
+        conditional: entries that only some plans have, with the key of the ``present`` node that
+            tells which.
+        like: another one, whose graph is extended: instances of quantities with the same formulas,
+            entries and inputs in both cases are lowered once.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Lowering:
         self.sealed = False  # whether nothing is to be lowered any more
         self._anywhere: dict[Symbol, int] = {}  # nodes of symbols that mean the same everywhere
         self._index: dict[str, dict[Entry | None, list[Point]]] = {}
-        #: What the formula of each instance rests on directly: names of settings and of axes,
+        #: Direct dependencies of each instance's formula: names of settings and of axes,
         #: symbols, and other instances, which come before it.
         self.rests: dict[Key, set[Any]] = {}
         self._resting: set[Any] = set()
@@ -132,11 +132,11 @@ class Lowering:
             self._share(like)
 
     def differs(self, case: Case) -> int:
-        """In how much another case is of another form; one that differs less shares more."""
+        """Count the structural differences from another case; fewer differences share more."""
         return sum(1 for _ in moved(self.case, case, self.asked))
 
     def _share(self, like: Lowering) -> None:
-        """Take over the instances that rest on nothing that is of another form in this case."""
+        """Take over the instances that depend on nothing whose structure differs in this case."""
         assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
@@ -156,7 +156,7 @@ class Lowering:
     # -- quantities ---------------------------------------------------------------------------
 
     def instance(self, identifier: str, point: Point) -> int:
-        """The node of a quantity at a point (for quantities with axes)."""
+        """Return the node of a quantity, at a point if it has axes."""
         quantity = self.book.quantities[identifier]
         per = quantity.per
         if quantity.stacked and "stack" in point:
@@ -174,7 +174,7 @@ class Lowering:
         return found
 
     def _choice(self, key: Key, point: Point) -> int:
-        """The formula that holds, or for each plan the one that holds for it."""
+        """Lower the formula that applies, or a selection if that depends on the plan."""
         identifier, reason = key[0], None
         cases: list[tuple[int, int]] = []
         for formula in self.book.quantities[identifier].formulas:
@@ -194,7 +194,7 @@ class Lowering:
         return self.graph.absent(reason or self._unanswered(identifier, point))
 
     def _conditions(self, when: Mapping[str, Any], point: Point) -> Sequence[int] | None:
-        """What has to be true of a plan for a formula to hold; None where it never does."""
+        """Return the conditions under which a formula applies; None if it never does."""
         conditions: list[int] = []
         for name, wanted in when.items():
             actual = self.setting(name, point)
@@ -209,8 +209,8 @@ class Lowering:
         return conditions
 
     def _unanswered(self, identifier: str, point: Point) -> str:
-        """Why none of the formulas of an id holds: the choices that all of them want otherwise, or
-        the fewest that one of them does."""
+        """Explain why no formula of an id applies: the settings that none of them accepts, or else
+        the fewest that one of them rejects."""
         wrong = [
             {
                 key
@@ -242,7 +242,7 @@ class Lowering:
     # -- entries --------------------------------------------------------------------------------
 
     def entries(self, axis: str, point: Point, where: Mapping[str, str]) -> list[Point]:
-        """The points below ``point`` along an axis, those that agree with ``where``."""
+        """List the points below ``point`` along an axis whose settings match ``where``."""
         self._resting.add(axis)
         entries = self.case.axes[axis]
         if isinstance(entries, Absent):
@@ -253,8 +253,8 @@ class Lowering:
         return points
 
     def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
-        """The lineages of those below the narrowest entry of the point, and so below the others
-        that these have, but for a stack: a block may have other tokens than its part. Found by
+        """List the points of an axis that lie below the narrowest entry of ``point``, and so below
+        its parents; stacks are ignored, for a block may have other tokens than its part. Uses an
         index, for a model of many layer kinds has thousands of components."""
         index = self._index.get(axis)
         if index is None:
@@ -274,7 +274,7 @@ class Lowering:
     # -- symbols --------------------------------------------------------------------------------
 
     def scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
-        """Where a symbol is bound: in one entry, in a pair of them, or in the plan."""
+        """Return what binds a symbol here: one entry, a pair of entries, or () for the plan."""
         if symbol not in self._of_entries:
             return ()
         for entry in point.values():
@@ -289,18 +289,18 @@ class Lowering:
 
     @cached_property
     def _of_entries(self) -> frozenset[Symbol]:
-        """The symbols that some entry binds, or a pair of entries."""
+        """The symbols that some entry or pair of entries binds."""
         entries = (entry for axis in self.case.axes for entry in self.case.entries(axis))
         alone = {symbol for entry in entries for symbol in entry.bindings}
         return frozenset(alone.union(symbol for symbol, _, _ in self.case.pair_values))
 
     def bound(self, symbol: Symbol, point: Point) -> Any:
-        """What a symbol is bound to here: a number, a name, an expression or an Absent."""
+        """Return what a symbol is bound to here: a number, a name, an expression or an Absent."""
         return self._bound(symbol, self.scope(symbol, point))
 
     def meant(self, scope: tuple[Entry, ...], point: Point) -> Point:
-        """Where the symbols of an expression are meant that a symbol is bound to: here; what a
-        stack binds is said in symbols of the plan, for its b is a multiple of b."""
+        """Return the point at which a bound expression's symbols are resolved: here, but for a
+        stack at the plan, for its b is a multiple of the plan's b."""
         return {} if len(scope) == 1 and scope[0].axis == "stack" else point
 
     def _bound(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
@@ -312,7 +312,7 @@ class Lowering:
     # -- expressions ------------------------------------------------------------------------------
 
     def lower(self, tree: Expression, point: Point) -> int:
-        """The node of a canonical expression at a point."""
+        """Return the node of a canonical expression at a point."""
         op = tree.op
         if op == "symbol":
             return self._symbol(tree, point)  # type: ignore[arg-type]
@@ -365,9 +365,9 @@ def moved(
     asked: Iterable[str],
     alike: Callable[[Entries, Entries], bool] | None = None,
 ) -> Iterator[Any]:
-    """What is of another form in two cases: settings, axes whose entries are neither the same nor
-    ``alike``, and symbols that are numbers in one case and not in the other. Which numbers they are
-    does not matter."""
+    """Yield the settings, axes and symbols in which two cases differ in structure: axes whose
+    entries are neither equal nor ``alike``, and symbols that are a number in one case only. Other
+    values of numbers do not count."""
     yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
     for axis in reversed({**one.axes, **other.axes}):  # stages first: few, and often others
         some, others = one.axes.get(axis), other.axes.get(axis)
@@ -383,14 +383,14 @@ def moved(
 
 
 def form(value: Any) -> Any:
-    """What decides how a symbol is lowered: a reason, an expression, or that it is an input."""
+    """Return what decides how a symbol is lowered: a reason, an expression, or True (an input)."""
     if isinstance(value, Absent):
         return value.reason
     return value if value is None or isinstance(value, Expression) else True
 
 
 def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
-    """What a case binds a symbol to in an entry, in a pair of them, or in the plan."""
+    """Return what a symbol is bound to in an entry, in a pair of entries, or in the plan."""
     if not scope:
         return case.bindings.get(symbol)
     if len(scope) == 1:
@@ -399,7 +399,7 @@ def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
 
 
 def widen(point: Point) -> Point:
-    """A point with the parents of its entries: a component lies in a block, in a part."""
+    """Add the parents of its entries to a point: a component lies in a block, in a part."""
     wide: Point = {}
     for entry in point.values():
         wide = {**wide, **entry.around, **wide} if wide else entry.around
@@ -428,7 +428,7 @@ def _total(self: Lowering, tree: Expression, point: Point) -> int:
 
 
 def _largest(self: Lowering, tree: Expression, point: Point) -> int:
-    """The largest value over an axis, the name of its entry, or what else is at that entry."""
+    """Lower the maximum over an axis, the name of its entry, or another value at that entry."""
     points = self.entries(tree.axis, point, tree.where)
     if not points:
         raise Absent(f"there is no {tree.axis}")
@@ -443,7 +443,7 @@ def _largest(self: Lowering, tree: Expression, point: Point) -> int:
     return self.graph.node("which", *values, names)
 
 
-#: Operations that are more than what their arguments give.
+#: Operations with a lowering of their own.
 _SPECIAL: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
     "mul": _mul,
     "total": _total,

@@ -1,8 +1,8 @@
-"""The matrix products that run on one device: the components of a block, joined where one kernel
-computes several (query, key and value; gate and up).
+"""The matmuls that run on one device: the components of a block, joined where one kernel computes
+several (query, key and value; gate and up).
 
-They are an axis of their own, ``product``: each has rows, columns and a depth on one device, of
-which the widths follow here from the components and their split over the tensor-parallel ranks.
+They form an axis of their own, ``product``: each has rows, columns and a depth on one device;
+columns and depth follow here from the components and their tensor-parallel split.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXPERT_DOWN = "expert_down"
 
 @recent(4)
 def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
-    """The products of every block, in the order of its components."""
+    """Yield the matmuls of every block, in the order of its components."""
     products: dict[tuple[Entry, tuple[str, ...]], list[Entry]] = {}
     for component in components:
         if component.settings["type"] == "linear" and component.parent is not None:
@@ -72,7 +72,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
 
 @lru_cache(maxsize=256)
 def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
-    """Columns and depth on one device: of joined components, under their split."""
+    """Return columns and depth on one device, of joined components under their split."""
     wide = add(*columns)
     if split == "column":
         wide = wide / notation.t

@@ -1,7 +1,7 @@
-"""A graph worked out: exactly, in floats, and backwards for derivatives.
+"""Evaluation of a graph: exactly, in floats, and backwards for derivatives.
 
-Exact wherever a formula is rational: ints and Fractions, floats only below a root. A node that has
-no value is an Absent with its reason, as is all that rests on it.
+Results are exact wherever a formula is rational: ints and Fractions, floats only below a root. A
+node without a value is an Absent with its reason, as is every node that needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planner.engine.lower import Absent
 SNAP = 1e-12
 ZERO = "division by zero"
 BEYOND = "a power of e in it is beyond all numbers"
-#: Bits beyond which a power is a float: a million sequences choose their experts in one step.
+#: The most bits of an exact power; beyond it is a float.
 LONGEST = 2**20
 
 
@@ -30,13 +30,13 @@ def run(
     inputs: Callable[[int], Any],
     checked: Callable[[Any, Any], Any] | None = None,
 ) -> None:
-    """Work out some nodes in their order.
+    """Evaluate some nodes in their order.
 
     Args:
-        values: of all nodes before them; theirs are put there.
-        inputs: the values of input nodes.
-        checked: what becomes of an exact value of a quantity, by its key; None where all numbers
-            are to be floats.
+        values: of all nodes before them; results are stored there.
+        inputs: returns the value of an input node.
+        checked: maps a quantity's key and exact value to its final value; None to compute in
+            floats.
     """
     nodes, steps = graph.nodes, FLOATS if checked is None else EXACT
     for place in places:
@@ -76,8 +76,8 @@ def run(
 
 
 def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
-    """The arguments that an operation uses, in the order of evaluation: a divisor first, of bodies
-    the one that is picked."""
+    """Return the operands that an operation uses, in evaluation order: a divisor first; of bodies,
+    only the picked one."""
     if operation == "div":
         return arguments[::-1]
     if operation == "pick":
@@ -89,14 +89,14 @@ def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) ->
 
 
 def picked(compared: Sequence[Any]) -> int:
-    """Which of some values is largest, the first of equals."""
+    """Return the index of the largest value, the first of equals."""
     if type(compared[0]) is Absent:
         raise compared[0]
     return compared.index(max(compared))
 
 
 def tidy(value: Any) -> Any:
-    """A Fraction that is whole as an int."""
+    """Convert a whole Fraction to an int; raise OverflowError if a float is not finite."""
     if type(value) is Fraction and value.denominator == 1:
         return value.numerator
     if isinstance(value, float) and not math.isfinite(value):
@@ -117,7 +117,7 @@ def _div(above: Any, below: Any) -> Any:
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Exact where the exponent is whole and the base exact."""
+    """Raise to a power; exact if the exponent is whole and the base exact."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1:
         exponent = exponent.numerator
     elif isinstance(exponent, float) and isinstance(base, float) and exponent.is_integer():
@@ -156,7 +156,7 @@ def _log(value: Number) -> float:
 
 
 def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
-    """Rounding of floats, one within rounding of a whole number being that number."""
+    """Make a rounding of floats; a float within rounding error of a whole number is that number."""
 
     def rounded(value: Any) -> float:
         near = float(round(value))  # raises where it is not finite
@@ -191,18 +191,16 @@ def slopes(
     rounds: int = 0,
     ends: Container[int] = (),
 ) -> dict[int, Any]:
-    """The derivative of one node by each input that it rests on, by the input's node.
+    """Compute the derivatives of one node by each input that it depends on, by the input's node.
 
-    Exact where the values are. Where the formula has a kink, the derivative is that of the branch
-    that holds (of equals the first). Roundings to whole units are passed over, as if they were not
-    there.
+    Exact if the values are. At a kink the derivative is that of the branch that is taken (of equals
+    the first). Roundings to whole units have derivative 1.
 
     Args:
         values: of all nodes.
         result: the node to derive.
-        rounds: a rounding to a whole number below it is a step, whose derivative is zero; larger
-            ones are passed over.
-        ends: nodes that count as inputs, whatever they are made of; the result does not.
+        rounds: a rounding to a whole number below this has derivative 0 instead.
+        ends: nodes that count as inputs, however they are computed; the result does not.
     """
     found: dict[int, Any] = {result: 1}
     inputs: dict[int, Any] = {}
@@ -228,7 +226,7 @@ def slopes(
 def _parts(
     operation: str, arguments: Sequence[int], values: Sequence[Any]
 ) -> Sequence[tuple[int, Any]]:
-    """The derivative of one operation by each of its arguments that matters."""
+    """Return the derivatives of one operation by its arguments, without those that are 0."""
     first, *others = arguments
     value = values[first]
     if operation == "add":
@@ -259,7 +257,7 @@ def _parts(
 
 
 def _of_product(arguments: Sequence[int], values: Sequence[Any]) -> Sequence[tuple[int, Any]]:
-    """The product of the other factors, for each factor."""
+    """Compute, for each factor, the product of the others."""
     before, products = 1, []
     for argument in arguments:
         products.append(before)

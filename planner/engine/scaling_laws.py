@@ -26,13 +26,13 @@ PRODUCT = 10**22
 
 @cache
 def published() -> tuple[Mapping[str, Any], ...]:
-    """The laws as their sources print them."""
+    """Return the laws as their sources print them."""
     return tuple(resources.preset("scaling/laws")["laws"])
 
 
 @cache
 def axis() -> tuple[Entry, ...]:
-    """One entry for each law; numbers are exact."""
+    """Return one entry for each law; numbers are exact."""
     return tuple(_entry(law) for law in published())
 
 
@@ -49,7 +49,7 @@ def _entry(law: Mapping[str, Any]) -> Entry:
 
 
 def _frontier(E: Exact, A: Exact, B: Exact, alpha: Exact, beta: Exact) -> dict[Any, Exact | float]:
-    """Where a loss is lowest under 6 N D = C: Hoffmann et al. 2022, equation 4, at one budget."""
+    """Minimise the loss under 6 N D = C (Hoffmann et al. 2022, equation 4) at one budget."""
     whole = alpha + beta
     unit = float(alpha * A / (beta * B)) ** float(1 / whole)
     most = unit * PRODUCT ** float(beta / whole)
@@ -57,5 +57,5 @@ def _frontier(E: Exact, A: Exact, B: Exact, alpha: Exact, beta: Exact) -> dict[A
 
 
 def _exact(value: Any) -> Exact:
-    """The decimal number that is meant; YAML 1.1 reads 1.23e22 as text."""
+    """Return the decimal number that is meant; YAML 1.1 reads 1.23e22 as text."""
     return units.number(str(value))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from planner.book import notation as n
-from planner.book.expressions import Expression, ceil, number
+from planner.book.expressions import Expression, ceil, floor, minimum, number
 from planner.book.formulas import layout
 from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
@@ -63,6 +63,8 @@ WIDTHS: dict[str, Expression] = {
     "streams": n.n_alt * n.h,
     "hyper streams": n.n_hyp * n.h,
     "compressed keys": n.d_h,
+    "picked keys": minimum(n.k_i, n.s),
+    "picked compressed keys": minimum(n.k_i, floor(n.s / n.r_c)),
     "output ranks": n.g_o * n.r_o,
     "augmented rank": n.r_la,
     "per-layer": n.h_p,
@@ -101,9 +103,9 @@ def entries(
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    """The tensors of one block under a profile, each bound to its size and to who shares it.
+    """Yield the saved tensors of one block under a profile, with their size and sharing ranks.
 
-    What a line can depend on: the block's values and name, choices of the run (``chosen`` by short
+    A line may depend on the block's values and name, choices of the run (``chosen``, by short
     names), whether it reads the same input as the block before it (``second``), and facts of the
     profile.
     """
@@ -153,17 +155,17 @@ def entries(
 
 @lru_cache(maxsize=4096)
 def _kept(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
-    """A tensor of a block: one entry under all choices that keep it alike, so that plans share what
-    rests on it."""
+    """Make the entry of a tensor: one per tensor and format, so that plans which keep it the same
+    share its nodes."""
     bindings = dict(zip((n.rows_j, n.width_j, n.bytes_j, n.ranks_j), size, strict=True))
     settings = {"moment": moment, "recomputed": recomputed}
     return Entry("tensor", name, name, block, bindings, settings)
 
 
 def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Choices of the run that decide what is kept, by short names."""
+    """Return the choices of the run that decide which tensors are saved, by short names."""
     targets = set(settings["targets"])
-    copies = settings["copies"] and settings["parallelism.zero"] < 3
+    copies = settings["copies"] and settings["parallelism.zero"] < 3 and not settings["lora"]
     eager, several = settings["training.attention"] == "eager", settings["training.micro_batch"] > 1
     return {
         "attention": settings["training.attention"],
@@ -183,14 +185,15 @@ def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
         "keeps_head_input": not settings["lora"] or "head" in targets,
         "several": several,
         "side_by_side": eager and several,
-        # Under autocast the residual stream is fp32 and each matmul casts its input by itself.
+        # Under autocast the residual stream is fp32 and each matmul casts its input by itself;
+        # beside adapters it has the format of the frozen embedding.
         "autocast": copies,
         "positions": settings["model.positions"],
     }
 
 
 def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from a block's values and these choices."""
+    """Derive facts from a block's values and the choices of the run."""
     narrow, learned = chosen["precision"] != "fp32", chosen["positions"] == "learned"
     fused = values.get("fused", False)
     return {
@@ -198,6 +201,8 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
         "latent": values.get("kv_rank") is not None,
         "latent_query": values.get("query_rank") is not None,
         "compressed": values.get("compress") is not None,
+        # Of blocks of keys, which MiniMax-M3 picks, there are too few to count.
+        "picks": bool(values.get("index_heads")) and values.get("index_top_k") is not None,
         "grouped_output": values.get("output_groups") is not None,
         "shared": bool(values.get("shared_intermediate")),
         # Rotary embeddings make new queries and keys; the values stay a view of the fused output,

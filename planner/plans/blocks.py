@@ -9,26 +9,26 @@ from typing import Any
 from planner.plans.document import Block, Draft
 
 Kind = dict[str, Any]
-#: Stacks that may stand in front of the layers.
+#: Stacks in front of the layers.
 TOWERS = ("vision", "audio")
 
 
 def marked(block: Block, mark: str) -> Block:
-    """A block of which something further holds."""
+    """Return a block with the value ``mark`` set to true."""
     return replace(block, values={**block.values, mark: True})
 
 
 def of_tower(block: Block, frozen: bool) -> Block:
-    """A block that runs on a tower's tokens, and that a run may leave as it is."""
+    """Mark a block as running on a tower's tokens, and whether its weights are frozen."""
     return replace(block, values={**block.values, "tower": True, "frozen": frozen})
 
 
 def chain(
     draft: Draft, data: Kind, key: str, first: int, hidden: int, last: int | None
 ) -> list[tuple[int, Block]]:
-    """Matrices one behind another, each with the rows of its input for a token: the first reads
-    ``first`` values unless it says otherwise, those between give ``hidden``, and the last ``last``,
-    where that is known."""
+    """Build a chain of matrices, each with its rows per token. The first reads ``first`` values
+    unless it has ``inputs``; the others write ``hidden``, the last one ``last`` where that is
+    known."""
     chain: list[tuple[int, Block]] = []
     listed = data.get(key) or []
     for place, said in enumerate(listed):

@@ -28,7 +28,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What parts and blocks have of their own: width, tokens, positions.
+    """A stream of tokens with width, tokens and positions of its own.
 
     ``tower`` says of what: ``vision`` or ``audio``, whose items and tokens the run states;
     ``context`` beside the sequence, ``joint`` of both, one ``condition`` for each sequence, or its
@@ -54,7 +54,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A layer kind, or what stands before and after the layers (``embedding``, ``head``)."""
+    """A layer kind, or the blocks before and after the layers (``embedding``, ``head``)."""
 
     name: str
     title: str
@@ -65,14 +65,14 @@ class Part:
 
     @property
     def place(self) -> str:
-        """``embedding`` or ``head`` of what is no layer, the name of a layer kind."""
+        """``embedding`` or ``head`` of a part that is no layer, else the name of the layer kind."""
         return self.at or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of known shape: its parts, and the kind of each layer from first to last; in
-    ``front`` the parts of towers, each as often as it occurs, which the first stage holds."""
+    """A model of known shape: its parts, and the kind of each layer from first to last. ``front``
+    names the parts of towers, each as often as it occurs; the first stage holds them."""
 
     parts: tuple[Part, ...]
     sequence: tuple[str, ...]
@@ -96,7 +96,7 @@ class Stage:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A whole plan: what was asked, ready for the formulas."""
+    """A complete plan, the input of the formulas."""
 
     name: str
     document: Document
@@ -106,18 +106,19 @@ class Plan:
     derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
     defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
     searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
+    invalid: str = ""  # why the layout that the document gives does not hold
     book: Book = BOOK  # with the quantities that the document defines
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"
 
     def get(self, dotted: str) -> Any:
-        """The value of a dotted key, None where it is not given."""
+        """Return the value of a dotted key, None where it is not given."""
         return lookup(self.data, dotted)
 
 
 def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of ``own`` over those of ``base``; where both have a mapping, its keys one by one."""
+    """Merge ``own`` over ``base``; where both have a mapping, its keys one by one."""
     found = dict(base)
     for key, value in own.items():
         old = found.get(key)
@@ -126,8 +127,15 @@ def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def copied(node: Any) -> Any:
+    """Copy nested mappings so that keys can be filled in; lists are shared."""
+    if not isinstance(node, dict):
+        return node
+    return {k: copied(v) if isinstance(v, dict) else v for k, v in node.items()}
+
+
 class Unknown(dict[str, Any]):
-    """Stands for a value that is faulty: whatever asks it anything fails."""
+    """Stands for a faulty value: using it raises LookupError."""
 
     def _fail(self, *_: Any, **__: Any) -> Any:
         raise LookupError("a value that is faulty")
@@ -138,7 +146,7 @@ class Unknown(dict[str, Any]):
 
 
 class Draft:
-    """A tree being completed: dependent defaults, and the faults found on the way."""
+    """A plan being completed, with the reasons of derived values and the faults so far."""
 
     def __init__(self, document: Document, data: Any) -> None:
         self.document = document
@@ -148,11 +156,11 @@ class Draft:
         self.faults: list[Fault] = []
 
     def get(self, dotted: str) -> Any:
-        """The value of a dotted key, None where there is none so far."""
+        """Return the value of a dotted key, None where there is none so far."""
         return lookup(self.data, dotted)
 
     def default(self, dotted: str, value: Any, why: str) -> Any:
-        """Fill a key that is not given; returns the value that holds."""
+        """Fill in a key that is not given; return its value."""
         node: Any = self.data
         steps = dotted.split(".")
         key = steps.pop()
@@ -166,7 +174,7 @@ class Draft:
         return node[key]
 
     def fault(self, dotted: str, message: str, allowed: str | None = None) -> None:
-        """What is wrong with a key; a number in it is a place in a list."""
+        """Add the fault of a dotted key; a number in the key is the index in a list."""
         path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
         self.faults.append(Fault(message, self.document.place(path), allowed))
 

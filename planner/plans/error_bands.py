@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from planner.base import resources
 
 DENSE, EXPERTS, LORA, INFERENCE, PATCHES = "dense", "experts", "lora", "inference", "patches"
-#: What may run, as far as published runs tell it apart, in words.
+#: The workloads that have error bands of their own, in words.
 TITLES = {
     DENSE: "training of dense models",
     EXPERTS: "training of mixtures of experts",
@@ -30,14 +30,12 @@ TITLES = {
     INFERENCE: "inference",
     PATCHES: "training of diffusion transformers",
 }
-#: Of these there are published runs; of the rest the least certain of dense models stand for them.
-WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
-#: Of no generation that constants were calibrated on.
+#: Stands for all accelerators without calibrated constants.
 REST = "other"
 
 
 class Basis(NamedTuple):
-    """What an interval rests on."""
+    """An error band and the runs that it is from."""
 
     #: Measured over predicted, less 1.
     low: Fraction
@@ -55,25 +53,26 @@ class Basis(NamedTuple):
 
 @cache
 def kinds() -> tuple[Mapping[str, Any], ...]:
-    """The kinds of runs with their bands."""
+    """Return the error bands of measured times, one row for each kind of run."""
     return tuple(resources.preset("efficiency/bands")["kinds"])
 
 
 @cache
 def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
-    """``measured``: readings of published runs with their bands, ``counted``: by other software."""
+    """Return the error bands of memory: ``measured`` on published runs, or ``counted`` by
+    software."""
     return {name: tuple(rows) for name, rows in resources.preset("efficiency/memory").items()}
 
 
 def above() -> Fraction:
-    """What a process may take beyond the prediction, as a share of it: 95th percentile of the
-    published readings, the default of a plan's ``memory.margin``."""
+    """Return the default of ``memory.margin``: how far above the prediction a process may be, as a
+    share of it (95th percentile of published measurements)."""
     process = next(row for row in memory()["measured"] if row["quantity"] == "memory.process")
     return max(Fraction(str(process["high"])), Fraction(0))
 
 
 def workload(settings: Mapping[str, Any]) -> str:
-    """What runs."""
+    """Classify the run: inference, patches, LoRA, experts or dense."""
     if settings.get("training.mode", "train") != "train":
         return INFERENCE
     if settings.get("patches"):
@@ -85,15 +84,15 @@ def workload(settings: Mapping[str, Any]) -> str:
 
 @cache
 def row(what: str, architecture: str | None) -> Mapping[str, Any]:
-    """The band of a kind of run: of its generation, else of those that no constant was calibrated
-    on."""
+    """Return the error band of a workload on an architecture, or on accelerators without calibrated
+    constants where it has none."""
     rows = {(row["workload"], row["architecture"]): row for row in kinds()}
     return rows.get((what, architecture)) or rows[what, REST]
 
 
 @cache
 def kind(what: str, architecture: str | None) -> Basis:
-    """The interval of times of a kind of run."""
+    """Return the interval of times of a workload on an architecture."""
     found = row(what, architecture)
     known, of = found["architecture"] == architecture, TITLES[what]
     if known and architecture != REST:
@@ -104,9 +103,9 @@ def kind(what: str, architecture: str | None) -> Basis:
 
 
 def calibrated(what: str, settings: Mapping[str, Any]) -> Basis | None:
-    """The interval of times of a plan on devices whose rates runs of one's own were fitted to
-    (``plan.py calibrate``); None where no such run is like the plan. Runs on several nodes have
-    groups inside a node too, the others none that leave it."""
+    """Return the interval of times if the accelerator was calibrated on the user's own runs
+    (``plan.py calibrate``); None where none of these is like the plan. Runs on several nodes also
+    calibrate plans on one node, but not the reverse."""
     at = f"cluster.accelerator.calibration.{what}"
     for scale in (settings["time.scale"], "nodes"):
         runs = settings.get(f"{at}.{scale}.runs")
@@ -127,8 +126,8 @@ def _basis(row: Mapping[str, Any], kind: str) -> Basis:
 
 
 def of_memory(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:
-    """The published readings of memory that an estimate is held against. They are of training
-    runs; of inference there are none."""
+    """Return the error band of a memory quantity from published measurements of training runs;
+    inference, which has none, takes that of REST."""
     rows = {row["quantity"]: row for row in memory()["measured"]}
     if workload(settings) == INFERENCE:
         return _basis(rows[REST], f"{reading} in inference")

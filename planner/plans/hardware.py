@@ -9,6 +9,7 @@ document), or of no accelerator (presets/efficiency).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -37,21 +38,21 @@ FORMATS = {
 PEAKS = {"mxfp8": ("mxfp8",), "mxfp4": ("mxfp4", "fp4"), "nvfp4": ("nvfp4", "fp4")}
 #: Which document of presets/formats a recipe's inputs of products are in, where it is not its name.
 INPUTS = {"fp8": "fp8-e4m3", "bf16-pure": "bf16"}
-#: What selective recomputation can be told to compute again (training.recompute_modules).
+#: Modules that selective recomputation can recompute (training.recompute_modules).
 CORE = "core_attention"
 MODULES = (CORE, "norm", "activation", "mlp", "moe")
-#: Which of an accelerator's shares hold for products of a format, the first that it has.
+#: The efficiencies that apply to matmuls of a format; the first that an accelerator has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
-#: Shares of large products, and the peak that each is of.
+#: Matmul efficiencies, and the peak that each is a share of.
 PRODUCTS = {"matmul": "peak", "matmul_16": "peak_16"}
-#: Shares that a format may have of its own, else the accelerator, else all accelerators together.
+#: Efficiencies of a format, else of the accelerator, else of all accelerators.
 SHARED = ("memory", "link", "network", "contention", "all_to_all", "small_dimension",
           "alignment", "alignment_8", "launch")  # fmt: skip
 #: Elementwise kernels take the time of their traffic, which is the implementation's.
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.
 AXES = ("x", "y", "z")
-#: Rates between device and host that a plan may state.
+#: Rates between device and host.
 HOST = ("host_link", "host_memory")
 
 #: A run does not finish whose restart takes so many times the mean time between interruptions: one
@@ -60,14 +61,13 @@ MOST_RESTART = 11
 
 
 def narrow(precision: str) -> bool:
-    """Whether a recipe casts the inputs of products to a format of less than 16 bit."""
+    """Return whether a recipe casts the inputs of matmuls to a format of less than 16 bits."""
     return FORMATS[precision] in SHARES
 
 
 def complete(draft: Draft) -> None:
-    """Fill in what follows from precision, implementation and accelerator: the peak of the run's
-    precision as the datasheet prints it, the usual network, the provider's prices, and the shares
-    that runs sustain."""
+    """Complete what follows from precision, implementation and accelerator: the datasheet peak of
+    the run's precision, the usual network, the provider's prices, and the efficiencies."""
     accelerator = draft.get("cluster.accelerator")
     precision = draft.get("training.precision")
     wanted = FORMATS[precision]
@@ -100,12 +100,15 @@ def complete(draft: Draft) -> None:
     if rated is not None and idle is not None and idle > rated:
         message = f"{idle} W idle is more than the device's power of {rated} W"
         draft.fault("cluster.accelerator.idle_power", message, f"at most {rated} W")
-    if draft.get("time.mfu") is None:
+    if not assumes_utilisation(draft):
         _efficiency(draft, accelerator)
+    else:  # how much kernels perform is not assumed
+        block = calibration()["assumed"]["attention_block"]
+        draft.default("time.efficiency.attention_block", _value(block), _found(block))
 
 
 def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
-    """How many devices the link joins: a node's, or those of several nodes of a rack."""
+    """Complete and check the devices that the link joins (a node or more), the pod, the torus."""
     node = draft.get("cluster.devices_per_node")
     most = (accelerator.get("link") or {}).get("domain")
     joined, why = node, "devices of a node"
@@ -139,7 +142,7 @@ def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
 
 
 def _even(size: int, axes: int) -> list[int]:
-    """The sides of a torus of so many devices, as alike as they divide, short ones first."""
+    """Divide a torus of so many devices into sides as equal as possible, short ones first."""
     sides = []
     for left in range(axes, 1, -1):
         side = trial = 1
@@ -158,13 +161,17 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     facts = calibration()
     kernels = profile.load(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
+    try:
+        own = measured(accelerator)
+    except PlanError as error:
+        place = draft.document.place(("cluster", "accelerator", "efficiency", "like"))
+        raise PlanError(replace(fault, place=place) for fault in error.faults) from None
 
     for key, (_, fact, times, why) in shares(draft).items():
         draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact) + why)
     launches = _value({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
-    own = measured(accelerator)
     for key, otherwise in {**facts["assumed"], **dispatcher}.items():
         fact = own.get(key) or otherwise
         draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
@@ -194,9 +201,9 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
 
 
 def _dated(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
-    """A share of the peak of large products, what the software's date does to it, and why: as
-    products alone were measured at that date, relative to the newest (``products`` of the
-    accelerator). A share that is assumed gives way to what was measured."""
+    """Return a matmul efficiency, a factor for the date of the software, and the reason: as matmuls
+    alone were measured at that date relative to the newest (``products`` of the accelerator). A
+    measured efficiency replaces an assumed one."""
     accelerator, until = plan.get("cluster.accelerator"), plan.get("training.kernels")
     listed = accelerator.get(peak)
     if listed is None:
@@ -222,10 +229,9 @@ def _dated(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
 
 
 def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
-    """The shares that runs sustain, by their keys of ``time.efficiency``: the name that the
-    ``efficiency`` of an accelerator has for one; the fact that holds (the accelerator's own by the
-    first of some names, or that of all accelerators); what a run's software makes of it, as a
-    factor; and the words about that."""
+    """Collect the efficiencies of a run by their keys of ``time.efficiency``. Each has its name in
+    the ``efficiency`` of an accelerator; the fact that applies (the accelerator's own, else that of
+    all accelerators); a factor for the run's software; and the reason for that factor."""
     wanted, accelerator = FORMATS[plan.get("training.precision")], plan.get("cluster.accelerator")
     facts, own = calibration(), measured(accelerator)
     rows: list[tuple[str, Sequence[str], Fact]]
@@ -254,8 +260,8 @@ def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
 
 
 def _found(fact: Mapping[str, Any]) -> str:
-    """How the value of a fact was found: ``calibrated`` on published runs, ``measured`` on a
-    machine, ``assumed`` where no run was ever held against it, or what states it."""
+    """Describe where the value of a fact is from: ``calibrated`` on published runs, ``measured`` on
+    a machine, ``assumed`` where no run was compared with it, else its source."""
     rows = fact["rows"].removeprefix("none; ")
     kind = fact.get("kind") or ("calibrated" if rows == fact["rows"] else "")
     return f"{kind}: {rows}" if kind else rows
@@ -263,19 +269,19 @@ def _found(fact: Mapping[str, Any]) -> str:
 
 @cache
 def calibration() -> Mapping[str, Any]:
-    """The shares that belong to no accelerator, and the defaults."""
+    """Return the efficiencies that belong to no accelerator, and the defaults."""
     facts: Mapping[str, Any] = resources.preset("efficiency/training")
     return facts
 
 
 @cache
 def elements() -> Mapping[str, Fraction]:
-    """Bytes of an element of the products' inputs under each recipe, with its share of a scale."""
+    """Return the bytes of an element of matmul inputs by recipe, with its share of a scale."""
     return {name: formats.named(INPUTS.get(name, name)).bytes for name in FORMATS}
 
 
 def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An accelerator's own shares, or those of the preset that it is like."""
+    """Return an accelerator's own efficiencies over those of the preset that it is ``like``."""
     own: Mapping[str, Any] = accelerator.get("efficiency") or {}
     while "like" in own:
         like = _shares(own["like"])
@@ -293,7 +299,7 @@ def _shares(name: str) -> Mapping[str, Any]:
 
 
 def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
-    """The value of a fact, exact: 0.92, or `26 us`."""
+    """Parse the value of a fact exactly: 0.92, or `26 us`."""
     return _parsed(fact["value"], unit)
 
 
@@ -301,7 +307,7 @@ _parsed = lru_cache(maxsize=1024)(units.parse)
 
 
 def _kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
-    """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
+    """Return whose fused attention kernel runs: the vendor's, an open one, or unknown."""
     kernels = profile.load(draft.get("training.implementation"))["time"]
     if kernels["attention"] == "vendor" and "attention" in own:
         return "vendor"
@@ -312,10 +318,33 @@ def _kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
     return "open" if known and theirs else "unknown"
 
 
-def settings(draft: Draft) -> dict[str, Any]:
-    """Settings that decide between formulas of time and energy."""
+def assumes_utilisation(draft: Draft | Plan) -> bool:
+    """Return whether times are computed from the utilisation that a plan gives (``time.mfu``): if
+    the plan asks for it (``time.use``), or if a fact that a prediction needs is missing. Otherwise
+    the prediction is the answer, and the assumption only a note."""
+    if draft.get("time.mfu") is None:
+        return False
+    return draft.get("time.use") == "assumed" or not _predictable(draft)
+
+
+def _predictable(draft: Draft | Plan) -> bool:
+    """Return whether a plan has every fact that its predicted time needs."""
     cluster, training = draft.get("cluster"), draft.get("training")
-    assumed = draft.get("time.mfu") is not None
+    accelerator, network = cluster["accelerator"], cluster.get("network") or {}
+    devices, node = cluster["devices"], cluster["link_domain"]
+    return (
+        "layers" in draft.get("model")
+        and None not in [training.get(key) for key in ("sequence_length", "global_batch")]
+        and accelerator.get("peak") is not None
+        and (min(devices, node) == 1 or accelerator.get("link") is not None)
+        and (devices <= node or None not in [network.get(key) for key in ("bandwidth", "latency")])
+    )
+
+
+def settings(draft: Draft) -> dict[str, Any]:
+    """Collect the settings that select formulas of time and energy."""
+    cluster, training = draft.get("cluster"), draft.get("training")
+    assumed = assumes_utilisation(draft)
     failures = cluster.get("failures")
     # Whether interruptions were seen, and whether a run that has them comes to its end.
     interrupted = finishes = True
@@ -352,7 +381,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
     kernels = profile.load(training["implementation"])["time"]
 
     def span(size: int, reach: int) -> str:
-        """Whether a group of some size, whose members reach over so many devices, leaves a node."""
+        """Return whether a group whose ranks spread over ``reach`` devices leaves a node."""
         return "none" if size == 1 else "node" if reach <= node else "nodes"
 
     replicas = layout["replicate"]

@@ -30,7 +30,7 @@ MATRICES: Mapping[str, Mapping[str, Any]] = {
 
 @lru_cache(maxsize=16)
 def load(name: str) -> Profile:
-    """The profile of that name, with what it ``extends`` filled in.
+    """Load the profile of that name, merged over the one that it ``extends``.
 
     Raises:
         FileNotFoundError: no such profile ships (the schema's list of names is wrong).
@@ -41,8 +41,8 @@ def load(name: str) -> Profile:
 
 
 def layout(draft: Draft) -> None:
-    """Fill in how the implementation divides what the plan leaves open: layers over stages, and an
-    expert over the tensor-parallel ranks or not."""
+    """Complete how the implementation cuts layers into stages and whether it divides an expert over
+    tensor-parallel ranks."""
     implementation = draft.get("training.implementation")
     rules = load(implementation)
     draft.default("parallelism.cut", rules["cut"], f"under {implementation}")
@@ -53,8 +53,8 @@ def layout(draft: Draft) -> None:
 
 
 def complete(draft: Draft) -> None:
-    """Fill in what the profile decides: bytes of the recipe, padding, how context-parallel ranks
-    exchange; the usable memory, and how far above the prediction a process may be."""
+    """Complete what the profile decides: bytes of the recipe, padding, context-parallel
+    communication, usable memory, and the memory margin."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
     profile, under = load(implementation), f"under {implementation}"
@@ -80,6 +80,11 @@ def complete(draft: Draft) -> None:
         draft.default("training.optimizer_matrices", profile["time"]["matrices"], under)
     layout(draft)
     accelerator = draft.get("cluster.accelerator")
+    kernel, why = "flash", "but for fp32"
+    if precision == "fp32" and accelerator.get("matrix_unit") is None:
+        vendor = profile["time"]["attention"] == "vendor"
+        kernel, why = "eager" if vendor else "efficient", "FlashAttention has no kernel of fp32"
+    draft.default("training.attention", kernel, why)
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20
@@ -92,7 +97,7 @@ def complete(draft: Draft) -> None:
     for key in ("workspaces", "context", "pipeline_communicators", "buckets"):
         draft.default(f"memory.{key}", profile[key], under)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
-    margin = "calibrated: 95 % of published readings are below"
+    margin = "calibrated: 95 % of published measurements are below"
     draft.default("memory.margin", bands.above(), margin)
     draft.default("memory.workspace", workspace, WORKSPACE)
     memory = accelerator.get("memory")

@@ -55,8 +55,8 @@ class LayoutKey(NamedTuple):
         return self.key.partition(".")[2]
 
     def step(self, value: Any, up: bool) -> Any:
-        """The next value up or down: of those that a search tries, else twice or half as much; None
-        where there is none."""
+        """Return the next value up or down: of those that a search tries, else the double or the
+        half; None where there is none."""
         if self.values:
             place = self.values.index(value) + (1 if up else -1)
             return self.values[place] if 0 <= place < len(self.values) else None
@@ -103,7 +103,7 @@ ROW = {row.key: row for row in ROWS}
 
 
 def at(*places: str) -> tuple[str, ...]:
-    """The keys whose values are found in some ways, in the order of the ways and of the rows."""
+    """List the keys whose values the search finds in one of some ways, by way and then by row."""
     return tuple(row.key for place in places for row in ROWS if row.place == place)
 
 
@@ -116,7 +116,7 @@ QUOTIENTS = {"data": OUTER_DEGREES, **{row.name: row.over for row in ROWS if row
 AFTER_EXPERTS = tuple(name for name in QUOTIENTS if name != "data")
 #: What goes with the stages of a pipeline, with each layout, and with all layouts.
 RUN, OWN, AXES = at(OF_PIPELINE), at(OF_ROW), at(CROSSED)
-#: What a search chooses, and may be held at a value instead.
+#: Keys that a search chooses, or that are fixed to a value.
 KEYS = (
     *at(OUTER, INNER),
     *(row.key for row in ROWS if row.place in (OF_PIPELINE, OF_ROW, CROSSED)),
@@ -129,11 +129,11 @@ FOLLOWS = at(FOLLOWING, OF_KERNELS)
 CLEARED = at(FOLLOWING, OTHERWISE)
 #: The layout that divides nothing.
 UNDIVIDED = {key: ROW[key].neutral for key in KEYS if not isinstance(ROW[key].neutral, str)}
-#: What decides, besides the axes, which tensors a layer keeps.
+#: Keys that decide, besides the axes, which tensors a layer saves.
 KEPT = tuple(row.key for row in ROWS if row.kept)
 
 
-#: The rows that tables show, each with those that refine it.
+#: The rows that tables print, each with those that refine it.
 COLUMNS = tuple(
     row
     for first in ROWS
@@ -146,8 +146,8 @@ COLUMNS = tuple(
 def stated(
     get: Callable[[str], Any], keys: Collection[str] = ROW
 ) -> Iterator[tuple[LayoutKey, Any]]:
-    """Of some keys of a layout those that do not go without saying, with their values (``get``
-    knows them by key)."""
+    """Yield those of some keys whose values must be shown (not neutral, or always ``stated``), with
+    their values; ``get`` returns the value of a key."""
     for row in COLUMNS:
         value = get(row.key)
         if row.key in keys and value is not None and (row.stated or value != row.neutral):
@@ -155,7 +155,7 @@ def stated(
 
 
 def described(get: Callable[[str], Any], keys: Collection[str] = ROW) -> str:
-    """A layout in a few words: what does not go without saying (``stated``)."""
+    """Describe a layout in a few words, by the values that ``stated`` yields."""
     words = {True: "yes", False: "no"}
     named = ((row, words[v] if isinstance(v, bool) else v) for row, v in stated(get, keys))
     return ", ".join(f"{row.heading} {word}" for row, word in named) or "nothing divided"

@@ -16,21 +16,21 @@ from typing import Any
 from planner.book.inventory import components
 from planner.plans import patches
 from planner.plans.blocks import TOWERS, Kind, chain, marked, of_tower
-from planner.plans.document import Block, Draft, Model, Part, Stack, merged
+from planner.plans.document import Block, Draft, Model, Part, Stack, copied, merged
 from planner.plans.hardware import narrow
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 #: The part of modules that predict further tokens.
 FURTHER = "mtp"
-#: Projections beside which an adapter may stand.
+#: Projections that an adapter may be added to.
 ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
-#: Of layers, and of their blocks, whose products stay in 16 bit.
+#: Marks layers and blocks whose matmuls stay in 16 bits.
 WIDE = "wide"
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
 def lower(draft: Draft) -> Model | None:
-    """The stack of a model document; None where only its size is given. Adds faults to draft."""
+    """Build the model of a document, None where only its size is given; add faults to the draft."""
     data: dict[str, Any] = draft.get("model")
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
@@ -43,6 +43,10 @@ def lower(draft: Draft) -> Model | None:
     plain, order = _kinds(draft, data, data["layers"])
     kinds, sequence = _wide_ends(draft, plain, order)
     stack, layers = _layers(draft, kinds, sequence, data), list(sequence)
+    mixers = [one.values for part in stack for one in part.blocks if one.kind == "attention"]
+    if mixers and data.get("attention") and data["attention"].get("head_dim") is None:
+        # Every layer kind has an attention of its own: what the whole model shares fits the first.
+        draft.default("model.attention.head_dim", mixers[0]["head_dim"], "of the first attention")
     ends = _embedding(draft, data, kinds[sequence[0]])
     if encoder is not None:
         inner, before = _kinds(draft, encoder, encoder["layers"])
@@ -70,7 +74,7 @@ def lower(draft: Draft) -> Model | None:
 
 
 def _check_adapters(draft: Draft, model: Model) -> None:
-    """Adapters stand beside projections that the model has."""
+    """Check that the model has a projection which the adapters may stand beside."""
     targets = (draft.get("training.lora") or {}).get("targets")
     if not targets:
         return
@@ -87,12 +91,12 @@ def _check_adapters(draft: Draft, model: Model) -> None:
 
 
 def _decoder(part: Part) -> Part:
-    """A part that runs on the decoder's tokens."""
+    """Mark the blocks of a part as running on the decoder's tokens."""
     return replace(part, blocks=tuple(marked(block, "decoder") for block in part.blocks))
 
 
 def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind) -> list[Part]:
-    """Each layer kind with the number of its layers."""
+    """Build a part for each layer kind, with the number of its layers."""
     return [
         Part(
             name,
@@ -106,7 +110,7 @@ def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: 
 
 
 def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
-    """Layer kinds by name (each a mapping like a model's) and the kind of each layer."""
+    """Return the layer kinds by name (each a mapping like a model's) and the kind of each layer."""
     if data.get("kinds"):
         return _spelled_out(draft, data, layers)
     moe, attention = data.get("moe") or {}, data.get("attention") or {}
@@ -140,8 +144,8 @@ def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list
 def _wide_ends(
     draft: Draft, kinds: dict[str, Kind], sequence: list[str]
 ) -> tuple[dict[str, Kind], list[str]]:
-    """The same with layers whose products stay in 16 bit (training.bf16_layers) as kinds of their
-    own; under a recipe that has no narrower products they are like the others."""
+    """Separate the layers whose matmuls stay in 16 bits (training.bf16_layers) as kinds of their
+    own; without effect if the recipe has no narrower matmuls."""
     ends = draft.get("training.bf16_layers") or {}
     first, last = ends.get("first", 0), ends.get("last", 0)
     if not first + last or not narrow(draft.get("training.precision")):
@@ -186,7 +190,7 @@ def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind]
 
 
 def _groups(value: Any) -> list[list[str]]:
-    """`a+b` stand side by side, the items of a list one after another; none is none."""
+    """Split mixers into groups: items of a list are consecutive, `a+b` parallel, `none` empty."""
     items = [value] if isinstance(value, str) else list(value)
     return [item.replace(" ", "").split("+") for item in items if item != "none"]
 
@@ -217,7 +221,7 @@ def _norm(
 
 
 def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
-    """The blocks of one layer kind in the order of the forward pass."""
+    """Return the blocks of one layer kind in the order of the forward pass."""
     labels: list[str] = []  # of the places of a layer; a second mixer is called after its block
     groups: list[list[Block]] = []
     for label, role, known, otherwise in (
@@ -317,12 +321,12 @@ def _altup(data: Kind, name: str, at: str) -> Block:
 
 
 def _narrow(data: Kind) -> bool:
-    """Whether positions and norm of the embedding have its own, narrower width."""
+    """Return whether positions and norm of the embedding have its own, narrower width."""
     return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
 
 
 def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> list[Block]:
-    """The tables of positions and of biases by distance; MPNet has both."""
+    """Build the tables of positions and of biases by distance; MPNet has both."""
     attention = first.get("attention") or {}
     buckets, own = attention.get("relative_buckets"), attention.get("relative_each")
     alone = positions == "learned" or (positions == "relative" and not own)
@@ -345,15 +349,15 @@ def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> l
 
 
 def _encoder(data: Kind) -> Kind:
-    """The encoder's keys: the decoder's, less what only it has, with the encoder's own."""
+    """Return the encoder's keys: the decoder's, without those that only it has, and its own."""
     own = {k: v for k, v in data["encoder"].items() if v is not None}
-    without = {k: v for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
+    without = {k: copied(v) for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
     without["mixer"], without["causal"] = "attention", False
     return merged(without, own)
 
 
 def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
-    """What stands around the encoder's layers; it shares the token embedding."""
+    """Build the blocks around the encoder's layers; it shares the token embedding."""
     blocks = _positions(None, first, encoder["positions"], "encoder_positions")
     if encoder["embedding_norm"]:
         blocks.append(_norm(encoder, "encoder_embedding_norm"))
@@ -363,8 +367,8 @@ def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
 
 
 def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
-    """The parts of a stack in front of the layers, each with what it has of its own: the matrices
-    that lead into it, what stands around its layers, these, and the projector behind them."""
+    """Build the parts of a tower in front of the layers: the matrices of its stem, its ends, its
+    layers, and the projector after them."""
     tower, run = data.get(name), f"training.{name}"
     if tower is None:
         if draft.get(run) is not None:
@@ -417,8 +421,8 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
 
 
 def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
-    """A head of one learned token that meets all of the tower's (Zhai et al. 2022, arXiv
-    2106.04560): keys and values of these, and the rest of a layer for that one."""
+    """Build a pooling head: one learned token attends to all of the tower's (Zhai et al. 2022,
+    arXiv 2106.04560). One part makes keys and values of these, the other is the rest of a layer."""
     label = f"{own.tower}-pool"
     values = {"inputs": own.hidden, "outputs": 2 * own.hidden, "bias": True, "norm": "none"}
     values |= {"copies": 1, "norm_width": own.hidden, "group": "pool", "split": "none"}
@@ -443,7 +447,7 @@ def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
 def _matrices(
     draft: Draft, data: Kind, key: str, stack: Stack, first: int, last: int
 ) -> list[Part]:
-    """The matrices of a stem or a projector, in parts of equal rows."""
+    """Build the matrices of a stem or a projector, in parts of equal rows."""
     parts: list[Part] = []
     before = 0
     for rows, block in chain(draft, data, key, first, stack.hidden, last):
@@ -459,7 +463,7 @@ def _matrices(
 
 
 def _modules(draft: Draft, data: Kind) -> int:
-    """How many modules predict further tokens; serving leaves them out."""
+    """Count the modules that predict further tokens; 0 in inference, which leaves them out."""
     count = data.get("mtp") or 0
     if not count or draft.get("training.mode") == "inference":
         return 0
@@ -477,8 +481,8 @@ def _modules(draft: Draft, data: Kind) -> int:
 
 
 def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
-    """Modules that predict further tokens: norms of the hidden state and of the next token's
-    embedding, their projection, and a layer like the last."""
+    """Build the modules that predict further tokens: norms of the hidden state and of the next
+    token's embedding, their projection, and a layer like the last."""
     blocks = [
         _norm(data, "hidden_norm"),
         marked(_tables(data, "next_embedding"), "reused"),
@@ -490,7 +494,7 @@ def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
 
 
 def _head(draft: Draft, data: Kind, modules: int) -> Part:
-    """Norm and head, and as often again as modules predict further tokens."""
+    """Build the final norm and head, repeated for each module that predicts further tokens."""
     blocks = [_altup(data, "altup_sum", "ends")] if data.get("altup") else []
     if data.get("hyper") and not data["hyper"].get("averaged"):
         blocks.append(Block("hyper", "hyper_sum", {**data["hyper"], "at": "ends"}))

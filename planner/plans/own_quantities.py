@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import files, units
-from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.numbers import plain_text
 from planner.book import formula_text
 from planner.book.expressions import Expression, Symbol
 from planner.book.formula_text import FormulaError, Term
@@ -27,7 +27,7 @@ from planner.documents.yaml_nodes import MAX_BYTES
 from planner.plans.document import Draft
 
 SECTION = "quantities"
-#: Values beyond have no place in a report: floats end there.
+#: Larger values cannot be reported: floats end there.
 BEYOND = 10**300
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}", re.ASCII)
 #: Sections whose numbers follow from a layout: of these, formulas take what the book has a symbol
@@ -66,7 +66,7 @@ class OwnFormula(Formula):
 
 
 class Own(Book):
-    """The book with quantities of a document."""
+    """The book extended by the quantities of a document."""
 
     def __init__(self, definitions: tuple[Definition, ...]) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Own(Book):
 
 
 class Wrong(Exception):
-    """What is wrong with definitions: the name of one, which of its keys, and what there."""
+    """A fault of a definition: its name, which of its keys, and the error."""
 
     def __init__(self, name: str, key: str, error: FormulaError) -> None:
         super().__init__(name, key, error)
@@ -88,7 +88,7 @@ class Wrong(Exception):
 
 
 def book(draft: Draft) -> Book:
-    """The book of a plan; its faults are the draft's."""
+    """Return the book of a plan, extended by its own quantities; add their faults to the draft."""
     section = draft.get(SECTION)
     if not section:
         return BOOK
@@ -109,7 +109,7 @@ def book(draft: Draft) -> Book:
 
 @lru_cache(maxsize=32)
 def extended(definitions: tuple[Definition, ...]) -> Book:
-    """The book with these quantities behind its own.
+    """Extend the book by these quantities.
 
     Raises:
         Wrong: the first that is faulty.
@@ -132,7 +132,7 @@ def extended(definitions: tuple[Definition, ...]) -> Book:
 
 
 class _Waits(Exception):
-    """A formula names an own quantity that is not read yet."""
+    """Raised where a formula names an own quantity that is not read yet."""
 
     def __init__(self, name: str, at: int) -> None:
         super().__init__(name, at)
@@ -148,7 +148,7 @@ class _Definitions:
         self.terms: dict[str, Term] = {}
 
     def read(self, name: str) -> None:
-        """Read a definition, and before it those that it rests on."""
+        """Read a definition, and before it those that it depends on."""
         way = [name]
         while way:
             name = way[-1]
@@ -190,7 +190,7 @@ class _Definitions:
         self.terms[name] = formula_text.named(quantity.symbol, unit, found.size + 1, found.rational)
 
     def _unit(self, definition: Definition, found: Term) -> str:
-        """The unit that is stated, if it is one of the formula's dimension; else one of it."""
+        """Return the given unit if the formula has its dimension; else derive a unit."""
         unit, constant = definition.unit, not found.tree.symbols
         if unit is None:
             return formula_text.unit_of(found.dimension)
@@ -207,7 +207,7 @@ class _Definitions:
         return unit
 
     def called(self, name: str, at: int) -> Term:
-        """What a name in a formula stands for: an own quantity, one of the book, a key.
+        """Resolve a name in a formula: an own quantity, one of the book, a key.
 
         Raises:
             FormulaError: nothing that is a number.
@@ -228,7 +228,7 @@ class _Definitions:
         return self._key(name, at)
 
     def _key(self, key: str, at: int) -> Term:
-        """The number that the plan has under a key."""
+        """Return the term of a number that the plan has under a key."""
         note = _notes().get(key)
         said = schema.describe("plan", key) if note is None and "." in key else None
         if note is None and said is None:
@@ -258,15 +258,15 @@ class _Definitions:
 
 
 def _upright(name: str) -> str:
-    """The LaTeX of a name."""
+    """Format a name as upright LaTeX."""
     escaped = name.replace("_", r"\_")
     return rf"\mathrm{{{escaped}}}"
 
 
 @lru_cache(maxsize=1)
 def _notes() -> Mapping[str, Notation]:
-    """The inputs that the book has symbols for, by the key under which a plan has each; that of a
-    whole plan first."""
+    """Map the inputs that the book has symbols for by their keys in a plan; a symbol of the whole
+    plan wins over one of a block."""
     found = {note.dotted: note for note in BOOK.notation.values() if note.per == ("block",)}
     found |= {note.key: note for note in BOOK.notation.values() if not note.per}
     return {key: note for key, note in found.items() if key is not None}
@@ -276,8 +276,8 @@ def _notes() -> Mapping[str, Notation]:
 
 
 def _fault(wrong: Wrong, document: Document) -> Fault:
-    """What is wrong, at its place in the document: inside the text of a formula where that can be
-    found there."""
+    """Return the fault of a definition at its place in the document, inside the text of the formula
+    if it can be found there."""
     path = (SECTION, wrong.name, *([wrong.key] if wrong.key else []))
     error, place = wrong.error, document.place(path)
     label = ".".join(path[:2])
@@ -290,9 +290,8 @@ def _fault(wrong: Wrong, document: Document) -> Fault:
 
 
 def inside(place: Place, text: str, at: int) -> Place:
-    """The place of a character of a text that is written at a place. Only spaces may stand there
-    otherwise than in the text, as where a line of YAML is folded; else, and where the file is gone,
-    the place of the whole text."""
+    """Return the place of a character of a text. If the file differs from the text by more than
+    spaces (a folded line of YAML) or is missing, return the place of the whole text."""
     if place.line is None or place.column is None:
         return place
     written, start = "", 0
@@ -316,5 +315,5 @@ def inside(place: Place, text: str, at: int) -> Place:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next character stands that is no space."""
+    """Skip spaces: return the index of the next other character."""
     return at + len(text[at:]) - len(text[at:].lstrip())

@@ -11,17 +11,17 @@ from fractions import Fraction
 from planner.plans.blocks import TOWERS, Kind, chain, marked, of_tower
 from planner.plans.document import Block, Draft, Stack
 
-#: What stands beside no stem, and what only beside one.
+#: Keys that exclude a stem, and keys that need one.
 WORDS_ONLY = ("encoder", *TOWERS, "mtp", "altup", "per_layer_embedding", "embedding_dim")
 PATCHES_ONLY = ("output", "context", "conditioning")
-#: The same of a layer kind.
+#: Keys of a layer kind that need a stem.
 KIND_ONLY = ("streams", "modulation", "modulation_rows", "context_modulation")
 _WHOLE = {"bias": True, "norm": "none", "copies": 1, "split": "none", "activated": False}
 
 
 def check(draft: Draft, data: Kind) -> None:
-    """A model reads words by a vocabulary, or patches by a stem; what goes with the one is no part
-    of the other. Patches see each other, whichever comes first."""
+    """Check that a model reads either words by a vocabulary or patches by a stem, without keys of
+    the other kind. Attention between patches is never causal."""
     context, tokens = data.get("context"), "training.context_tokens"
     if data.get("stem"):
         if data.get("vocab"):
@@ -40,14 +40,14 @@ def check(draft: Draft, data: Kind) -> None:
 
 
 def _refuse(draft: Draft, data: Kind, keys: Iterable[str]) -> None:
-    """Faults of keys that go with patches, where a model reads words."""
+    """Refuse keys that need a stem in a model that reads words."""
     for key in keys:
         if data.get(key):
             draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
 
 
 def _beside(data: Kind, tower: str, hidden: int | None = None) -> Stack:
-    """Tokens beside those of the sequence, or of both together."""
+    """Return the stream of tokens beside those of the sequence, or of both together."""
     wide = hidden or data["hidden"]
     return Stack(
         tower, tower, wide, data["positions"], (data.get("conditioning") or {}).get("rows") or 0
@@ -55,7 +55,7 @@ def _beside(data: Kind, tower: str, hidden: int | None = None) -> Stack:
 
 
 def joint(data: Kind, kind: Kind) -> Stack | None:
-    """What a layer works on that joins sequence and context; None where it works on the former."""
+    """Return the stream of sequence and context together; None if the layer has no streams."""
     if not kind.get("streams"):
         return None
     own = 1 if kind["streams"] == "joint" else 2
@@ -63,14 +63,14 @@ def joint(data: Kind, kind: Kind) -> Stack | None:
 
 
 def _on(blocks: Iterable[Block], stack: Stack, name: str = "") -> list[Block]:
-    """Blocks that run on the tokens of a stack."""
+    """Return blocks that run on the tokens of a stack, under a name prefix."""
     return [
         replace(of_tower(block, False), name=f"{name}{block.name}", stack=stack) for block in blocks
     ]
 
 
 def _rows(matrices: list[tuple[int, Block]], stack: Stack, name: str = "") -> list[Block]:
-    """Matrices that run on the tokens of a stack, some on several rows for each."""
+    """Return matrices that run on the tokens of a stack, some on several rows of each token."""
     made: list[Block] = []
     for rows, block in matrices:
         several = replace(stack, name=f"{stack.name}-{rows}", rows=Fraction(rows))
@@ -80,7 +80,7 @@ def _rows(matrices: list[tuple[int, Block]], stack: Stack, name: str = "") -> li
 
 
 def stem(draft: Draft, data: Kind) -> list[Block]:
-    """Patches, and what comes beside them, on their way to the layers."""
+    """Build the stem: the blocks that bring patches, context and condition to the layers."""
     whole, given = {**data, "place": "model"}, data["hidden"]
     blocks = _rows(chain(draft, whole, "stem", 0, given, given), _beside(data, "own"))
     if data.get("context"):
@@ -92,8 +92,8 @@ def stem(draft: Draft, data: Kind) -> list[Block]:
 
 
 def _condition(draft: Draft, data: Kind) -> list[Block]:
-    """What makes the vector of each sequence that its layers are conditioned by: of the time step,
-    of a class or a text."""
+    """Build the blocks that make the conditioning vector of each sequence, from the time step and a
+    class or a text."""
     own = data.get("conditioning") or {}
     wide = own.get("width") or data["hidden"]
     inside = {**own, "place": "model.conditioning"}
@@ -104,7 +104,7 @@ def _condition(draft: Draft, data: Kind) -> list[Block]:
 
 
 def _modulation(data: Kind, vectors: int, rows: int, name: str) -> list[Block]:
-    """A matrix from that vector to so many of the model's width, and rows that are learned."""
+    """Build the matrix from the conditioning vector to ``vectors`` of the model's width."""
     own, hidden = data.get("conditioning") or {}, data["hidden"]
     wide = own.get("width") or hidden
     values = {**_WHOLE, "inputs": wide, "outputs": vectors * hidden, "norm_width": wide}
@@ -115,8 +115,8 @@ def _modulation(data: Kind, vectors: int, rows: int, name: str) -> list[Block]:
 
 
 def before_output(draft: Draft, data: Kind) -> list[Block]:
-    """What the norm behind the layers is conditioned by; a vector that each layer makes for itself
-    is made once more, by the weights of the first."""
+    """Build the modulation of the norm after the layers. A conditioning vector that each layer
+    makes for itself is made once more, with the weights of the first."""
     own = data.get("conditioning") or {}
     again = _condition(draft, data) if own.get("each_layer") and own.get("output") else []
     vectors, rows = own.get("output") or 0, own.get("output_rows") or 0
@@ -125,7 +125,7 @@ def before_output(draft: Draft, data: Kind) -> list[Block]:
 
 
 def output(draft: Draft, data: Kind) -> list[Block]:
-    """The matrices from the hidden width to patches."""
+    """Build the matrices from the hidden width to patches."""
     whole, given = {**data, "place": "model"}, data["hidden"]
     return _rows(chain(draft, whole, "output", given, given, None), _beside(data, "own"))
 
@@ -133,8 +133,8 @@ def output(draft: Draft, data: Kind) -> list[Block]:
 def conditioned(
     draft: Draft, kind: Kind, data: Kind, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """The blocks of a layer with what conditions them, those of a second stream, and attention to
-    a context, whose keys and values are projected by themselves."""
+    """Return the blocks of a layer with their modulation, those of a second stream, and attention
+    to a context, whose keys and values have their own projections."""
     _check_kind(draft, kind, data, blocks)
     if not data.get("stem"):
         return blocks
@@ -176,7 +176,7 @@ def conditioned(
 
 
 def _check_kind(draft: Draft, kind: Kind, data: Kind, blocks: Iterable[Block]) -> None:
-    """Faults of a layer kind whose streams and conditions go with nothing that the model has."""
+    """Check that the model has what the streams and conditions of a layer kind need."""
     words, streams = not data.get("stem"), kind.get("streams")
     if words:
         _refuse(draft, kind, KIND_ONLY)
@@ -193,8 +193,8 @@ def _check_kind(draft: Draft, kind: Kind, data: Kind, blocks: Iterable[Block]) -
 
 
 def _crossing(data: Kind, blocks: list[Block]) -> list[Block]:
-    """The same with attention to the context where a layer has it: keys and values are projected of
-    the context's tokens, and each of the sequence's own meets those."""
+    """Replace cross-attention by attention to the context: keys and values are projected from the
+    context's tokens, queries from the sequence's."""
     made: list[Block] = []
     for block in blocks:
         if block.name not in ("cross_attention", "cross_attention_norm"):

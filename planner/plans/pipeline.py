@@ -30,7 +30,7 @@ from planner.base.errors import divisors
 from planner.plans import schedules
 from planner.plans.document import Block, Draft, Model, Stage
 
-#: Parts that stand before and after the layers.
+#: The parts before and after the layers.
 FIRST, LAST = "embedding", "head"
 MOST_DISTINCT = 400  # stages times kinds
 
@@ -38,7 +38,7 @@ MOST_DISTINCT = 400  # stages times kinds
 def stages(
     model: Model, layout: Mapping[str, Any], schedule: str, micro_batches: int, vocab: int
 ) -> tuple[Stage, ...]:
-    """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
+    """Return the distinct stages: of equal neighbours the first, which has most in flight."""
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
     own = schedules.alive(layout, micro_batches) if schedule == "own" else None
@@ -68,7 +68,7 @@ def stages(
 
 
 def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[list[str]]:
-    """The parts of each chunk, in the order of the model."""
+    """Return the parts of each chunk, in the order of the model."""
     cuts = _cuts(model, layout, vocab)
     found: list[list[str]] = []
     for chunk in range(len(cuts) - 1):
@@ -79,7 +79,7 @@ def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[lis
 
 
 def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
-    """Where chunks begin: as given, else by the rule ``parallelism.cut``."""
+    """Return the layers at which chunks begin: as given, else by the rule ``parallelism.cut``."""
     given: Sequence[int] | None = layout.get("stages")
     if given is not None:
         return [0, *accumulate(given)]
@@ -92,19 +92,19 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
 
 
 def chunk_count(layout: Mapping[str, Any]) -> int:
-    """Into how many chunks the layers are cut: one for each stage and each turn of a device."""
+    """Count the chunks of the layers: one for each stage and virtual stage."""
     return int(layout["pipeline"] * layout["virtual_pipeline"])
 
 
 def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
-    """How many layers each chunk holds, in the order of the model."""
+    """Return the number of layers of each chunk, in the order of the model."""
     return [stop - start for start, stop in pairwise(_cuts(model, layout, vocab))]
 
 
 #: Letters of a layout as Megatron-LM writes it: embedding, layer, further-token module, loss.
 EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
 MOST_WRITTEN = 100_000  # letters of a layout
-#: What no layout has, and why; then what stands for repeated letters, and for repeated groups.
+#: Patterns of invalid layouts with their faults; then those of repeated letters and groups.
 _WRONG = (
     (r"[^EtmL|()*\d]|\*(?!\d)|(?<![*\d])\d|(?<=\*\d{9})\d", "{!r} is no letter of a layout"),
     (r"\([^()]*\(", "brackets stand in brackets"),
@@ -117,8 +117,8 @@ _REPEATED = (r"([EtmL|])\*(\d+)", r"\(([EtmL|]*)\)\*(\d+)")
 
 
 def read(text: str) -> tuple[list[int], int]:
-    """Megatron-LM's `--pipeline-model-parallel-layout`, such as `Et*3|(tt|)*29,m|L`: the layers of
-    each chunk, modules that predict further tokens among them, and how many these are.
+    """Parse Megatron-LM's `--pipeline-model-parallel-layout`, such as `Et*3|(tt|)*29,m|L`: the
+    layers of each chunk, including modules that predict further tokens, and the number of these.
 
     `|` stands between chunks, `x*n` and `(…)*n` repeat, commas say nothing (Megatron Core,
     docs/user-guide/features/pipeline_parallel_layout.md).
@@ -145,8 +145,8 @@ def read(text: str) -> tuple[list[int], int]:
 
 
 def written(held: Sequence[int], further: int) -> str | None:
-    """Chunks of so many layers as Megatron-LM writes them, the last ``further`` being modules that
-    predict further tokens; None where these would lie in several chunks, which it does not do."""
+    """Write chunks in Megatron-LM's notation, the last ``further`` layers as further-token modules;
+    None where these are in several chunks, which it does not support."""
     starts, plain = [0, *accumulate(held)], sum(held) - further
     texts = []
     for number, count in enumerate(held):
@@ -162,13 +162,13 @@ def written(held: Sequence[int], further: int) -> str | None:
 
 
 def counted(layers: int, cut: str, chunks: int) -> int:
-    """How many layers a cut into chunks divides: `ends` counts embedding and head as one each."""
+    """Count the layers that a cut divides: `ends` counts embedding and head as one each."""
     return layers + 2 if cut == "ends" and chunks > 1 else layers
 
 
 def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
-    """A chunk ends with the layer that passes its share of all matmul weights, the head's counted
-    too (nanotron 2024)."""
+    """Cut the layers so that a chunk ends with the layer that exceeds its share of all matmul
+    weights, those of the head included (nanotron 2024)."""
     costs = {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
     steps = list(accumulate([costs[name] for name in model.sequence]))
     total = steps[-1] + vocab
@@ -181,7 +181,7 @@ def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
 
 
 def _weights(block: Block) -> int:
-    """Matmul weights of a block of the kinds that nanotron knows, per unit of the hidden size."""
+    """Count the matmul weights of a block as nanotron does, per unit of the hidden size."""
     values = block.values
     if block.kind == "attention":
         return 4 * int(values["heads"] * values["head_dim"])
@@ -195,7 +195,7 @@ def _weights(block: Block) -> int:
 def _alive(
     index: int, size: int, virtual: int, micro_batches: int, schedule: str, ahead: int
 ) -> list[int]:
-    """Micro-batches whose activations are alive at the peak, for each chunk of the stage."""
+    """Return the micro-batches in flight at the peak, for each chunk of the stage."""
     if schedule == "gpipe":
         return [micro_batches] * virtual
     if schedule == "zero-bubble":
@@ -214,22 +214,22 @@ def _alive(
 
 
 def most_alive(size: int, schedule: str) -> int | None:
-    """The number of micro-batches beyond which a further one changes nothing that `_alive` says;
-    None where each one is kept."""
+    """Return the number of micro-batches from which on the number in flight is constant; None if
+    all are in flight."""
     if schedule in ("gpipe", "own"):
         return None
     return 2 * size if schedule == "interleaved" else size
 
 
 def suits(schedule: str, virtual: int) -> bool:
-    """Whether a schedule runs so many chunks on each device."""
+    """Return whether a schedule runs so many chunks on each device."""
     if schedule == "interleaved":
         return virtual > 1
     return virtual == (2 if schedule == "dualpipev" else 1)
 
 
 def check_schedule(draft: Draft, model: Model) -> None:
-    """Faults of stages and micro-batches that a schedule cannot run."""
+    """Check that the schedule can run these stages and micro-batches."""
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     chunks, steps = size * virtual, training.get("gradient_accumulation")
@@ -263,8 +263,8 @@ def check_schedule(draft: Draft, model: Model) -> None:
         draft.fault("parallelism.pipeline", wrong, "an even size")
 
 
-def _check_context(draft: Draft, model: Model) -> None:
-    """Faults of context parallelism: each device takes a piece from both ends."""
+def check_context(draft: Draft, model: Model) -> None:
+    """Check that the sequence divides into two pieces for each context-parallel device."""
     length = draft.get("training.sequence_length")
     context = draft.get("parallelism.context")
     if context > 1 and length and length % (2 * context):
@@ -275,7 +275,7 @@ def _check_context(draft: Draft, model: Model) -> None:
 
 
 def _check_distinct(draft: Draft, model: Model) -> None:
-    """Each distinct stage is evaluated for each layer kind; so many are a slip or an attack."""
+    """Limit the distinct stages, each of which is evaluated for each layer kind."""
     size, parts = draft.get("parallelism.pipeline"), len(model.parts)
     # One layer kind makes few distinct stages, however many there are.
     if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
@@ -289,7 +289,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
 
 
 def check_groups(draft: Draft, model: Model | None) -> None:
-    """Faults of groups that do not divide: experts, replicas, the sequence."""
+    """Check that groups divide: experts, replicas, the sequence."""
     layout, length = draft.get("parallelism"), draft.get("training.sequence_length")
     tensor, context, data = layout["tensor"], layout["context"], layout.get("data")
     if data is None:
@@ -317,8 +317,8 @@ def check_groups(draft: Draft, model: Model | None) -> None:
 
 
 def _check_patches(draft: Draft, model: Model) -> None:
-    """Faults of a model that reads patches: nothing serves it token by token, and what each layer
-    reads besides its sequence is not modelled on its way to other devices."""
+    """Check a model that reads patches: no token-by-token inference, and with a context neither
+    pipeline nor context parallelism."""
     if not draft.get("model.stem"):
         return
     if draft.get("training.mode") == "inference":
@@ -330,11 +330,11 @@ def _check_patches(draft: Draft, model: Model) -> None:
             draft.fault(f"parallelism.{key}", wrong, "1")
 
 
-#: In the order in which their faults are told; each asks for few keys of a layout.
-CHECKS = (check_schedule, check_groups, _check_distinct, _check_context, _check_patches)
+#: In the order of their faults; each reads few keys of a layout.
+CHECKS = (check_schedule, check_groups, _check_distinct, check_context, _check_patches)
 
 
 def check(draft: Draft, model: Model) -> None:
-    """Faults of a layout that its schedule cannot run."""
+    """Check a layout against its schedule and model."""
     for held in CHECKS:
         held(draft, model)

@@ -17,7 +17,7 @@ from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
-from planner.plans.document import Draft, Model, Plan, Unknown
+from planner.plans.document import Draft, Model, Plan, Unknown, copied
 from planner.plans.layout import (
     AFTER_EXPERTS,
     FOLLOWING,
@@ -32,13 +32,13 @@ from planner.plans.model import lower
 DECIDING = ("training", "parallelism", "time", "cluster", "model", "memory")
 #: Sections of a plan that hold keys of a layout.
 OF_LAYOUTS = ("parallelism", "training")
-#: What is said only where the layout is known, whether or not it is spelled out.
+#: Keys that are given only with a known layout.
 _OF_LAYOUT = ("gradient_accumulation", "distributed_optimizer", "schedule")
 
 
 def opened(document: source.Document) -> source.Document:
-    """A checked document; where it says nothing of a layout and there are several devices to
-    train a model of known shape, the layout is left to the search as by ``parallelism: auto``."""
+    """Set ``parallelism: auto`` in a checked document that says nothing of a layout, if it trains a
+    model of known shape on several devices."""
     data = document.data
     training, model = data["training"], data["model"]
     said = document.origin(("parallelism",)).kind != "default" or any(
@@ -51,8 +51,8 @@ def opened(document: source.Document) -> source.Document:
 
 
 def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
-    """A checked document with stages that Megatron-LM's text says as a list, and with the virtual
-    stages that follow from it; and why they do.
+    """Resolve stages in Megatron-LM's notation to a list, with the virtual stages that follow; also
+    return the reason for these.
 
     Raises:
         PlanError: a text that says no layout, or one of another model.
@@ -83,7 +83,7 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
 
 
 def planned(document: source.Document) -> Plan:
-    """A plan from a document that agrees with the schema and spells its layout out.
+    """Build the plan of a valid document with a given layout.
 
     Raises:
         PlanError: every fault that was found.
@@ -104,7 +104,7 @@ def planned(document: source.Document) -> Plan:
 
 
 def complete(document: source.Document) -> Plan:
-    """A plan from a document that agrees with the schema."""
+    """Complete a valid document to a plan."""
     draft, model = begun(document)
     for step in STEPS:
         step(draft)
@@ -121,7 +121,7 @@ def complete(document: source.Document) -> Plan:
 
 
 def book(draft: Draft) -> Book:
-    """The book, with the quantities that the document defines, if any."""
+    """Return the book, with the quantities that the document defines, if any."""
     if not draft.get("quantities"):
         return BOOK
     from planner.plans import own_quantities  # which few plans need
@@ -130,8 +130,8 @@ def book(draft: Draft) -> Book:
 
 
 def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
-    """What the checks across keys find wrong with a document of which some values are faulty, as
-    far as these have no part in it.
+    """Run the cross-key checks on a document that already has faults; each check that reads a
+    faulty value stops there.
 
     Args:
         document: as far as it could be read.
@@ -161,7 +161,7 @@ def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
 
 
 def _with_further(document: source.Document, error: PlanError) -> PlanError:
-    """The faults of a plan; where the model is wrong, which hides the others, with these."""
+    """Add the faults of cross-key checks, which a faulty model hides, to those of a plan."""
     try:
         begun(document)
     except PlanError:
@@ -173,8 +173,8 @@ def _with_further(document: source.Document, error: PlanError) -> PlanError:
 def _without_faulty(
     node: Node, hints: Mapping[Place | None, str | None], path: tuple[str, ...] = ()
 ) -> Any:
-    """Plain data in which an unknown stands for each faulty value, and for all that a key which
-    there is not may have meant."""
+    """Return plain data with an Unknown for each faulty value, and for each key that an unknown key
+    may have meant."""
     inside = node.value if isinstance(node.value, dict) else {}
     # In block style a mapping begins where its first key does.
     if node.place in hints and all(inner.key_place != node.place for inner in inside.values()):
@@ -196,7 +196,7 @@ def _without_faulty(
 
 
 def begun(document: source.Document) -> tuple[Draft, Model | None]:
-    """What completing a plan begins with: a copy of its document, and its model.
+    """Begin a plan: copy its document to a draft and build its model.
 
     Raises:
         PlanError: what is wrong with the model.
@@ -208,7 +208,7 @@ def begun(document: source.Document) -> tuple[Draft, Model | None]:
 
 
 def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
-    """What is neither a mapping nor a list, by dotted key."""
+    """Collect all values that are neither a mapping nor a list, by dotted key."""
     found: dict[str, Any] = {}
 
     def walk(node: Mapping[str, Any], around: str) -> None:
@@ -223,13 +223,13 @@ def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]
 
 
 def chosen_by(plan: Plan, key: str) -> bool:
-    """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
+    """Return whether a plan gives a key of ``OWN_CHOICE`` (kernels, loss) itself."""
     section, name = key.split(".")
     return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
 
 
 def _choices(draft: Draft) -> None:
-    """Choices that follow from other choices."""
+    """Set the choices that follow from other choices."""
     layout = draft.get("parallelism")
     megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
     virtual = layout["virtual_pipeline"] > 1
@@ -242,7 +242,7 @@ def _choices(draft: Draft) -> None:
 
 
 def _lengths(draft: Draft) -> None:
-    """Sequences are as long as the model reads, where nobody says otherwise."""
+    """Set sequence lengths that are not given: the longest that the model reads."""
     training = draft.get("training")
     longest = draft.get("model.max_sequence")
     if longest is not None:
@@ -253,7 +253,7 @@ def _lengths(draft: Draft) -> None:
 
 
 def _agreements(draft: Draft) -> None:
-    """Choices that contradict others."""
+    """Check choices that may contradict each other."""
     layout, training = draft.get("parallelism"), draft.get("training")
     stage, why = layout["zero"], "true where parallelism.zero is above 0"
     given = draft.default("training.distributed_optimizer", stage >= 1, why)
@@ -267,7 +267,7 @@ def _agreements(draft: Draft) -> None:
         wrong = f"weights are not divided under parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _offloaded(draft)
-    if training["attention_precision"] == "fp8" and training["attention"] == "eager":
+    if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
         wrong = "unfused attention multiplies in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
     schedule, virtual = training["schedule"], layout["virtual_pipeline"] > 1
@@ -280,8 +280,7 @@ def _agreements(draft: Draft) -> None:
 
 
 def _offloaded(draft: Draft) -> None:
-    """The share of the activations on the host: stated, or that of the layers which keep theirs
-    there."""
+    """Set the share of activations on the host: as given, or that of the offloaded layers."""
     share, key = "training.offload.activations", "training.offload.layers"
     away, layers = draft.get(key), draft.get("model.layers")
     if away is None:
@@ -296,7 +295,7 @@ def _offloaded(draft: Draft) -> None:
 
 
 def _positions(draft: Draft) -> None:
-    """A table of learned positions has no row beyond the longest sequence."""
+    """Check that no sequence is longer than a table of learned positions."""
     longest = draft.get("model.max_sequence")
     if draft.get("model.positions") != "learned" or longest is None:
         return
@@ -309,7 +308,7 @@ def _positions(draft: Draft) -> None:
 
 
 def _product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]:
-    """The product of some sizes of a layout, and what it is the product of."""
+    """Return the product of some sizes of a layout, and its text."""
     product = 1
     for name in names:
         product *= layout[name]
@@ -317,8 +316,8 @@ def _product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]
 
 
 def _quotient(draft: Draft, name: str) -> int | None:
-    """A size that the devices leave when each of its group takes a product of others; None where
-    another one is stated, or where they do not divide."""
+    """Derive a size as devices over the product of other sizes; None where another size is given,
+    or where they do not divide."""
     inner, others = _product(draft.get("parallelism"), QUOTIENTS[name])
     devices = draft.get("cluster.devices")
     if devices % inner:
@@ -333,7 +332,7 @@ def _quotient(draft: Draft, name: str) -> int | None:
 
 
 def _sizes(draft: Draft) -> None:
-    """The layout multiplies to the devices, the batch divides over it."""
+    """Derive data parallelism, batch and accumulation; check that they fit the devices."""
     layout, training = draft.get("parallelism"), draft.get("training")
     devices = draft.get("cluster.devices")
     inner, names = _product(layout, OUTER_DEGREES)
@@ -364,7 +363,7 @@ def _sizes(draft: Draft) -> None:
 
 
 def _experts(draft: Draft) -> None:
-    """Sizes that follow once it is known how an expert is divided."""
+    """Derive the sizes that depend on how an expert is divided."""
     for name in AFTER_EXPERTS:
         if draft.get("model.moe") is not None:
             _quotient(draft, name)
@@ -372,8 +371,31 @@ def _experts(draft: Draft) -> None:
             draft.fault(f"parallelism.{name}", "the model has no experts", "left out")
 
 
+#: Why a plan does not use a degree or a stage that its document gives.
+IDLE = "this layout has nothing for it to divide"
+
+
+def _without_idle(draft: Draft, model: Model | None) -> None:
+    """Reset what has nothing to divide: ZeRO where no two devices hold the same weights, replicas
+    of what is not sharded, schedule and chunks of a single stage."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    if layout.get("data") is None:
+        return
+    copies = max(layout["data"] * layout["context"], layout.get("expert_data") or 1)
+    idle: dict[str, Any] = {}
+    if layout["zero"] == 0 or copies == layout["replicate"]:
+        idle["zero"], idle["replicate"] = 0, 1
+    if layout["pipeline"] == 1 and training["schedule"] != "own" and not layout.get("stages"):
+        idle["virtual_pipeline"], idle["schedule"] = 1, "1f1b"
+    for key, value in idle.items():
+        section = "training" if key in training else "parallelism"
+        if draft.data[section][key] != value:
+            draft.data[section][key] = value
+            draft.derived[f"{section}.{key}"] = IDLE
+
+
 def _divisions(draft: Draft, model: Model) -> None:
-    """What a layout divides must divide: heads, widths, experts, layers."""
+    """Check that heads, experts and layers divide by the degrees of the layout."""
     layout = draft.get("parallelism")
     tensor, expert = layout["tensor"], layout["expert"]
     blocks = {block.kind: block.values for part in model.parts for block in part.blocks}
@@ -404,21 +426,22 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: (planner.questions.studies.checking).
 AGREEMENTS = (_choices, _lengths, _agreements, _positions, _sizes)  # they need no other step
 STEPS = (schedules.adopt, *AGREEMENTS, hardware.complete, profile.complete, _experts)
-CHECKS = (_divisions, *pipeline.CHECKS, schedules.check)
+CHECKS = (_divisions, *pipeline.CHECKS, schedules.check, _without_idle)
 
 
 def checks(model: Model | None) -> Sequence[Any]:
-    """What holds a draft against its model; of a model given by its size, groups divide alone."""
-    return (pipeline.check_groups,) if model is None else CHECKS
+    """Return the checks of a draft against its model, and the reset of what divides nothing; a
+    model given by its size has groups only."""
+    return (pipeline.check_groups, _without_idle) if model is None else CHECKS
 
 
 def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """All that the checks of a layout may know of the cluster: how many devices there are."""
+    """Return the counts of devices, all that checks of a layout may read of the cluster."""
     return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
 
 
 def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
-    """A plan with another layout, checked as far as a layout goes, its faults in the draft.
+    """Return the draft of a plan with another layout, with the faults of this.
 
     A search asks about thousands of layouts of one model, and what is wrong with most of them shows
     before kernels and hardware are looked at. ``changes`` are dotted keys of ``parallelism`` and
@@ -445,7 +468,7 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
 
 
 def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
-    """The same plan with some dotted keys changed; None takes a key back to its default.
+    """Build the same plan with some dotted keys changed; None resets a key to its default.
 
     Values that the first plan derived (data-parallel size, accumulation) are derived again. The
     document is neither read nor checked anew, only what changes: inverse questions ask for
@@ -458,15 +481,20 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     return planned(plan.document.changed(values))
 
 
+def at_utilisation(share: Any) -> dict[str, Any]:
+    """Return the changes after which times follow from a utilisation, not a prediction."""
+    return {"time.mfu": share, "time.use": "assumed"}
+
+
 def follows_again(plan: Plan) -> dict[str, None]:
-    """Changes for a variant of another layout: what the document gives and would follow otherwise
-    contradicts them, so it follows again."""
+    """Return changes for a variant with another layout: they reset the given keys that otherwise
+    follow from the layout and would contradict it."""
     return {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
 
 
 @cache
 def about(key: str) -> Mapping[str, Any]:
-    """What the schema of plans says about a dotted key.
+    """Return what the schema of plans says about a dotted key.
 
     Raises:
         PlanError: there is no such key.
@@ -479,7 +507,7 @@ def about(key: str) -> Mapping[str, Any]:
 
 
 def near_key(key: str) -> str | None:
-    """The key of a plan that is spelled most like one that there is not, whole or by its end."""
+    """Suggest the key of a plan that is most similar to an unknown key or to its last part."""
     pool = schema.paths("plan")
     by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
     return (
@@ -490,12 +518,12 @@ def near_key(key: str) -> str | None:
     )
 
 
-#: What a plan may name instead of holding it, by its key: the kind of its document.
+#: Keys of a plan whose value may be a name, with the kind of the named document.
 NAMED = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
 
 
 def checked(key: str, value: Any) -> Any:
-    """A value in the unit of its key, held against what the schema says about the key.
+    """Check a value against the schema of its key; return it in the unit of the key.
 
     Raises:
         PlanError: the key cannot have it.
@@ -510,10 +538,3 @@ def checked(key: str, value: Any) -> Any:
     if not accepts(about(key), value):
         raise PlanError(Fault(f"{key}: {value} is not allowed", None))
     return value
-
-
-def copied(node: Any) -> Any:
-    """A copy of plain data in which keys can be filled in; its lists are the same."""
-    if not isinstance(node, dict):
-        return node
-    return {k: copied(v) if isinstance(v, dict) else v for k, v in node.items()}

@@ -60,13 +60,13 @@ class Schedule(NamedTuple):
     orders: tuple[tuple[Pass, ...], ...]
 
     def neighbours(self) -> tuple[dict[Place, Place], dict[Place, Place]]:
-        """What comes behind a (stage, chunk) on the way of a micro-batch, and what before."""
+        """Return the next and the previous (stage, chunk) of each on the way of a micro-batch."""
         behind = {one: other for way in self.ways for one, other in pairwise(way)}
         return behind, {other: one for one, other in behind.items()}
 
 
 def ways(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
-    """The (stage, chunk) that micro-batches pass, one after another, by the path of a table."""
+    """Return the sequences of (stage, chunk) that micro-batches pass, by the path of a table."""
     if path == LOOP:
         return (tuple((stage, turn) for turn in range(virtual) for stage in range(size)),)
     down = tuple((stage, 0) for stage in range(size))
@@ -80,8 +80,8 @@ def ways(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
 def schedule(
     name: str, size: int, virtual: int, micro_batches: int, ahead: bool = False
 ) -> Schedule:
-    """The order of passes of a schedule that ships, for so many stages, chunks and micro-batches;
-    ``ahead`` has a forward pass of another micro-batch beside each backward pass.
+    """Return a built-in schedule for so many stages, chunks and micro-batches; with ``ahead``,
+    another micro-batch's forward pass overlaps each backward pass.
 
     Raises:
         ValueError: it does not run each pass once, or there are more than anybody looks at.
@@ -93,12 +93,12 @@ def schedule(
 def expanded(
     table: Mapping[str, Any], size: int, virtual: int, micro_batches: int, ahead: bool = False
 ) -> Schedule:
-    """As ``schedule``, of a table."""
+    """Return what ``schedule`` does, of a given table."""
     return _expanded(_text(table), size, virtual, micro_batches, ahead)
 
 
 def _text(table: Mapping[str, Any]) -> str:
-    """A table as what is kept of it is found by."""
+    """Return a table as text, by which results are cached."""
     return json.dumps(table, default=str)
 
 
@@ -129,7 +129,7 @@ def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: boo
 def _order(
     table: Mapping[str, Any], names: Mapping[str, int], held: Sequence[range]
 ) -> tuple[Pass, ...]:
-    """The passes of a stage that holds chunks, each for a range of micro-batches."""
+    """Order the passes of a stage; ``held`` has the micro-batches of each of its chunks."""
     group = number(table.get("group", "p"), names)
     if group < 1:
         raise ValueError(f"group is {group}")
@@ -189,7 +189,7 @@ def _order(
 
 
 def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
-    """How long a pipeline takes whose passes all take as long as their kind, and whose sends take
+    """Compute how long a pipeline takes if each kind of pass takes its ``seconds`` and sends take
     no time.
 
     Raises:
@@ -223,8 +223,8 @@ def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
 
 
 def walk(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
-    """Run the passes of all stages, each in its order, as soon as what they need is there: ``run``
-    says whether it is.
+    """Run the passes of all stages, each stage in its order, as soon as what they need is there:
+    ``run`` returns whether it could run a pass.
 
     Raises:
         ValueError: stages wait for each other for ever.
@@ -256,7 +256,7 @@ USUAL = {FORWARD: 1, BACKWARD: 2, INPUT: 1, WEIGHT: 1}
 
 
 def adopt(draft: Draft) -> None:
-    """The table of a schedule that is no name: beside the layout, where stages ask for it."""
+    """Move a schedule that is a table to ``parallelism.passes``, which the stages read."""
     found = draft.get("training.schedule")
     if isinstance(found, Mapping):
         draft.data["training"]["schedule"] = OWN
@@ -264,7 +264,7 @@ def adopt(draft: Draft) -> None:
 
 
 def check(draft: Draft, model: Model) -> None:
-    """Faults of a table that does not run every pass once, or never ends; and its bubble."""
+    """Check that a table runs every pass once and ends; set its bubble."""
     table, layout = draft.get("parallelism.passes"), draft.get("parallelism")
     batches = draft.get("training.gradient_accumulation")
     if table is None or not batches:
@@ -296,7 +296,7 @@ def _length(text: str, size: int, virtual: int, micro_batches: int, ahead: bool)
 
 
 def alive(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
-    """Of each stage, and of each chunk there, how many micro-batches are alive at its peak."""
+    """Return the micro-batches in flight at the peak, for each stage and each of its chunks."""
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     try:
         ahead = layout["expert_overlap"]
@@ -320,7 +320,7 @@ def _alive(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) 
 
 
 def returns(layout: Mapping[str, Any]) -> bool:
-    """Whether a schedule of one's own takes micro-batches down the stages and back."""
+    """Return whether a schedule of the plan's own sends micro-batches down the stages and back."""
     return bool(layout["passes"]["path"] == THERE_AND_BACK)
 
 
@@ -335,7 +335,7 @@ _PRODUCTS: Mapping[str, Callable[[int, int], int]] = {
 
 
 def number(text: Any, names: Mapping[str, int]) -> int:
-    """A whole number that a table gives by names.
+    """Evaluate a whole number of a table, an expression of names.
 
     Raises:
         ValueError: with what is wrong.

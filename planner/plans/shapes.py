@@ -33,7 +33,7 @@ class Shape:
         self.draft.fault(f"{self.here}.{key}", message, allowed)
 
     def inherit(self, *pairs: tuple[str, str]) -> None:
-        """Keys that are not given are as others: of the same block, of another, of the model."""
+        """Set keys that are not given to others: of the same block, of another, of the model."""
         for key, of in pairs:
             block, _, name = of.removeprefix("model.").rpartition(".")
             held = self.kind.get(block) or {} if block else self.kind
@@ -57,13 +57,13 @@ class Shape:
 
 @cache
 def _constants(block: str) -> Mapping[str, Any]:
-    """The schema's constant defaults; it fills them in for the model, not for its layer kinds."""
+    """Return the schema's constant defaults, which it does not set for layer kinds."""
     given = json_schema.read("model")["definitions"].get(f"{block}_defaults", {})
     return {key: said["default"] for key, said in given.get("properties", {}).items()}
 
 
 def shape(draft: Draft, kind: Kind, block: str, data: Kind) -> dict[str, Any]:
-    """The values of a block with the defaults that depend on other keys."""
+    """Return the values of a block with the defaults that depend on other keys."""
     here = Shape(draft, kind, block, data)
     for key, value in _constants(block).items():
         here.values.setdefault(key, value)
@@ -104,10 +104,6 @@ def _attention(it: Shape) -> None:
             it.fault("compress", f"compressed keys are not modelled in {what}", "left out")
     if values.get("index_pool"):
         it.need("kv_rank", "index_heads")
-        if it.draft.get("training.mode") == "inference":
-            it.fault(
-                "index_pool", "pooled keys of an indexer are not modelled in serving", "left out"
-            )
     if values.get("output_groups"):
         it.need("output_rank")
         mixed = heads * values["value_head_dim"]
@@ -127,8 +123,8 @@ def _attention(it: Shape) -> None:
 
 
 def _cross_attention(it: Shape) -> None:
-    """As the self-attention of the layer, where the document does not say otherwise."""
-    given, own = it.values, {"window": None, "relative_each": False}
+    """Complete cross-attention: keys that are not given are those of the layer's self-attention."""
+    given, own = it.values, {"window": None, "index_top_k": None, "relative_each": False}
     it.values = {**_constants("attention"), **(it.kind.get("attention") or {}), **own}
     it.values.update({k: v for k, v in given.items() if v is not None})
     _attention(it)

@@ -1,10 +1,10 @@
-"""Many plans as one batch: rows that share a graph, columns that vary.
+"""Evaluate many plans as one batch: the rows share a graph, and what differs is a column.
 
 Layouts differ in numbers (degrees, micro-batches), in settings (schedule, ZeRO stage, whether a
-group leaves its node), in what their pipeline stages hold, and in which tensors their layers keep.
-What plans differ in besides makes *kinds*, of each of which one plan is built. A ``Batch`` has one
-case for all (``batch_graph.py``): settings that differ are ``Varying``, pipelines with fewer
-distinct stages repeat one, and a tensor that some layouts keep is there under a condition.
+group spans nodes), in what their pipeline stages hold, and in which tensors their layers keep.
+Plans that differ in anything else form *kinds*; one plan is built for each kind. A ``Batch`` has
+one case for all rows (``batch_graph.py``): settings that differ are ``Varying``, pipelines with
+fewer distinct stages repeat one, and a tensor that only some layouts keep has a condition.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
 SEQUENCE, REPLICAS, MICRO_BATCH = OWN
 _, SCHEDULE, _ = RUN
-#: Settings that each row says itself.
+#: Settings that each row sets itself.
 OF_ROWS = (SCHEDULE, *OWN, *AXES)
-#: The column of what a plan is besides its layout.
+#: The column of a plan's kind: what it is besides its layout.
 KIND = "kind"
 
 
@@ -51,12 +51,11 @@ class Batch:
 
     Args:
         layouts: the rows.
-        absent: takes quantities that no layout has, with the reason, of those that were asked.
-        further: keys of plans besides the layout, with values that every row is crossed with:
-            arrays (1, 1, 1, …), each along one or more of the axes that follow the rows.
-        graphs: those that may serve, and to which one that is made is added; which of them does
-            decides how numbers are rounded.
-        checked: whether values outside of their ranges are none (``ArrayGraph``).
+        absent: collects, with the reason, the requested quantities that no layout has.
+        further: values of keys outside the layout that every row is crossed with: arrays
+            (1, 1, 1, …), each along one or more of the axes that follow the rows.
+        graphs: graphs to reuse; a new one is added. Which is used affects how numbers are rounded.
+        checked: whether values outside of their ranges become absent (``ArrayGraph``).
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class Batch:
         self.layouts, self.further = layouts, further or {}
         self.absent: dict[str, str] = {} if absent is None else absent
         self.axes = (len(layouts.zero), len(layouts.recompute))
-        #: The lengths of the further axes.
+        #: Lengths of the further axes.
         self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
-        self.worth: dict[Content, Any] = {}  # what leaves are in all of them
+        self.worth: dict[Content, Any] = {}  # values of leaves that are the same in all tables
         every = np.arange(len(layouts.degrees))
         keys, of_degrees = chosen((degrees.kind for degrees in layouts.degrees), every)
         self.kind_of: list[int] = of_degrees.tolist()
@@ -88,12 +87,12 @@ class Batch:
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
         shapes = [*self.pipelines.shapes] if self.pipelines else []
-        # Distinct stages of the pipeline that has most.
+        # Number of distinct stages of the pipeline that has most.
         slots = len(max(shapes, key=len, default=()))
         variety = Variety(kinds, self.varying, named, slots, checked)
         self.graph = batch_graph(variety, graphs)
         made = self.graph.variety
-        # Where our stages, modes and what decides about tensors are among the graph's.
+        # Indices of our stages, modes and tensor conditions among the graph's.
         self.places = np.ix_(
             *([made.varying[axis].index(v) for v in self.varying[axis]] for axis in AXES),
             [made.keeping.index(keeping) for keeping in named],
@@ -105,7 +104,7 @@ class Batch:
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:
-        """Columns (degrees,), over their combinations, as values; the kind as its place."""
+        """Columns (degrees,) of the combinations of degrees: values, and the index of the kind."""
         degrees = self.layouts.degrees
         columns = {
             f"parallelism.{name}": np.array([d.named[name] for d in degrees]) for name in DEGREES
@@ -118,20 +117,20 @@ class Batch:
 
     @cached_property
     def replicas(self) -> tuple[int, ...]:
-        """Distinct numbers of replicas, in order."""
+        """Distinct numbers of replicas, in increasing order."""
         return tuple(sorted({r for _, replicas, _ in self.layouts.crossed for r in replicas}))
 
     @cached_property
     def pairs(self) -> Array:
-        """The combinations of degrees and of replicas that occur, as (2, pairs), by place."""
+        """Indices of the combinations of degrees and of replicas that occur, as (2, pairs)."""
         every = enumerate(self.layouts.crossed)
         found = [(place, self.replicas.index(n)) for place, (_, some, _) in every for n in some]
         return np.array(found).T
 
     @cached_property
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
-        """Settings that the hardware decides, as codes (degrees, replicas) and values; those that
-        are everywhere what the first kind says left out."""
+        """Settings that depend on the hardware, as codes (degrees, replicas) and values; settings
+        that equal the first kind's everywhere are left out."""
         settings = []
         for place, replicas in self.pairs.T.tolist():
             degrees, base = self.layouts.degrees[place], self.kinds[self.kind_of[place]].plan
@@ -152,8 +151,8 @@ class Batch:
 
     @cached_property
     def following(self) -> Mapping[str, tuple[str, Array]]:
-        """Of settings that follow from one column, this column and the place of the setting's value
-        for each of its codes."""
+        """Settings that one column determines: the column, and the index of the setting's value for
+        each of the column's codes."""
         columns = {key: table[self.pairs[0]] for key, table in self.of_degrees.items()}
         columns[REPLICAS] = self.pairs[1]
         found = {
@@ -171,7 +170,7 @@ class Batch:
 
     @cached_property
     def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:
-        """Settings that differ between kinds, one value for each."""
+        """Settings that differ between kinds, with one value per kind."""
         settings = [kind.case.settings for kind in self.kinds]
         others = deciding() - {*OF_ROWS, *self.of_hardware}
         names = dict.fromkeys(name for one in settings for name in one if name in others)
@@ -193,8 +192,8 @@ class Batch:
 
     @cached_property
     def keeping(self) -> tuple[tuple[Any, ...], ...]:
-        """What decides, of a row, which tensors are kept: its kind, and each of ``KEPT``, 2 where
-        it is more. Nothing of models without a shape."""
+        """What decides which tensors a row keeps: its kind, and each of ``KEPT``, capped at 2.
+        Empty for models without a shape."""
         found: dict[tuple[Any, ...], None] = {}
         for number, (sequences, _, batches) in enumerate(self.layouts.crossed):
             said: dict[str, Any] = {key: table[number] for key, table in self.of_degrees.items()}
@@ -208,9 +207,9 @@ class Batch:
     def over(
         self, rows: Rows, *groups: tuple[str, ...]
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Quantities of some rows, as (zero, recompute, rows, …), the further axes last: stretches
-        of rows whose arrays stay in a core's cache. NaN where one is absent. Those of a group share
-        a graph. A further axis along which a quantity does not vary has length 1."""
+        """Yield stretches of some rows that fit a core's cache, with their quantities as (zero,
+        recompute, rows, …), the further axes last; NaN where one is absent. Quantities of a group
+        share a graph. A further axis along which a quantity does not vary has length 1."""
         columns, numbers = self._columns(rows)
         table = Table(len(rows), columns)
         leaf, beside = partial(self._leaf, numbers), np.ones_like(self.beside)
@@ -232,14 +231,14 @@ class Batch:
             yield part, values
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
-        """The columns of a table, and what the codes of those that are numbers are worth."""
+        """Build the columns of a table, and the values that codes of numeric columns stand for."""
         columns = {SEQUENCE: Codes(rows.of_sequence, len(ROW[SEQUENCE].values))}
         numbers: dict[str, Array] = {}
         virtual, replicas = np.array([run[0] for run in self.layouts.runs]), np.array(self.replicas)
         replica = np.searchsorted(replicas, rows.of_replicate)
         share = np.array([degrees.share for degrees in self.layouts.degrees])
         steps, every = share[rows.of_degrees] // rows.of_batch, np.arange(len(rows))
-        # Places (rows,) in tables (values,) that may repeat some.
+        # Indices (rows,) into tables (values,), which may have duplicates.
         for key, table, places in (
             *((key, table, rows.of_degrees) for key, table in self.of_degrees.items()),
             (RUN[0], virtual, rows.of_run),
@@ -266,10 +265,10 @@ class Batch:
             columns["keeping"] = _told(coded, (KIND, *KEPT), (said[KIND], *kept), keeping)
         return columns, numbers
 
-    # -- what the leaves of its graph are worth -----------------------------------------------
+    # -- values of the leaves of its graph ----------------------------------------------------
 
     def _leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
-        """What a leaf is worth in a table, some columns of which are ``numbers``."""
+        """Return the value of a leaf in a table, whose numeric columns are ``numbers``."""
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
             key = self.graph.case.book.notation[arguments[0]].key or ""
@@ -282,7 +281,7 @@ class Batch:
         return self.worth[content]
 
     def _worth(self, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """What a leaf is worth in every table."""
+        """Compute the value of a leaf that is the same in every table."""
         if operation == "is":
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
@@ -304,15 +303,15 @@ class Batch:
         return Values(KIND, array[None, None, :])
 
     def _along(self, column: str, array: Array) -> Values:
-        """What is worth an array (zero, recompute, places) by the places of a column; of length 1
-        along a choice that changes nothing."""
+        """Return an array (zero, recompute, codes) as values of a column, with length 1 along an
+        axis on which it does not vary."""
         for axis, _ in enumerate(self.axes):
             if not np.ptp(array, axis=axis).any():
                 array = array.take([0], axis=axis)
         return Values(column, array)
 
     def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
-        """Whether a setting has one of some values."""
+        """Return whether a setting has one of some values, as a constant or by row."""
         if name not in self.varying:
             return self.kinds[0].case.settings.get(name) in wanted
         found = np.array([value in wanted for value in self.varying[name]])
@@ -329,8 +328,8 @@ class Batch:
 def _told(
     table: Table, names: Sequence[str], said: Sequence[Array], places: Mapping[tuple[Any, ...], int]
 ) -> Codes:
-    """A column of places: of each row that of what some columns (rows,) say, which rests on those
-    of a table with some names."""
+    """Encode the values of some columns (rows,) as ``places``; these columns depend only on the
+    columns ``names`` of the table."""
     group = table.exact(table.mask(names))
     keys = zip(*(column[group.first].tolist() for column in said), strict=True)
     found = np.array([places[key] for key in keys])[group.of_rows]

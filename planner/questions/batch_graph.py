@@ -1,7 +1,7 @@
-"""What the plans of a batch share: one case for them all, and the graph of its formulas.
+"""What the plans of a batch share: one case for all of them, and the graph of its formulas.
 
-What entries bind to another number in some plans is an input. Tensors that only some layouts keep
-are entries under a condition: a pattern over ZeRO stage, recomputation and whatever else decides
+Where entries bind different numbers in different plans, the number is an input. Tensors that only
+some layouts keep have a condition: a mask over ZeRO stage, recomputation and whatever else decides
 which tensors a layer keeps.
 """
 
@@ -30,46 +30,46 @@ from planner.plans.document import Model, Plan
 from planner.plans.layout import AXES, KEPT
 
 Array = NDArray[Any]
-#: What decides which tensors a layer keeps: a kind, by its key, and of each key of ``layout.KEPT``
-#: its value, 2 where it is more.
+#: What decides which tensors a layer keeps: a kind, by its key, and the value of each key of
+#: ``layout.KEPT``, capped at 2.
 Keeping = tuple[Any, ...]
-#: What these and the axes say, of the settings that decide about tensors.
+#: Settings about tensors that these and the axes set.
 GIVEN = (*KEPT, *AXES)
 #: Crossed symbols of a stage with each part, and with each component, in the order of a line.
 OF_PART = (notation.layers_on_stage, notation.in_flight, notation.recomputed_in_flight)
 OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
 #: The axes whose entries follow from the model.
-OF_MODEL = ("part", "block", "component", "product")
-#: What besides the model decides which entries the other axes have.
-DECIDING = ("training.mode", "training.attention_count", "model.shape", "lora", "targets")
+OF_MODEL = ("stack", "part", "block", "component", "product")
+#: Settings that decide, besides the model, which entries the other axes have.
+DECIDING = ("training.mode", "model.shape", "lora", "targets")
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Plans of a batch that differ in their layouts only: one of them, with its case."""
+    """Plans of a batch that differ only in their layouts: one of them, with its case."""
 
     plan: Plan
     case: Case
 
     @property
     def layers(self) -> Model:
-        """Its model, which has a shape."""
+        """The model, which has a shape."""
         assert self.plan.model is not None
         return self.plan.model
 
     @cached_property
     def absent(self) -> Mapping[Symbol, str]:
-        """Inputs that are not given, with the reason."""
+        """Inputs without a value, with the reason."""
         bound = self.case.bindings.items()
         return {symbol: value.reason for symbol, value in bound if isinstance(value, Absent)}
 
 
 @dataclass(frozen=True, eq=False)
 class Variety:
-    """What a graph has to hold for.
+    """What a graph has to cover.
 
-    Settings of ``varying`` differ between plans. ``slots`` are the distinct stages of the pipeline
-    that has most. ``checked``: whether values outside of their ranges are none (``ArrayGraph``).
+    ``varying``: settings that differ between plans. ``slots``: distinct stages of the pipeline that
+    has most. ``checked``: whether values outside of their ranges become absent (``ArrayGraph``).
     """
 
     kinds: Mapping[Hashable, Kind]
@@ -79,7 +79,7 @@ class Variety:
     checked: bool
 
     def values(self, name: str) -> tuple[Any, ...]:
-        """What a setting is in some plan."""
+        """Return all values that a setting has in some plan."""
         found = self.varying.get(name)
         if found is None:
             return tuple(kind.case.settings.get(name) for kind in self.kinds.values())
@@ -88,11 +88,11 @@ class Variety:
 
 @dataclass(frozen=True, eq=False)
 class BatchGraph:
-    """What batches have in common that can share a graph."""
+    """What batches that can share a graph have in common."""
 
     variety: Variety
     case: Case
-    read: frozenset[str]  # settings that decide about tensors
+    read: frozenset[str]  # settings that the choice of tensors reads
     conditional: Mapping[Entry, int]  # the pattern of each tensor that some layouts keep
     patterns: tuple[Array, ...]  # when a tensor is there, as (zero, recompute, keeping)
     #: Slot, and place in its line, of each crossed symbol.
@@ -100,7 +100,7 @@ class BatchGraph:
     _compiled: dict[tuple[str, ...], Compiled] = field(default_factory=dict)
 
     def compiled(self, quantities: tuple[str, ...]) -> Compiled:
-        """The graph of some quantities."""
+        """Compile the graph of some quantities, once."""
         if quantities not in self._compiled:
             made = compiled(self.case, quantities, self.conditional, self.variety.checked)
             self._compiled[quantities] = made
@@ -108,7 +108,7 @@ class BatchGraph:
 
     @cached_property
     def place(self) -> Mapping[Entry, tuple[str, int]]:
-        """The axis of an entry of the model, and its place there."""
+        """The axis of each entry of the model, and its index there."""
         return {
             entry: (axis, place)
             for axis in OF_MODEL
@@ -116,7 +116,7 @@ class BatchGraph:
         }
 
     def serves(self, asked: Variety) -> bool:
-        """Whether the graph holds for a batch: one that tells no more apart."""
+        """Decide whether the graph covers a batch, which then distinguishes no more."""
         made = self.variety
         return (
             asked.slots <= made.slots
@@ -131,7 +131,7 @@ class BatchGraph:
     def _alike(self, one: Kind, other: Kind) -> bool:
         names = {*deciding(), *self.read, *DECIDING} - self.variety.varying.keys()
         return (
-            one.case.book is other.case.book  # else a name may mean something else
+            one.case.book is other.case.book  # else a name may have another definition
             and one.absent.keys() == other.absent.keys()
             and all(
                 _sort(one.case.settings.get(name)) == _sort(other.case.settings.get(name))
@@ -147,7 +147,7 @@ MOST_KEPT = 8
 
 
 def batch_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
-    """The graph of a batch: one of those that are known, or one that is made and then known."""
+    """Return a known graph that covers the batch; else build one and add it to the known ones."""
     for graph in known:
         if graph.serves(asked):
             return graph
@@ -158,13 +158,13 @@ def batch_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
 
 @cache
 def deciding() -> frozenset[str]:
-    """Settings that a formula of the book asks for."""
+    """Return the settings that conditions of the book's formulas read."""
     return frozenset(n for d in BOOK.formulas() for n in d.when)
 
 
 @cache
 def below(quantities: tuple[str, ...]) -> frozenset[str]:
-    """The quantities that some rest on, whatever the plan, and these."""
+    """Return some quantities and all quantities that they depend on in any plan."""
     found: set[str] = set()
     waiting = [*quantities]
     while waiting:
@@ -178,8 +178,8 @@ def below(quantities: tuple[str, ...]) -> frozenset[str]:
 
 @cache
 def turning() -> tuple[str, ...]:
-    """Settings that decide which of two quantities rests on the other: a graph that holds for both
-    ways would be a circle."""
+    """Return the settings that decide which of two quantities depends on the other; a graph that
+    covered both directions would have a cycle."""
     found: set[str] = set()
     for quantity in BOOK.quantities.values():
         for formula in quantity.formulas:
@@ -190,8 +190,8 @@ def turning() -> tuple[str, ...]:
 
 
 def shape(kind: Kind) -> Hashable:
-    """What kinds have in common that can share a graph: which quantities and which inputs there
-    are, and the entries of the model's axes."""
+    """Return what kinds that share a graph must have in common: which quantities and inputs exist,
+    and the entries of the model's axes."""
     settings = kind.case.settings
     return (
         kind.case.book,
@@ -203,22 +203,22 @@ def shape(kind: Kind) -> Hashable:
 
 @lru_cache(maxsize=64)
 def _of_entries(axes: Sequence[Sequence[Entry]]) -> Hashable:
-    """Of each entry what must agree: its place, and all but the numbers that it binds."""
-    known, found = deciding(), []
+    """Return what must agree of each entry: path, stack, and all but the numbers it binds."""
+    known, found, stacks = deciding(), [], (None, *axes[0])
     for entry in (entry for axis in axes for entry in axis):
         bound = [(s, None if schema.is_number(v) else v) for s, v in entry.bindings.items()]
         said = [(n, repr(v if n in known else _sort(v))) for n, v in entry.settings.items()]
-        found.append((entry.path, *bound, *said))
+        found.append((entry.path, stacks.index(entry.stack), *bound, *said))
     return tuple(found)
 
 
 def _sort(value: Any) -> Any:
-    """Of a number only what a profile asks of it: whether it is above 0, and above 1."""
+    """Reduce a number to what profiles test: whether it is above 0, and whether it is above 1."""
     return (value > 0, value > 1) if schema.is_number(value) else value
 
 
 def _made(asked: Variety) -> BatchGraph:
-    """A graph for a batch."""
+    """Build the graph of a batch."""
     kinds = list(asked.kinds.values())
     first = kinds[0].case
     bindings = dict(first.bindings)
@@ -239,17 +239,17 @@ def _made(asked: Variety) -> BatchGraph:
             lines |= {place: (slot, number) for number, place in enumerate(places)}
         axes["stage"] = tuple(stages)
         axes["tensor"], patterns, conditional = _tensors(asked, axes["block"], read)
-    whole = Case(bindings, settings, axes, lines, book=first.book)  # any values do for what varies
+    whole = Case(bindings, settings, axes, lines, book=first.book)  # what varies may have any value
     decide = frozenset(read.difference(GIVEN))
     return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
 
 
 def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
-    """The entries of the model's axes for several models; what these bind otherwise varies."""
+    """Merge the entries of the model's axes over several models; differing bindings vary."""
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
     for axis in OF_MODEL:
-        if isinstance(cases[0].axes[axis], Absent):  # of a model that is given by its size
+        if not cases[0].entries(axis):  # a model given by its size, or without towers
             continue
         merged = []
         for group in zip(*(c.entries(axis) for c in cases), strict=True):
@@ -269,8 +269,9 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
 def _tensors(
     asked: Variety, blocks: Sequence[Entry], read: set[str]
 ) -> tuple[tuple[Entry, ...], list[Array], dict[Entry, int]]:
-    """The tensors that any layout keeps, the patterns of when, and whose pattern is which (a tensor
-    that is always kept has none). ``read`` collects the settings that decide."""
+    """Collect the tensors that some layout keeps, one boolean mask (zero, recompute, keeping) for
+    each condition, and each tensor's mask by index (none: always kept). ``read`` collects the
+    settings read."""
     stages, modes = (asked.varying[axis] for axis in AXES)
     there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
     shape = (len(stages), len(modes), len(asked.keeping))

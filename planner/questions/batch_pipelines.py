@@ -1,4 +1,4 @@
-"""What the pipelines of a batch hold and keep: each distinct stage once, whoever has it."""
+"""What the pipelines of a batch hold and keep: each distinct stage once, whichever has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 
 
 class Pipelines:
-    """The pipelines of a batch; ``of_degrees`` are the places in ``kinds`` of each combination of
+    """The pipelines of a batch; ``of_degrees``: index in ``kinds`` of each combination of
     degrees."""
 
     def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
@@ -29,11 +29,11 @@ class Pipelines:
         self._lines: dict[tuple[int, Line], int] = {}
         self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}  # pipelines, by what decides
         decide = [(kind.layers, kind.plan.get("training.recompute_layers")) for kind in kinds]
-        #: Of each kind the first whose layers are the same ones, computed again alike.
+        #: For each kind, the first one with the same layers and the same recomputation.
         self.alike = [decide.index(one) for one in decide]
         #: The pipelines that differ in what their stages hold and keep.
         self.shapes: dict[tuple[int, ...], int] = {}
-        #: Of every pipeline (stages, run, micro-batches, kind) its place among these.
+        #: Index among these of every pipeline (stages, run, micro-batches, kind).
         self.places: dict[tuple[int, int, int, int], int] = {}
         every = zip(layouts.degrees, of_degrees, layouts.crossed, strict=True)
         shares = {(d.named["pipeline"], d.share, kind): batches for d, kind, (*_, batches) in every}
@@ -44,7 +44,7 @@ class Pipelines:
                     self.places[at] = self.shapes.setdefault(self._pipeline(*at), len(self.shapes))
 
     def _pipeline(self, stages: int, run: int, micro_batches: int, kind: int) -> tuple[int, ...]:
-        """The distinct stages of a pipeline, as places in ``lines``."""
+        """Return the distinct stages of a pipeline, as indices of lines."""
         virtual, schedule, chosen = self.layouts.runs[run]
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
@@ -60,8 +60,8 @@ class Pipelines:
         return self._known[key]
 
     def lines(self) -> Array:
-        """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the
-        last the places in a line."""
+        """Return what each distinct stage binds the crossed symbols to, as (recompute, lines,
+        positions in a line)."""
         entry = Entry("stage", "")
         table = []
         for number, (holds, alive) in self._lines:
@@ -78,8 +78,8 @@ class Pipelines:
 
 
 def _fullest(stages: Sequence[Stage]) -> list[Line]:
-    """What stages hold and keep, without those that hold the same as an earlier one and keep no
-    more: uneven cuts repeat themselves."""
+    """Return what stages hold and keep, without stages that hold the same as an earlier one and
+    keep no more: uneven cuts repeat themselves."""
     found: list[Stage] = []
     for stage in stages:
         if not any(

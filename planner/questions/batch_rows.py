@@ -19,17 +19,17 @@ Array = NDArray[Any]
 OUTER, INNER = (layout.at(place) for place in (layout.OUTER, layout.INNER))
 #: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
 Run = tuple[int, str, str | None]
-#: Sequence parallelism, replicas, and as (n, 2) the pipelines (place in ``runs``) with their
-#: micro-batches, of which those for as many stages and as many sequences of one kind are the same.
+#: Sequence parallelism, replicas, and as (n, 2) the pipelines (index in ``runs``) with their
+#: micro-batches; one array for all combinations with equal stages, sequences and kind.
 Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """One combination of degrees that the plan's checks accept, and what follows from it.
+    """One combination of degrees that passes the plan's checks, and what follows from it.
 
-    ``share`` are the sequences of a batch for each data-parallel rank; ``others`` says which of
-    the plans that differ in more than their layout these are degrees of.
+    ``share``: sequences of a batch for each data-parallel rank. ``others``: index of the plan among
+    those that differ in more than their layout.
     """
 
     values: tuple[int, ...]
@@ -37,7 +37,7 @@ class Degrees:
     share: int
     implementation: str
     loss: str
-    said: bool = False  # the implementation is a choice, and does not follow from the degrees
+    said: bool = False  # the implementation is a choice; it does not follow from the degrees
     others: int = 0
 
     @property
@@ -47,7 +47,7 @@ class Degrees:
 
     @cached_property
     def kernels(self) -> dict[str, str]:
-        """What the plan of such a layout says of its kernels."""
+        """The plan's key for the implementation, where that is a choice."""
         return {KERNELS: self.implementation} if self.said else {}
 
     @cached_property
@@ -61,11 +61,13 @@ class Degrees:
 
 
 class Layouts(Protocol):
-    """The layouts of a batch. ZeRO stage and recomputation go with every row, so they are axes of
-    their own; each combination of degrees is crossed with the rest."""
+    """The layouts of a batch. Every row is combined with every ZeRO stage and recomputation mode,
+    so these are axes of their own; each combination of degrees is crossed with the rest."""
 
-    zero: tuple[int, ...]
     recompute: tuple[str, ...]
+
+    @property
+    def zero(self) -> tuple[int, ...]: ...
 
     @property
     def degrees(self) -> tuple[Degrees, ...]: ...
@@ -77,14 +79,14 @@ class Layouts(Protocol):
     def crossed(self) -> tuple[Crossed, ...]: ...
 
     def kind(self, degrees: Degrees) -> Kind:
-        """A plan with some degrees, with its case."""
+        """Build a plan with some degrees, and its case."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Layouts without ZeRO stage and recomputation, as columns (rows,): places in ``degrees`` and
-    in ``runs`` of their space, and values."""
+    """Layouts without ZeRO stage and recomputation, as columns (rows,): indices into ``degrees``
+    and ``runs`` of their space, and values."""
 
     space: Layouts
     of_degrees: Array
@@ -103,13 +105,13 @@ class Rows:
 
     @property
     def own(self) -> dict[str, Array]:
-        """What each layout says itself, as (rows,) by key."""
+        """Values of the keys that each layout sets itself, as (rows,) by key."""
         return dict(zip(layout.OWN, self.columns[2:], strict=True))
 
 
 def chosen(values: Iterable[Any], places: Array) -> tuple[list[Any], Array]:
-    """Values without those that repeat others, and of each row the place of its own among them, as
-    (rows,); from the place (rows,) of each row's among all."""
+    """Return the distinct values, and for each row the index of its value among them, as (rows,);
+    ``places`` (rows,) are indices into ``values``."""
     codes: dict[Any, int] = {}
     of_values = [codes.setdefault(value, len(codes)) for value in values]
     return [*codes], np.array(of_values)[places]

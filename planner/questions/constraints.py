@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from planner.base import units
-from planner.base.display import format_value, one_line
+from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, nearest
 from planner.book import notation
 from planner.book.quantity import BOOK, Book
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
 
-#: What sums over all stages read of each.
+#: Symbols of a stage that sums over all stages read.
 OF_ALL_STAGES = {notation.alike, notation.in_flight_on_run, notation.recomputed_on_run}
 
 
@@ -28,53 +27,48 @@ class Limit:
     relation: str
     value: Number
     book: Book = field(default=BOOK, compare=False, repr=False)
-    written: str = field(
-        default="", compare=False, repr=False
-    )  # the value, where a unit stands there
+    written: str = field(default="", compare=False, repr=False)  # the value, if it has a unit
 
     @property
     def unit(self) -> str:
         return self.book.quantities[self.quantity].unit
 
+    def text(self, value: Any) -> str:
+        """Format a value of the quantity for people, a count in full."""
+        return self.book.quantities[self.quantity].text(value, full=True)
+
     @property
     def scales_with(self) -> str:
-        """How the quantity moves with the time of a step."""
+        """How the quantity scales with the time of a step."""
         return self.book.quantities[self.quantity].scales_with
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the value as it is."""
+        """Return plain data, the value unchanged."""
         said = {"quantity": self.quantity, "relation": self.relation, "value": self.value}
         return {**said, "unit": self.unit}
 
     def holds(self, value: Any) -> Any:
-        """Whether a value keeps the limit. Of an array of any shape, such an array."""
+        """Decide whether a value, or each of an array of any shape, satisfies the limit."""
         return self.slack(value) >= 0
 
     def slack(self, value: Any) -> Any:
-        """How far a value is inside the limit; negative outside. Of an array, an array."""
-        # An array takes no fractions.
+        """Return how far a value (or each of an array) is inside the limit; negative outside."""
+        # Arrays do not support fractions.
         bound = float(self.value) if hasattr(value, "dtype") else self.value
         return bound - value if self.relation == "<=" else value - bound
 
     def share(self, value: Any) -> float:
-        """The slack as a share of the limit or of the value, whichever is larger."""
+        """Return the slack as a share of the limit or of the value, whichever is larger."""
         size = max(abs(self.value), abs(value)) or 1
         return float(self.slack(value) / size)
 
     def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {self.written or shown(self.value, self.unit)}"
-
-
-def shown(value: Any, unit: str, digits: int = 3, short: bool = False) -> str:
-    """A value for people; estimates may be floats, which the display takes as fractions."""
-    if isinstance(value, float):
-        value = Fraction(value) if math.isfinite(value) else str(value)
-    return value if isinstance(value, str) else format_value(value, unit, digits, short)
+        return f"{self.quantity} {self.relation} {self.written or self.text(self.value)}"
 
 
 def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit:
-    """A limit such as ``memory.process<=70 GiB``; of a ``plan``, its quantity may be called as
-    explain takes it: ``headroom``, ``training time``. Without one, quantities are a ``book``'s.
+    """Parse a limit such as ``memory.process<=70 GiB``. With a ``plan``, the quantity may have any
+    name that explain accepts: ``headroom``, ``training time``; without, it is one of ``book``.
 
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
@@ -88,7 +82,7 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
     numeric(name, book)
     declared = book.quantities[name]
     try:
-        # The unit of a quantity of one's own stands in the same document.
+        # The plan's own quantities have their unit in the same document.
         plain = declared.own and units.NUMBER.fullmatch(value)
         number = units.number(value) if plain else units.parse(value, declared.unit)
     except units.UnitError as error:
@@ -98,7 +92,7 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
 
 
 def called(plan: Plan, name: str) -> str:
-    """The id of the quantity of a plan that people call so.
+    """Find the id of the quantity of a plan that has a name.
 
     Raises:
         PlanError: none is called so, or several are.
@@ -113,24 +107,24 @@ def called(plan: Plan, name: str) -> str:
     return look_up(evaluate(plan), name).id
 
 
-#: The margin that is kept where none is asked for.
+#: The default safety margin.
 MARGIN = "p95"
 
 
 def margin_of(plan: Plan, asked: str | None = None) -> str:
-    """The margin that is kept: what is asked for, what the team says, or the default."""
+    """Return the safety margin: the one requested, else the team's, else the default."""
     team = plan.document.defaults
     return asked or (team and team.margin) or MARGIN
 
 
 def fit_limit(margin: str, plan: Plan) -> Limit:
-    """The limit that a plan keeps in order to fit, by a margin.
+    """Return the limit that a plan must satisfy in order to fit with a margin.
 
     Args:
-        margin: ``p95``: the 95th percentile of published readings fits, not only what is
+        margin: ``p95``: the 95th percentile of published measurements fits, not only what is
             predicted; a share such as ``5%`` (or ``0.05``): so much more than predicted fits;
             ``0``: what is predicted fits.
-        plan: whose devices the memory is of.
+        plan: gives the capacity of a device.
 
     Raises:
         PlanError: any other text; a share under which the capacity is unknown.
@@ -154,7 +148,7 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
 
 
 def known(quantity: str, book: Book = BOOK) -> None:
-    """Raises PlanError unless a book has a quantity of that id that holds for the whole plan."""
+    """Raise PlanError unless the book has this quantity and it has one value for the whole plan."""
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
     if quantity not in book.quantities or book.quantities[quantity].per:
@@ -163,7 +157,7 @@ def known(quantity: str, book: Book = BOOK) -> None:
 
 
 def sums_stages(quantity: str, book: Book = BOOK) -> bool:
-    """Whether a quantity rests on all stages of a pipeline, where a batch of plans holds the
+    """Decide whether a quantity depends on all stages of a pipeline; a batch has only the
     fullest."""
     rest, seen = [quantity], set[str]()
     while rest:
@@ -178,7 +172,7 @@ def sums_stages(quantity: str, book: Book = BOOK) -> bool:
 
 
 def known_to_batch(quantity: str, book: Book = BOOK) -> None:
-    """Raises PlanError unless ``known``, and a quantity that many plans at once have."""
+    """Raise PlanError unless the quantity exists and a batch of plans can evaluate it."""
     known(quantity, book)
     if sums_stages(quantity, book):
         wrong = f"{quantity} sums over all stages, of which a search or a study holds the fullest"
@@ -186,7 +180,7 @@ def known_to_batch(quantity: str, book: Book = BOOK) -> None:
 
 
 def numeric(quantity: str, book: Book = BOOK) -> None:
-    """Raises PlanError unless ``known``, and a number."""
+    """Raise PlanError unless the quantity exists and is a number."""
     known(quantity, book)
     if not book.quantities[quantity].unit:
         raise PlanError(Fault(f"{quantity} is a name, not a number"))

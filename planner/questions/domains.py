@@ -1,7 +1,7 @@
 """The values that an inverse question tries: which values of a key can make a valid plan, in order.
 
-A domain numbers candidate values by an index. It may offer values that the plan's checks then
-refuse, but leaves none out that they would accept (coarser steps are said in ``step``).
+A domain numbers candidate values by an index. It may contain values that the plan's checks then
+refuse, but omits none that they would accept (``step`` describes coarser steps).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from planner.plans.plan import about
 
 Number = int | Fraction | float
 
-#: A stack is built layer by layer, so questions about it end somewhere.
+#: A model is built layer by layer, so questions about layers need a bound.
 MOST_LAYERS = 10_000
-#: Significant digits to which values that are not whole are found.
+#: Significant digits of answers that are not whole numbers.
 DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Candidate values by index, from ``first`` to ``last`` (None: without end)."""
+    """Candidate values by index, from ``first`` to ``last`` (None: unbounded)."""
 
     key: str
     unit: str
@@ -37,24 +37,25 @@ class Domain:
     start: int
     first: int = 0
     last: int | None = None
-    step: str = ""  # what one step is, in words
-    endless: bool = False  # ``last`` is where we stop, not where valid values end
-    #: Where values differ in two ways, the indices of each row of values that differ in one way
-    #: only; values of several rows are compared by a quantity that grows along each.
+    step: str = ""  # description of one step
+    endless: bool = False  # ``last`` is our bound; valid values go on
+    #: If values differ in two ways: the indices of each row of values that differ in one way only.
+    #: Values of several rows are compared by a quantity that increases along each.
     rows: tuple[range, ...] = ()
     measure: str = ""
+    bound: str = ""  # why ``last`` is not larger, if it is a plausibility bound (``bounds``)
 
     def has(self, index: int) -> bool:
-        """Whether an index is one of the domain's."""
+        """Decide whether an index is in the domain."""
         return self.within(index) == index
 
     def within(self, index: int) -> int:
-        """The index of the domain that is nearest to one."""
+        """Clamp an index to the domain."""
         return max(self.first, index if self.last is None else min(index, self.last))
 
 
 def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
-    """The candidate values of any numeric key of a plan; ``free`` where the layout is.
+    """Return the candidate values of a numeric key of a plan; ``free``: the layout may change.
 
     Raises:
         PlanError: no such key, or one that holds no number.
@@ -88,7 +89,7 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
 
 
 def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
-    """A domain of listed values, in increasing order."""
+    """Make a domain of listed values, in increasing order."""
     nearest = min(range(len(values)), key=lambda i: abs(values[i] - current))
     return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
 
@@ -96,7 +97,8 @@ def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Doma
 def _in_steps(
     plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | Fraction
 ) -> Domain:
-    """Multiples of a step: whole numbers of one that is, from 1 on if the schema says no less."""
+    """Make a domain of multiples of a step: of an integer from 1 on, unless the schema says
+    else."""
     least, words = 0, f"to {DIGITS} digits"
     if isinstance(step, int):
         least, words = 1, f"multiples of {step}" if step > 1 else ""
@@ -123,7 +125,7 @@ def _in_steps(
 
 
 def _step(plan: Plan, key: str) -> int:
-    """By how much a value must grow to stay valid, as far as the layout decides that."""
+    """Return the smallest increment of a value that the layout permits."""
     get = plan.get
     if key == "cluster.devices":
         return math.prod(get(outer) for outer in at(OUTER))
@@ -149,8 +151,8 @@ def _step(plan: Plan, key: str) -> int:
 
 
 def devices(plan: Plan, node: int | None = None) -> Domain:
-    """Counts of devices that make whole nodes and even layouts: a number that divides the batch,
-    times one that divides the layers, times a power of two that divides the heads.
+    """Make a domain of device counts with whole nodes and even layouts: a divisor of the batch,
+    times a divisor of the layers, times a power of two that divides the heads.
 
     Raises:
         PlanError: the model is given by its size only.
@@ -173,7 +175,7 @@ def devices(plan: Plan, node: int | None = None) -> Domain:
 
 
 def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
-    """The values of a key that must divide something; None where nothing bounds it."""
+    """List the values of a key that must divide something; None for other keys."""
     given = plan.document.data["training"]
     data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
     batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
@@ -187,7 +189,7 @@ def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
 
 
 def divisors(value: int) -> tuple[int, ...]:
-    """All divisors in increasing order."""
+    """List all divisors in increasing order."""
     most = min(math.isqrt(value), 10**6)  # a bound on the time for absurd numbers
     small = [i for i in range(1, most + 1) if value % i == 0]
     return tuple(sorted({*small, *(value // i for i in small)}))

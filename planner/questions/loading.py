@@ -1,15 +1,16 @@
-"""From a file to a plan: read, checked, completed, its layout found where it leaves it open."""
+"""From a file to a plan: read, check and complete it, and find a layout that it leaves open."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.base import resources
-from planner.base.errors import Fault, PlanError
-from planner.documents import defaults, schema, source
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import aliases, defaults, schema, source
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node
 from planner.plans import plan
@@ -23,11 +24,13 @@ def load(
     launcher: str | None = None,
     presets: Path | None = None,
     team: defaults.Asked = None,
+    searched: bool = False,
 ) -> Plan:
-    """The plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout that
-    it leaves open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
-    ``presets`` is the folder of shipped documents, where it is not the program's own; ``team`` a
-    file of a team's defaults in the place of the one that is found, False for none.
+    """Load the plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout
+    that it leaves open is searched for, with a ``margin`` of memory, and among those that a
+    ``launcher`` can start. ``presets``: folder of shipped documents, if not the program's own.
+    ``team``: file of a team's defaults, in place of the one that is found; False for none.
+    ``searched``: a layout is searched for anyway, so an invalid one is replaced (``Plan.invalid``).
 
     Raises:
         PlanError: every fault; where there is one of names or of the schema, those of the checks
@@ -35,15 +38,18 @@ def load(
     """
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     ours = defaults.of(document, team)
-    read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
-    if defaults.is_left_out(team) and defaults.around(document) is not None:
-        read = replace(read, left_out=True)
     try:
+        read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
+        if defaults.is_left_out(team) and defaults.around(document) is not None:
+            read = replace(read, left_out=True)
         found = plan.opened(schema.validate(read, "plan", unknown))
-    except schema.Invalid as error:
+    except PlanError as error:
+        refuse_other_kind(document, "plan")
+        if not isinstance(error, schema.Invalid):
+            raise
         raise PlanError([*error.faults, *plan.further(error.document, error.faults)]) from None
     if not (found.data.get("parallelism") or {}).get("auto"):
-        margin = None  # it is asked of the plan as it is, not of how its layout is found
+        margin = None  # it applies to the plan as it is, not to a search for its layout
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}
     said = {key: value for key, value in asked.items() if value is not None}
     if said:
@@ -51,11 +57,15 @@ def load(
         if found.origin(("parallelism",)).kind == "default":
             said = {"parallelism.auto": "true", **said}
         found = replace(found, overrides=(*found.overrides, *said.items()))
-    return planned(found)
+    if not searched or (found.data.get("parallelism") or {}).get("auto"):
+        return planned(found)
+    from planner.questions import healing
+
+    return healing.near(found)
 
 
 def planned(document: Document) -> Plan:
-    """A plan from a document that agrees with the schema; a layout that it leaves open is found.
+    """Complete a document that conforms to the schema; an open layout is searched for.
 
     Raises:
         PlanError: every fault that was found, or no valid layout.
@@ -70,28 +80,89 @@ def planned(document: Document) -> Plan:
     except PlanError:
         if document.has(("parallelism", "auto")):
             raise
-        # Nobody asked for it.
+        # The layout is open by default, not by request.
         return plan.complete(document.changed({"parallelism.auto": None}))
 
 
-#: The kinds of documents, in the order in which they are told apart.
+#: The kinds of documents, in the order in which they are tested.
 _KINDS = ("study", "schedule", "plan", "accelerator", "cluster", "model")
 
 
 def kind_of(keys: Collection[str]) -> str:
-    """The kind of a document by its keys: the first of which it has a key that no other kind knows;
-    a plan where nothing tells."""
-    # As they are written: to put what they refer to in its place takes longer than all the rest.
+    """Return the kind of a document: the first that alone has one of its keys, else a plan."""
+    # References stay unresolved: resolving them takes longer than all the rest.
     known = dict[str, set[str]]()
     for kind in _KINDS:
         read = resources.read_json(resources.folder("schemas") / f"{kind}.schema.json")
         known[kind] = set(read.get("definitions", {}).get("keys", read)["properties"])
+    if not {"model_type", "architectures"}.isdisjoint(keys):
+        return CONFIGURATION
     for kind in _KINDS:
         others = set[str]().union(*(known[other] for other in _KINDS if other != kind))
         if not (known[kind] - others).isdisjoint(keys):
             return kind
-    # A plan has that key too, but is rarely known by it alone.
+    # A plan has that key too, but rarely without others.
     return "accelerator" if "memory" in keys else "plan"
+
+
+#: The kind of a Hugging Face configuration, in messages.
+CONFIGURATION = "Hugging Face configuration"
+#: How to use a document that is of another kind than expected.
+_USES = {
+    "plan": "plan.py {0} evaluates it",
+    "study": "plan.py sweep {0} evaluates it",
+    "schedule": "a plan names it as training.schedule",
+    "accelerator": "a cluster names it as accelerator",
+    "cluster": "a plan names it as cluster",
+    "model": "plan.py {0} prints its sizes; a plan names it as model",
+    CONFIGURATION: "plan.py import {0} -o model.yaml makes a model of it",
+    "file of defaults": "it holds for the plans beside and below it",
+}
+
+
+class OtherKind(PlanError):
+    """A document of another kind than expected."""
+
+    def __init__(self, kind: str, wanted: str, place: Place, name: str) -> None:
+        self.kind = kind
+        article = "an" if kind[0] in "aeiou" else "a"
+        wrong = f"{article} {kind}, where a {wanted} is expected"
+        super().__init__(Fault(wrong, place, _USES[kind].format(name)))
+
+
+def refuse_other_kind(document: object, wanted: str) -> None:
+    """Raise ``OtherKind`` if a document, or a shipped one of that name, is not of the ``wanted``
+    kind."""
+    name, place, kind = "FILE", Place("<mapping>"), wanted
+    with contextlib.suppress(PlanError):
+        if isinstance(document, Node):
+            place, kind = document.place, kind_of(document.plain())
+        elif isinstance(document, Mapping):
+            kind = kind_of(document)
+        elif isinstance(document, (str, Path)) and str(document) != "-":
+            name, place = str(document), Place(str(document))
+            kind, file = kind_named(document, wanted)
+            root = source.read(file)
+            place = root.place if files.is_file(name) else place
+            if kind == wanted:
+                kind = "file of defaults" if defaults.is_defaults(file) else kind_of(root.plain())
+    if kind != wanted:
+        raise OtherKind(kind, wanted, place, name)
+
+
+def kind_named(name: str | Path, wanted: str = "plan") -> tuple[str, Path]:
+    """Return the kind and the file of a shipped document's name, ``wanted`` first; for a path,
+    ``wanted`` and the path.
+
+    Raises:
+        PlanError: a name that nothing has.
+    """
+    text = str(name)
+    for kind in () if files.is_file(text) else (wanted, *source.FOLDERS):
+        meant = aliases.preset(kind, text, source.preset_names(kind))
+        if meant is not None:
+            return kind, source.located(meant, kind)[0]
+    return wanted, source.located(text, wanted)[0]
 
 
 def check(
@@ -100,19 +171,20 @@ def check(
     further: Callable[[Plan], object] = lambda plan: None,
     study: Callable[[str | Path, Sequence[str]], object] = lambda file, overrides: None,
 ) -> str:
-    """Validate a document of any kind, a plan ``further`` too, a study by how one is loaded;
-    returns its kind.
+    """Validate a document of any kind and return its kind: ``further`` checks a plan, ``study``
+    loads a study.
 
     Raises:
         PlanError: every fault of the first stage that found one.
     """
     if defaults.is_defaults(file):
-        ours = defaults.load(Path(file))
-        _ = ours.reports, ours.templates  # told where they are missing
+        _ = defaults.load(Path(file)).reports  # reading it raises faults about missing folders
         return "file of defaults"
     kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
     file, _ = source.located(file, next(kinds, "plan"))
     kind = kind_of(source.read(file).plain())
+    if kind == CONFIGURATION:
+        refuse_other_kind(file, "plan")
     if kind == "plan":
         further(load(file, overrides))
         return kind

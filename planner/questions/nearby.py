@@ -1,7 +1,7 @@
 """Layouts near a plan's own that are faster and safe: one key changed, then two, then three.
 
-A climb, not a search: from the plan the fastest safe step is taken, and again from there. What it
-finds is better than the plan, not the best there is; ``plan.py search`` says what that is.
+This is hill climbing, not a search: it repeatedly takes the fastest safe step. The result is better
+than the plan, not the best there is; ``plan.py search`` finds that.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from planner.plans.layout import KERNELS, ROW
 from planner.plans.plan import follows_again, variant
 
 STEP, SAFE = "time.step_seconds", "memory.headroom_p95"
-#: What a step changes, and whether upwards: what can save time by itself. Dividing more and
-#: computing again never do.
+#: Keys that a step changes, and whether upwards: only changes that can save time by themselves.
+#: Dividing more, or recomputing more, never does.
 WAYS = {
     "parallelism.tensor": (False,),
     "parallelism.sequence": (True,),
@@ -32,16 +32,16 @@ WAYS = {
     "training.recompute": (False,),
 }
 MOST_CHANGES, MOST_STEPS = 3, 4
-#: A step that gains a smaller share is none: predictions differ by more for other reasons.
+#: Smallest relative gain of a step: predictions differ by more for other reasons.
 WORTH = 0.01
-#: By what a degree is multiplied, the first that makes a valid plan.
+#: Factors to try on a degree; the first that makes a valid plan is used.
 FACTORS = (2, 3, 5)
 
 
 class Nearby(NamedTuple):
-    """A plan that differs in some keys of its layout, and what quantities are there."""
+    """A plan that differs in some keys of its layout, and its values of some quantities."""
 
-    changes: Mapping[str, Any]  # by dotted key; None where what the document gives follows again
+    changes: Mapping[str, Any]  # by dotted key; None resets a key that the document sets
     plan: Plan
     values: Mapping[str, Any]
 
@@ -56,13 +56,13 @@ class Nearby(NamedTuple):
 def faster(
     plan: Plan, quantities: tuple[str, ...] = (), like: Evaluation | None = None
 ) -> list[Nearby]:
-    """The fastest safe plan found with one change, with two and with three, each faster than the
-    one before; none where nothing near is, or where time is not predicted.
+    """Find the fastest safe plan with one change, with two and with three, each faster than the one
+    before; none if no nearby plan is faster, or if time is not predicted.
 
     Args:
         plan: a safe one whose time is predicted.
-        quantities: what else is evaluated of each.
-        like: an evaluation of it, whose graph serves again.
+        quantities: further quantities to evaluate of each.
+        like: an evaluation of the plan, whose graph is reused.
     """
     quantities = (STEP, SAFE, *quantities)
     base = Evaluation(like.case if like else case.build(plan), like=like, exact=False)
@@ -82,7 +82,7 @@ def faster(
                 built = case.build(other)
                 evaluation = stands.rerun(built, exact=False)
                 evaluation = evaluation or Evaluation(built, like=stands, exact=False)
-                if evaluation.value(SAFE) < 0:  # the lesser part of the work, so it goes first
+                if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first
                     continue
                 found = Nearby(changes, other, evaluation.values_of(quantities))
                 many = len(found.chosen)
@@ -104,7 +104,7 @@ def faster(
 
 
 def _steps(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
-    """The changes of the plan that are one step away from where the climb stands, and the plans."""
+    """Yield each plan one step from the current one, with its changes of the original plan."""
     stands, again = here.plan, follows_again(plan)
     for key, ways in WAYS.items():
         value = stands.get(key)

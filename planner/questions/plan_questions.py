@@ -1,7 +1,7 @@
 """The questions and requirements that a plan states (its keys ``questions`` and ``require``).
 
-They are read and checked with the plan; they are answered only for the result that somebody sees
-(``evaluate`` below), never for the plans that a search, a study or a question tries.
+They are parsed and checked with the plan, but answered only for the result that is shown
+in this module, never for the plans that a search, a study or a question tries.
 A plan without them imports nothing for them.
 """
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from planner.results.result import Result
 
 QUESTIONS, REQUIRE = "questions", "require"
-#: The option that a question takes as its only value.
+#: The option that a question's only value stands for, if not ``deadline``.
 ALONE = {"compute-optimal": "budget"}
 
 
 def evaluate(plan: Plan) -> Result:
-    """The result of a plan; its questions and requirements are answered when they are asked for."""
+    """Evaluate a plan; its questions and requirements are answered lazily."""
     from planner.results import result as results
 
     return with_questions(results.evaluate(plan))
 
 
 def with_questions(result: Result) -> Result:
-    """A result that answers what its plan asks, when it is asked for."""
+    """Attach to a result the questions and requirements of its plan, answered lazily."""
     result.questions = PlanQuestions(result)
     return result
 
 
 def checked(plan: Plan) -> Plan:
-    """The plan; what it asks and requires is checked as far as no answer has to be found for it.
+    """Check the questions and requirements of a plan without answering them, and return the plan.
 
     Raises:
         PlanError: every fault, at its place.
@@ -63,7 +63,7 @@ def checked(plan: Plan) -> Plan:
 
 
 class PlanQuestions:
-    """What the plan of a result asks, answered: ``answers`` and ``requirements``."""
+    """The answered questions (``answers``) and checked ``requirements`` of a result's plan."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -73,25 +73,25 @@ class PlanQuestions:
         """The answers in the order of the questions.
 
         Raises:
-            PlanError: a question that cannot be answered, as one that nothing limits, at its place.
+            PlanError: a question without an answer, such as one without a limit, at its place.
         """
         plan = self.result.plan
         return tuple(_question(plan, node).answer() for node in _items(plan, QUESTIONS))
 
     @cached_property
     def requirements(self) -> tuple[Outcome, ...]:
-        """What is required, and whether it holds."""
+        """Each requirement, and whether it is met."""
         plan = self.result.plan
         read = (_requirement(plan, node) for node in _items(plan, REQUIRE))
         return tuple(outcome(self.result, *requirement) for requirement in read)
 
     @property
     def missed(self) -> list[Fault]:
-        """The requirements that do not hold, or of which that is not known."""
+        """The requirements that are not met or cannot be evaluated."""
         return [Fault(one.sentence, one.place) for one in self.requirements if not one.holds]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data as schemas/result.schema.json describes it; nothing where nothing is asked."""
+        """Return plain data as schemas/result.schema.json describes it; empty without questions."""
         data: dict[str, Any] = {}
         if self.answers:
             data["answers"] = [answer.to_json() for answer in self.answers]
@@ -101,7 +101,7 @@ class PlanQuestions:
 
 
 def _items(plan: Plan, key: str) -> list[Node]:
-    """The items of a list of the plan, as they were written."""
+    """Return the items of a list of the plan as they were written."""
     node = plan.document.node.value
     found = node.get(key) if isinstance(node, dict) else None
     return found.value if found is not None and isinstance(found.value, list) else []
@@ -112,7 +112,7 @@ def _items(plan: Plan, key: str) -> list[Node]:
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """A question of a plan. ``ready`` finds the answer."""
+    """A question of a plan. ``ready`` computes the answer."""
 
     name: str
     item: Any  # as the plan states it
@@ -120,10 +120,10 @@ class PlanQuestion:
     ready: Callable[[], Any]
 
     def answer(self) -> PlanAnswer:
-        """The answer.
+        """Answer the question.
 
         Raises:
-            PlanError: there is none, at the place of the question.
+            PlanError: it has no answer; at the place of the question.
         """
         try:
             return PlanAnswer(self, self.ready())
@@ -133,14 +133,14 @@ class PlanQuestion:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """A question of a plan with its answer: a ``solve.Answer``, of a budget a ``Spending``."""
+    """A question of a plan with its answer: a ``solve.Answer``, or for a budget a ``Spending``."""
 
     question: PlanQuestion
     found: Any
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the question."""
         return self.question.name
 
     @cached_property
@@ -151,27 +151,27 @@ class PlanAnswer:
 
     @cached_property
     def sentence(self) -> str:
-        """The answer with its certificate: where it holds, where it fails and by how much."""
+        """The answer with its certificate: what works, what does not, and by how much."""
         return str(self._writer.sentence(self.found))
 
     @cached_property
     def remarks(self) -> list[str]:
-        """What else is to be said, a sentence each."""
+        """Further remarks, a sentence each."""
         return list(self._writer.remarks(self.found))
 
     @cached_property
     def tables(self) -> list[Sequence[Sequence[str]]]:
-        """Its tables, each with its heads first."""
+        """Its tables, each with its headings first."""
         return list(self._writer.tables(self.found))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: what ``solve --format json`` says, with the question and the sentence."""
+        """Return the data of ``solve --format json``, with the question and the sentence."""
         said = {"asked": self.question.item, "name": self.name, "sentence": self.sentence}
         return {**said, **self._writer.data_of(self.found)}
 
 
 def _question(plan: Plan, node: Node) -> PlanQuestion:
-    """A question of a plan, its options checked.
+    """Parse a question of a plan and check its options.
 
     Raises:
         PlanError: what is wrong with it, at its place.
@@ -190,8 +190,7 @@ def _question(plan: Plan, node: Node) -> PlanQuestion:
 
 
 def _options(node: Node) -> tuple[str | None, dict[str, Any]]:
-    """The question that an item names, None where it varies a key, and its options as a command
-    line has them."""
+    """Return an item's question (None: it varies a key) and its options as on a command line."""
     if not isinstance(node.value, dict):
         return str(node.value), {}
     entries = node.value
@@ -204,7 +203,7 @@ def _options(node: Node) -> tuple[str | None, dict[str, Any]]:
 
 
 def _option(key: str, node: Node) -> Any:
-    if key == "set":
+    if key in ("set", "unbounded"):
         return node.plain()
     if isinstance(node.value, list):
         return [_text(item) for item in node.value]
@@ -212,13 +211,13 @@ def _option(key: str, node: Node) -> Any:
 
 
 def _text(node: Node) -> str:
-    """A scalar as it was written."""
+    """Return a scalar as it was written."""
     return node.text if node.text is not None else flow(node.value)
 
 
 def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
-    """The plan with other values of some keys and without questions; a layout that it leaves open
-    is found anew.
+    """Change some keys of a plan and drop its questions; a layout that it leaves open is searched
+    for again.
 
     Raises:
         PlanError: it is no valid plan.
@@ -237,7 +236,7 @@ def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
 
 
 def _stated(node: Node) -> Node:
-    """A tree without the values that nobody stated."""
+    """Return a tree without values that are defaults."""
     if isinstance(node.value, dict):
         stated = {k: _stated(v) for k, v in node.value.items() if v.origin.kind != "default"}
         return replace(node, value=stated)
@@ -245,7 +244,7 @@ def _stated(node: Node) -> Node:
 
 
 def _placed(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
-    """The faults of a question or of a requirement at its place, with options as keys."""
+    """Yield the faults of a question or requirement at its place, with options spelled as keys."""
 
     def keys(text: str | None) -> str | None:
         return text and re.sub(r"--([a-z-]+)", lambda f: f"{f[1].replace('-', '_')}:", text)
@@ -261,34 +260,32 @@ def _placed(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A requirement as it was written, its limit, and what the quantity is."""
+    """A requirement as it was written, its limit, and the value of the quantity."""
 
     text: str
     place: Place
     limit: Limit
     value: Number | None
-    holds: bool | None  # None: it is not known
-    reason: str = ""  # why it is not known
-    worst: Number | None = None  # where it holds as predicted and may not: the end that does not
+    holds: bool | None  # None: it cannot be evaluated
+    reason: str = ""  # why it cannot be evaluated
+    worst: Number | None = None  # the end of the interval that fails, if only the prediction holds
 
     @property
     def sentence(self) -> str:
-        """Whether it holds, with the value; how far off where it does not."""
+        """Whether the requirement is met, with the value, and by how much it is missed."""
         if self.holds is None or self.value is None:
             return f"{self.text} is not known: {self.reason}"
-        from planner.questions.constraints import shown
-
-        value, unit = shown(self.value, self.limit.unit), self.limit.unit
+        value = self.limit.text(self.value)
         if self.limit.quantity not in self.text:
             value = f"{self.limit.quantity} is {value}"
         if self.holds:
-            may = "" if self.worst is None else f", {shown(self.worst, unit)} at worst"
+            may = "" if self.worst is None else f", {self.limit.text(self.worst)} at worst"
             return f"{self.text} holds ({value}{may})"
-        off = shown(-self.limit.slack(self.value), unit)
+        off = self.limit.text(-self.limit.slack(self.value))
         return f"{self.text} does not hold: {value}, missed by {off}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data as schemas/result.schema.json describes it."""
+        """Return plain data as schemas/result.schema.json describes it."""
         return {
             "requirement": self.text,
             "quantity": self.limit.quantity,
@@ -302,8 +299,8 @@ class Outcome:
 
 
 def outcome(result: Result, text: str, place: Place, limit: Limit, fits: bool = False) -> Outcome:
-    """Whether a limit holds; ``fits``: it is what the plan has to keep in order to fit, which is
-    not known where only its states are."""
+    """Decide whether a result satisfies a limit. ``fits``: the limit is what makes the plan fit,
+    which is unknown if only the optimizer states are known."""
     quantity = result[limit.quantity]
     if quantity.absent is not None:
         return Outcome(text, place, limit, None, None, quantity.absent)
@@ -317,7 +314,7 @@ def outcome(result: Result, text: str, place: Place, limit: Limit, fits: bool = 
 
 
 def _requirement(plan: Plan, node: Node) -> tuple[str, Place, Limit, bool]:
-    """What a plan requires, as ``outcome`` takes it.
+    """Parse a requirement into what decides it; True at the end if the plan must fit.
 
     Raises:
         PlanError: what is wrong with it, at its place.

@@ -1,9 +1,9 @@
-"""What a quantity hangs on: by derivative where it is smooth, else by one step.
+"""Sensitivity of a quantity: by derivative where it is smooth, else by one step.
 
-The elasticity is the share by which the quantity changes over the share by which the input does:
-1 for what it is proportional to, -1 for what divides it. Measures (a bandwidth, a price, the number
-of tokens) have one by derivative; of choices that are whole numbers (layers, devices, a degree of
-the layout) the next one that people would try is taken: twice as many, a multiple of 128.
+The elasticity is the relative change of the quantity over the relative change of the input: 1 for
+what it is proportional to, -1 for what divides it. Measures (a bandwidth, a price, the number of
+tokens) have one by derivative; choices that are whole numbers (layers, devices, a degree of the
+layout) take the next value that people would try: twice as many, a multiple of 128.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import NamedTuple
 
+from planner.base import numbers
 from planner.base.display import as_json, columns
 from planner.base.errors import PlanError
 from planner.base.notebook import Shown
@@ -28,30 +29,30 @@ from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count
 from planner.plans.plan import follows_again, variant
 from planner.questions import domains
-from planner.questions.constraints import numeric, shown
+from planner.questions.constraints import numeric
 from planner.questions.solve.evaluations import AsItIs, Probes
 from planner.results.result import Result
 
-#: Keys that are whole numbers but so large that one more is next to nothing.
+#: Whole numbers so large that they are treated as measures.
 LARGE = ("training.tokens",)
-#: Sections whose whole numbers are stepped.
+#: Sections whose whole numbers are changed by steps.
 SECTIONS = ("training.", "parallelism.", "cluster.", "model.")
-#: What nobody chooses: the parts of a device.
+#: Keys that nobody chooses: properties of a device.
 FIXED = "cluster.accelerator."
-#: Widths are multiples of it, so that products fill their tiles.
+#: Widths are multiples of it, so that matmuls fill their tiles.
 TILE = 128
 FITS = "memory.headroom_p95"
 TENTH = Fraction(1, 10)
 #: Roundings to whole numbers below this size are steps, not noise in the last digits.
 COARSE = 10_000
-#: Elasticities that differ by no more are the same.
+#: Elasticities that differ by no more are equal.
 SMALL = Fraction(1, 10**6)
 
 
 class Elasticity(NamedTuple):
-    """By the derivative of the formula: 1 % more of the input is so many per cent of the result.
-    ``rounded`` where whole numbers stand between the two (tiles, steps, rows of the fullest
-    device): there the derivative is not what happens, see ``Measure``."""
+    """By the derivative of the formula: 1 % more of the input changes the result by so many per
+    cent. ``rounded``: rounding to whole numbers lies between the two (tiles, steps, rows of the
+    fullest device), so the derivative is not the actual change; see ``Measure``."""
 
     note: Notation
     value: Number  # of the input
@@ -60,11 +61,11 @@ class Elasticity(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A measure that can be set, and what follows where it is.
+    """A measure that can be set, and its effect.
 
-    ``change`` is the share by which the quantity changes for a tenth more. ``elasticity`` is the
-    exact derivative; ``by_difference`` where it is the slope between a tenth less and a tenth more
-    instead, because roundings to whole numbers lie between.
+    ``change``: relative change of the quantity for a tenth more. ``elasticity``: the derivative;
+    with ``by_difference``, the slope between a tenth less and a tenth more instead, because of
+    rounding to whole numbers.
     """
 
     key: str
@@ -76,7 +77,7 @@ class Measure(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The next natural value of a choice, and the share by which the quantity changes there."""
+    """The next natural value of a choice, and the relative change of the quantity there."""
 
     key: str
     before: Number
@@ -87,7 +88,7 @@ class Step(NamedTuple):
 
 
 def is_measure(key: str) -> bool:
-    """Whether a key holds a measure, not a choice of whole numbers."""
+    """Decide whether a key holds a measure, not a choice of whole numbers."""
     said = schema.describe("plan", key)
     if key in LARGE or said is None:  # follows, as the peak of the training precision does
         return True
@@ -95,7 +96,7 @@ def is_measure(key: str) -> bool:
 
 
 def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
-    """The measures that a quantity of an evaluated plan hangs on, the strongest first.
+    """Compute the elasticity of an evaluated plan's quantity for each measure, strongest first.
 
     Raises:
         PlanError: the quantity has no value.
@@ -120,8 +121,8 @@ def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
 
 
 def settable(plan: Plan, key: str) -> str:
-    """The key that a document sets where a value follows from it: the peak of a run is that of a
-    format, whether its products or its logits run at it."""
+    """Return the key to set in order to change a derived value: a run's peak is that of a
+    format."""
     for name in ("peak", "peak_16"):
         if key == f"cluster.accelerator.{name}.value":
             format_ = plan.get(f"cluster.accelerator.{name}.format")
@@ -130,8 +131,9 @@ def settable(plan: Plan, key: str) -> str:
 
 
 def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measure]:
-    """The measures that a quantity hangs on by the keys that set them, the strongest derivative
-    first; what cannot be set to a tenth more and a tenth less moves on the formulas alone."""
+    """Yield the measures that a quantity depends on, by the keys that set them, strongest
+    derivative first; if a key cannot be set a tenth higher or lower, only the formulas' inputs
+    vary."""
     together: dict[str, list[Elasticity]] = {}
     for entry in elasticities(evaluation, target):
         together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
@@ -141,8 +143,8 @@ def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measur
     }
 
     def change(key: str, share: Fraction) -> Fraction | None:
-        """By which share the quantity changes where a key is set to a share more; where it cannot
-        be, or some measure does not follow it, those alone are larger by as much. None where the
+        """Return the relative change of the quantity if ``key`` is set higher by a share. If it
+        cannot be set, or some measure does not follow, scale those measures alone. None if the
         quantity has no value there."""
         here = Fraction(evaluation.value(target))
         named = [str(entry.note.key) for entry in together[key]]
@@ -172,7 +174,7 @@ def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measur
 
 
 def by_step(plan: Plan, target: str) -> list[Step]:
-    """The choices that a quantity hangs on, one step each, the strongest elasticity first.
+    """Change each choice that a quantity depends on by one step; the strongest elasticity first.
 
     Raises:
         PlanError: the quantity cannot be computed.
@@ -184,7 +186,7 @@ def by_step(plan: Plan, target: str) -> list[Step]:
         evaluator = AsItIs([target])
         here = evaluator.values((plan,), exact=True)[1][target]
     for key, own in plan.settings.items() if here else ():
-        # What somebody chooses: whole numbers above zero.
+        # Choices: whole numbers above zero.
         whole = isinstance(own, int) and not isinstance(own, bool) and own > 0
         chosen = key.startswith(SECTIONS) and not key.startswith(FIXED) and key not in plan.derived
         if not (whole and chosen) or is_measure(key):
@@ -210,8 +212,8 @@ def by_step(plan: Plan, target: str) -> list[Step]:
 
 
 def natural(plan: Plan, key: str) -> int:
-    """The value that people would try next: a width the next multiple of 128, layers one more for
-    each stage, all else twice as much."""
+    """Return the value to try next: the next multiple of 128 for a width, one more layer for each
+    stage, twice as much for all else."""
     value = int(plan.get(key))
     if key == "model.layers":
         return value + chunk_count(plan.data["parallelism"])
@@ -222,20 +224,21 @@ def natural(plan: Plan, key: str) -> int:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Shown):
-    """How one quantity of a plan moves with its measures and its choices."""
+    """Sensitivity of one quantity of a plan to its measures and its choices."""
 
     quantity: str
     value: Number
     measures: tuple[Measure, ...]
     steps: tuple[Step, ...]
     unit: str = "1"
+    said: str = ""  # the value, for people
 
     def __repr__(self) -> str:
         return f"<Sensitivity of {self.quantity}>"
 
 
 def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
-    """How a quantity moves with every measure and every choice of a plan.
+    """Compute the sensitivity of a quantity to every measure and every choice of a plan.
 
     Raises:
         PlanError: an unknown quantity, a name, or one that cannot be computed.
@@ -244,42 +247,38 @@ def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
     evaluation = Evaluation(case.build(plan))
     value = evaluation.values_of([quantity])[quantity]
     found = tuple(measures(plan, evaluation, quantity))
-    unit = plan.book.quantities[quantity].unit
-    return Sensitivity(quantity, value, found, tuple(by_step(plan, quantity)), unit)
+    declared = plan.book.quantities[quantity]
+    steps = tuple(by_step(plan, quantity))
+    return Sensitivity(quantity, value, found, steps, declared.unit, declared.text(value))
 
 
 def text(found: Sensitivity, most: int | None = None) -> str:
-    """A table for a terminal, of each kind no more than ``most`` rows."""
-    unit = found.unit
-    lines = [f"{found.quantity} is {shown(found.value, unit)}"]
+    """Format a table for a terminal, with at most ``most`` rows of each kind."""
+    lines = [f"{found.quantity} is {found.said}"]
     measured, stepped = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for entry in found.measures[:most]:
         mark = " (steps: mean of a tenth less and a tenth more)" if entry.by_difference else ""
-        share = f"{_signed(entry.elasticity):>8} %"
+        share = numbers.text(entry.elasticity / 100, style="change")
         measured.append((share, entry.key, f"{entry.meaning}{mark}"))
     for step in found.steps[:most]:
-        way = f"{shown(step.before, '1', 6)} → {shown(step.after, '1', 6)}"
+        way = " → ".join(numbers.text(end, digits=6) for end in (step.before, step.after))
         words = "; does not fit" if step.fits is False else ""
-        words = f"(elasticity {_signed(step.elasticity)}{words})"
-        stepped.append((f"{_signed(100 * step.change):>8} %", step.key, f"{way}  {words}"))
+        words = f"(elasticity {numbers.text(step.elasticity)}{words})"
+        change = numbers.text(step.change, style="change")
+        stepped.append((change, step.key, f"{way}  {words}"))
     for rows, title in (
         (measured, "Measures, by exact derivative: 1 % more of each changes it by"),
         (stepped, "Choices, by one step that people would take: it changes by"),
     ):
         if rows:
-            lines += ["", title, *columns(rows, indent="  ")]
+            lines += ["", title, *columns(rows, right=(0,), indent="  ")]
     if not measured and not stepped:
         lines += ["", "Nothing moves it."]
     return "\n".join(lines) + "\n"
 
 
-def _signed(value: Fraction) -> str:
-    digits = 3 if abs(value) < 10 else 1
-    return f"{float(value):+.{digits}f}".replace("-", "−")
-
-
 def to_json(found: Sensitivity, most: int | None = None) -> str:
-    """JSON text, of each kind no more than ``most`` entries."""
+    """Return JSON text, with at most ``most`` entries of each kind."""
     measured = [entry._asdict() for entry in found.measures[:most]]
     for entry in measured:
         del entry["meaning"]
@@ -310,8 +309,8 @@ SMOOTH = (
 
 
 def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
-    """The inputs that move `target` most; only those that are measures, not choices. Each change is
-    that of a plan in which the input is set to a tenth more."""
+    """Return the ``most`` measures to which ``target`` is most sensitive, choices left out. Each
+    change is that of a plan with the input set a tenth higher."""
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
@@ -324,8 +323,8 @@ DOUBLED = (("devices", "cluster.devices"), ("batch", "training.global_batch"))
 
 
 def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
-    """What twice of a choice does to a quantity: its name, its key, and by which share the quantity
-    changes. What makes no valid plan is left out, as twice the devices of a fixed layout."""
+    """Return the effect of doubling each choice on a quantity: name, key and relative change.
+    Doublings that make no valid plan are left out, such as twice the devices of a fixed layout."""
     found, here = [], Fraction(result[target].number)
     for words, key in DOUBLED:
         value = result.plan.get(key)

@@ -1,4 +1,4 @@
-"""Puts an answer into a plan: the keys that it changes, and nothing else of the file."""
+"""Write an answer into a plan: change its keys, and nothing else of the file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import files
-from planner.base.display import flow, one_line, plain_text
+from planner.base.display import flow, one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.numbers import plain_text
 from planner.documents import defaults, schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.editing import edited
@@ -23,7 +24,7 @@ from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
 from planner.plans.plan import about, opened, planned
 from planner.questions import loading
-from planner.questions.search.automatic import CHOOSING
+from planner.questions.healing import CHOOSING
 from planner.questions.search.engine import Found, Layout
 from planner.questions.solve.solve import Answer
 
@@ -31,42 +32,42 @@ Changes = Mapping[str, Any]
 
 
 def of_layout(get: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a plan that spell a layout out; what follows from it, and that it is to be found,
-    go."""
+    """Return the keys that spell a layout out; keys that follow, or that search for one, are
+    None."""
     gone = (*CLEARED, *(f"parallelism.{key}" for key in CHOOSING))
     return {**dict(get), **dict.fromkeys(key for key in gone if key not in get)}
 
 
 def of_searched(plan: Plan, layout: Layout) -> dict[str, Any]:
-    """The keys of a layout of a search; of a plan that leaves its layout open with the kernels that
-    were found for it, which all layouts of the search have."""
+    """Return the keys of a layout of a search. If the plan leaves its layout open, add the kernels
+    that were found for it, which all layouts of the search share."""
     kernels = {} if plan.searched is None else {KERNELS: plan.get(KERNELS)}
     return of_layout({**kernels, **layout.changes})
 
 
 def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
-    """The keys of one of the layouts of a search.
+    """Return the keys of one of the layouts of a search.
 
     Args:
-        rank: counted from 1, the best; or ``plainest``.
+        rank: counted from 1, the best; or ``simplest``.
 
     Raises:
         PlanError: the search has no such layout.
     """
     ranks: dict[str, Layout] = {str(n): one for n, one in enumerate(found.best, 1)}
     if found.plain is not None:
-        ranks["plainest"] = found.plain
+        ranks["simplest"] = ranks["plainest"] = found.plain
     if not ranks:
         raise PlanError(Fault("no layout fits, so none is written", None))
     if (rank or "1") not in ranks:
-        allowed = f"1 to {len(found.best)}, or plainest; --top N ranks more"
+        allowed = f"1 to {len(found.best)}, or simplest; --top N ranks more"
         raise PlanError(Fault(f"--rank {rank}", None, allowed))
     return of_searched(found.plan, ranks[rank or "1"])
 
 
 def of_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
-    """The keys of an answer, with the layout where one was searched for, and with what ``--set``
-    changed before it was asked."""
+    """Return the keys of an answer, with the layout if one was searched for, and with the ``--set``
+    changes that applied."""
     assert answer.holds is not None
     root = {key: nodes.compose(text, "--set") for key, text in plan.document.overrides}
     changes: dict[str, Any] = {key: node and node.plain() for key, node in root.items()}
@@ -84,10 +85,10 @@ def of_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
 
 
 def target(file: str, output: str | None = None) -> Path:
-    """The plan's file, which is changed, or copied to an output.
+    """Return the plan's file, which is to be changed, or copied to an output.
 
     Raises:
-        PlanError: what ``write`` would refuse of them.
+        PlanError: it must not be changed, or the output must not be written.
     """
     path, name = source.located(file, "plan")
     if output is None and (name or file == "-"):
@@ -104,22 +105,22 @@ def target(file: str, output: str | None = None) -> Path:
 
 
 def write(file: str, changes: Changes, output: str | None = None) -> str:
-    """Put values into a plan's file, or into a copy of it; returns a line for each that changed.
+    """Put values into a plan's file, or into a copy of it, and return a line for each that changed.
 
     Args:
         file: as it was named; ``-`` is standard input.
-        changes: plain data by dotted key, None for what the plan shall no longer say.
-        output: of the copy; the file itself without.
+        changes: plain data by dotted key, None to remove a key.
+        output: of the copy; None changes the file itself.
 
     Raises:
         PlanError: a shipped plan or standard input would be changed in place; the changed plan is
-            not valid; a key cannot change alone.
+            invalid; a key cannot change alone.
     """
     path = target(file, output)
     shown, to = "<stdin>" if file == "-" else str(path), output or str(path)
     raw = files.read_bytes(path, nodes.MAX_BYTES)
     team = defaults.of(file)
-    _read(file, team)  # which tells what cannot be read
+    _read(file, team)  # raises faults of the unchanged plan
     made, told = put(raw.decode("utf-8"), file, changes, shown, to, team)
     files.write_text(to, made)
     lines = [to if told else f"{to}: nothing changes", *(f"  {line}" for line in told)]
@@ -134,16 +135,16 @@ def put(
     to: str | None = None,
     team: Defaults | None = None,
 ) -> tuple[str, list[str]]:
-    """The text of a plan with other values of some keys, as few as say it, and what became of each,
-    ``key: old → new``.
+    """Return the text of a plan with other values of some keys, changed as little as possible, and
+    a line ``key: old → new`` for each.
 
     Args:
-        document: the plan that the text is.
-        changes: as for ``write``.
-        shown: how the text is called in faults, and ``to`` what comes out.
+        document: the plan of that text.
+        changes: plain data by dotted key, None to remove a key.
+        shown: name of the text in faults; ``to``: name of the new text.
 
     Raises:
-        PlanError: as ``write``, as far as no file is concerned.
+        PlanError: the changed plan is invalid; a key cannot change alone.
     """
     to, before = to or shown, _read(document, team)
     stated = source.load(document, defaults=team)
@@ -161,14 +162,14 @@ def put(
         shorter = {k: value for k, value in asked.items() if k != key}
         with contextlib.suppress(PlanError):
             without = opened(_read(document, team, shorter))
-            if planned(without).data == planned(wanted).data:  # it follows anyway
+            if planned(without).data == planned(wanted).data:  # it has this value by default
                 asked = shorter
     wanted = _read(document, team, asked)
     gone = [key for key, value in asked.items() if value is None]
     made = edited(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
     root = nodes.compose(made, to)
     assert root is not None
-    # What was taken away may come back from what the plan extends.
+    # A removed key may be inherited from the document that the plan extends.
     back = [key for key in gone if _read(root, team).get(key) != wanted.get(key)]
     if back:
         made = edited(made, to, dict.fromkeys(back))
@@ -180,17 +181,17 @@ def put(
         what = f"{key} would have another value in the changed file"
         allowed = "no anchor that is used twice, and names that hold where the file lies"
         raise PlanError(Fault(what, before.key_place(key.split(".")), allowed))
-    loading.planned(opened(found))  # which tells what does not go together
+    loading.planned(opened(found))  # raises faults across keys
     return made, [f"{key}: {_told(before, key)} → {_told(found, key)}" for key in asked]
 
 
 def _read(document: str | Node, team: Defaults | None, changes: Changes | None = None) -> Document:
-    """A plan as far as its schema checks and completes it."""
+    """Read a plan, checked and completed by its schema."""
     return schema.validate(source.load(document, changes or {}, defaults=team), "plan")
 
 
 def as_written(key: str, value: Any) -> Any:
-    """A value as somebody would write it: a number with its unit, many tokens as 1.5T."""
+    """Format a value as somebody would write it: a number with its unit, many tokens as 1.5T."""
     if not is_number(value):
         return value
     said = about(key)
@@ -199,7 +200,8 @@ def as_written(key: str, value: Any) -> Any:
         for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
             if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
                 return f"{plain_text(Fraction(value) / size)}{suffix}"
-    return value if unit == "1" or "integer" in said.get("type", ()) else flow(value, unit)
+    text = flow(value, unit)
+    return value if text == flow(value) or "integer" in said.get("type", ()) else text
 
 
 def _told(document: Document, key: str) -> str:
@@ -211,7 +213,7 @@ def _told(document: Document, key: str) -> str:
 
 
 def _first_difference(one: Any, other: Any) -> str:
-    """The dotted key where two mappings begin to differ."""
+    """Return the first dotted key in which two mappings differ."""
     for key in {**one, **other}:
         a, b = one.get(key), other.get(key)
         if a != b:

@@ -12,7 +12,7 @@ from planner.results.result import Result
 
 __all__ = ["SUFFIXES", "as_text", "text", "write"]
 
-#: The formats by ending; of two endings that a name has, the longer one.
+#: Formats by ending; the longest ending that matches wins.
 SUFFIXES = {
     "trace.json": "trace",
     **dict.fromkeys((".md", ".markdown"), "md"),
@@ -23,17 +23,16 @@ SUFFIXES = {
 
 
 def text(result: Result, colour: bool | None = None) -> str:
-    """The summary for a terminal; coloured where standard output is one."""
+    """Return the summary for a terminal, coloured if standard output is one."""
     from planner.report.terminal import summary
 
     return summary(result, colour)
 
 
 def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
-    """The result in one of the formats: text, md (as GitHub renders it), html (one file without
-    scripts or requests), interactive (the same with sliders, whose script is part of it), json (as
-    schemas/result.schema.json describes it; of all quantities or ``only`` those called so), trace
-    (a simulated step, which Perfetto opens)."""
+    """Return the result as text, md (GitHub Markdown), html (one file without scripts or requests),
+    interactive (html with sliders and their script), json (schemas/result.schema.json; with `only`,
+    those quantities) or trace (a simulated step, for Perfetto)."""
     if kind == "text":
         return text(result)
     if kind == "json":
@@ -48,20 +47,22 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
         from planner.report.what_if.page import html
 
         return html(result)
-    from planner.report.report import of_team, page, words
+    from planner.report.report import page, words
     from planner.report.view import view_of
 
-    view = view_of(result)
-    with of_team(result.plan.document):
-        if kind == "md":
-            return words("report.md.jinja", view=view)
-        return page("report.html.jinja", view=view)
+    view = view_of(result).to_data(drawn=kind == "html")
+    return (
+        words("report.md.jinja", view=view)
+        if kind == "md"
+        else page("report.html.jinja", view=view)
+    )
 
 
 def write(result: Result, path: str | Path, sliders: bool = False) -> None:
-    """Write a report atomically, in the format of its ending.
+    """Write a report atomically, in the format of the file's ending.
 
-    ``sliders`` makes an HTML report one that computes in the browser.
+    Args:
+        sliders: whether HTML has sliders and computes in the browser.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.

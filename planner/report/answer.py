@@ -1,42 +1,50 @@
-"""The first screen: what was planned, four numbers with their intervals, where memory and time go,
-what would be better and what moves the answer. Plain data that terminal, Markdown and HTML place.
+"""The first screen as plain data for terminal, Markdown and HTML: the plan, four numbers with their
+intervals, memory and time by part, faster or safer layouts, the sensitivity of time.
 
 Numbers have three digits here; the quantities that they come from are named by id.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from planner.base.display import exact_text, scientific, significant
+from planner.base import numbers
+from planner.base.display import clean, headline, thin
+from planner.base.numbers import GIB, exact_text, scale, scientific, shares, trimmed
+from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, stated
 from planner.questions.nearby import faster
 from planner.questions.sensitivity import sensitivities, twice
-from planner.report.layout import DAYS, NUMBERS, PARTS_OF_STEP, SERVING, STATUS, STEP, short_key
-from planner.report.numbers import (
-    GIB,
+from planner.report.layout import (
+    DAYS,
+    NUMBERS,
+    PARTS_OF_STEP,
+    SERVING,
+    STATUS,
+    STEP,
     Data,
-    clean,
-    headline,
-    percent,
-    scale,
-    shares,
-    shown,
-    signed,
-    thin,
+    pick,
+    short_key,
 )
 from planner.results import intervals
 from planner.results.remedies import Remedy
-from planner.results.result import Quantity, Result
+from planner.results.result import DEFAULT_RATES, Quantity, Result
 
 PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
-#: Parts of the memory of a device, in the order of the bar; the last two make a process of them.
+#: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
 OF_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "cache")
 MANY = {"optimizer": "optimizer states", "cache": "keys and values"}
+#: Attributes that templates read, and those that take longer to compute.
+SAID = (
+    "status", "word", "unsafe", "ring", "sentence", "text", "plan_line", "found", "numbers",
+    "beyond", "basis", "memory", "step",
+)  # fmt: skip
+FURTHER = ("advice", "heads", "better", "moves")
+#: Changes below this (0.05 %) are not shown.
+LEAST_MOVE = Fraction(1, 2000)
 #: Whiskers of all numbers share this scale: half of the value to half as much again.
 SCALE = (Fraction(1, 2), Fraction(3, 2))
 #: Groups of the parts of a step, in the order of the bar.
@@ -45,7 +53,7 @@ GROUPS = ("arithmetic", "kernels", "waiting for exchange", "idle")
 
 
 class Better(NamedTuple):
-    """A row of the table of layouts: what changes, and what comes of it."""
+    """A row of the table of layouts: the changes and their effects."""
 
     changes: str
     days: str
@@ -55,35 +63,41 @@ class Better(NamedTuple):
     worst: str
     status: str
     word: str
+    takes: Mapping[str, Any]  # the keys that make it so; none of the plan itself
 
 
 class Answer:
-    """What the first screen says of a result."""
+    """The contents of the first screen."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        #: The same plan with its time predicted, where the plan assumes a utilisation.
-        self.predicted = result.predicted or result
         self.status, self.word = STATUS[result.verdict["state"]]
+        if result.verdict["reason"]:
+            self.word += f" ({clean(result.verdict['reason'])})"
         self.serves = result.plan.settings["training.mode"] == "inference"
         self.unsafe = result.verdict["state"] in ("no", "tight")
+
+    def to_data(self, further: bool = True) -> Data:
+        """Return what templates read; with ``further``, alternatives and the sensitivity too."""
+        return pick(self, SAID + FURTHER if further else SAID)
 
     # -- the verdict --------------------------------------------------------------------------
 
     @cached_property
     def sentence(self) -> list[tuple[str, bool]]:
-        """The verdict in words, in pieces; of numbers it is true that they are."""
+        """The verdict in words, in pieces; each with whether it is a number."""
         result, free = self.result, self.result.get("memory.headroom")
         pieces: list[tuple[str, bool]] = []
         if free is None or CAPACITY not in result:
-            pieces += [(f"What decides is not stated: {clean(result.verdict['reason'])}. ", False)]
+            why = result["memory.headroom"].absent or result.verdict["reason"]
+            pieces += [(f"{headline(clean(why))}. ", False)]
         elif self.status == "bad":
             process = result["memory.process"]
             low, high = _ends(process)
             between = f" ({low}–{high})" if low else ""
             pieces += [
                 (f"{gib(process.value)}\u00a0GiB", True),
-                (f"{between} are needed, {gib(result[CAPACITY].value)} are there", False),
+                (f"{between} needed per device of {gib(result[CAPACITY].value)} GiB", False),
                 (f"; {self._most()}. ", False),
             ]
         elif self.status == "tight":
@@ -91,47 +105,46 @@ class Answer:
             pieces += [
                 ("Needs ", False),
                 (gib(result["memory.process"].value), True),
-                (f" of {gib(result[CAPACITY].value)} GiB, {worst} at worst. ", False),
+                (f" of {gib(result[CAPACITY].value)} GiB per device ", False),
+                (f"({worst} at the 95th percentile). ", False),
             ]
         runs = self._runs()
         if runs:
             pieces += runs
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
             least = result.get("memory.headroom_p95")
-            left = f", {gib(least.value)} at worst" if least is not None else ""
+            left = f"; {gib(least.value)} at the 95th percentile" if least is not None else ""
+            what, why = "Peak memory", f" ({gib(free.value)} free{left})"
             if self.status == "unknown":
-                left = f" beside the states; {clean(result.verdict['reason'])}"
-            pieces.append(
-                (f"Of each device's {gib(result[CAPACITY].value)} GiB, "
-                 f"{gib(free.value)} stay free{left}.", False)
-            )  # fmt: skip
+                what, why = "Memory of the states alone:", f"; {SIZE_ONLY}"
+            used, capacity = gib(result["memory.process"].value), gib(result[CAPACITY].value)
+            pieces.append((f"{what} {used} of {capacity} GiB per device{why}.", False))
         return pieces
 
     def _runs(self) -> list[tuple[str, bool]]:
-        """How long it runs and for how much, or what serving gives."""
+        """Return how long training takes and its cost, or the rate of serving."""
         result, pieces = self.result, list[tuple[str, bool]]()
         name = clean(result.plan.get("model.name") or "The model")
         if self.serves:
             rate = result.get("time.decode_tokens_per_second")
             if rate is not None:
-                pieces += [(f"{name} generates ", False), (thin(_brief(rate)), True), (". ", False)]
+                pieces += [(f"{name} generates ", False), (thin(rate.text()), True), (". ", False)]
             return pieces
-        days, cost = self.predicted.get(DAYS), self.predicted.get(COST)
+        days, cost = result.get(DAYS), result.get(COST)
         if days is None:
             return []
         first = {"bad": "If it ran: ", "tight": "If it runs: "}.get(self.status)
-        pieces = [(first or f"{name} trains in ", False), (thin(_brief(days)), True)]
+        pieces = [(first or f"{name} trains in ", False), (thin(days.text()), True)]
         if cost is not None:
-            pieces += [(", " if first else " for ", False), (thin(_brief(cost)), True)]
-        mfu = result.get("time.mfu")
-        if mfu is not None and mfu.kind == "assumed":
-            if self.predicted is not result:
-                pieces.append((f" as predicted, {thin(_brief(result[DAYS]))}", False))
-            pieces.append((f" at an assumed utilisation of {thin(_brief(mfu))}", False))
+            pieces += [(", " if first else " for ", False), (thin(cost.text()), True)]
+        if result.assumes_utilisation:
+            mfu, other = result["time.mfu"], result[DAYS].alternative
+            said = f" (predicted: {thin(other.text())})" if other else ""
+            pieces.append((f" at an assumed utilisation of {thin(mfu.text())}{said}", False))
         return [*pieces, (". ", False)]
 
     def _most(self) -> str:
-        """Which part takes most of a device that is too small."""
+        """Name the part with the most bytes on a device that is too small."""
         parts = [q for base in OF_MEMORY if (q := self.result.get(f"memory.{base}")) is not None]
         most = max(parts, key=lambda part: part.number)
         part = most.base.partition(".")[2]
@@ -146,7 +159,7 @@ class Answer:
 
     @cached_property
     def plan_line(self) -> list[tuple[str, str, str]]:
-        """What was planned: pieces of words before a value, the value, and words after it."""
+        """The plan in pieces: words before a value, the value, and words after it."""
         plan, get = self.result.plan, self.result.plan.get
         unnamed = "an unnamed model" if get("model.layers") else "a model given by its size"
         model = clean(get("model.name") or unnamed)
@@ -154,24 +167,26 @@ class Answer:
         total = self.result.get("parameters.total")
         after = ""
         if total is not None:
-            after = f", {_brief(total).removesuffix(' parameters')}"
+            after = f", {total.text().removesuffix(' parameters')}"
             if active is not None and active.value != total.value:
-                after += f", {_brief(active).removesuffix(' parameters')} active"
+                after += f", {active.text().removesuffix(' parameters')} active"
         pieces = [("", model, after)]
         devices, accelerator = get("cluster.devices"), get("cluster.accelerator.name")
         if devices:
             node = get("cluster.devices_per_node")
-            each = f", {exact_text(node)} a node" if node and node < devices else ""
+            each = f", {exact_text(node)} per node" if node and node < devices else ""
             pieces.append(("", f"{exact_text(devices)} × {clean(accelerator or 'device')}", each))
         tokens = get("training.tokens")
         if tokens and not self.serves:
-            pieces.append(("", short_count(tokens), " tokens"))
+            pieces.append(("", trimmed(numbers.text(tokens, "tokens", "table")), " tokens"))
         batch, length = get("training.global_batch"), get("training.sequence_length")
         if length:
             sizes = f"{exact_text(batch)} × {exact_text(length)}" if batch else exact_text(length)
             pieces.append(("batch " if batch else "length ", sizes, ""))
         optimizer = "" if self.serves else f", {clean(get('training.optimizer'))}"
         pieces.append(("", clean(get("training.precision")), optimizer))
+        if not self.serves:
+            pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
         degrees = list(stated(get))
         divided = [
             row.heading if value is True else f"{row.heading} {value}"
@@ -187,12 +202,14 @@ class Answer:
             pieces.append(("", "no" if recompute == "none" else clean(recompute), " recompute"))
             if (get("parallelism.pipeline") or 1) > 1:
                 pieces.append(("", clean(get("training.schedule")), " schedule"))
-        pieces.append(("", "layout found" if plan.searched is not None else "layout as stated", ""))
+            if get("parallelism.cut") == "ends":
+                pieces.append(("", "both ends counted as layers", ""))
+        pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]
 
     @cached_property
     def found(self) -> str:
-        """How a layout was found; empty for one that was stated."""
+        """How the search chose the layout; empty if the plan has one."""
         plan = self.result.plan
         if plan.searched is None:
             return ""
@@ -205,8 +222,8 @@ class Answer:
 
     @cached_property
     def numbers(self) -> list[Data]:
-        """The numbers that answer, most wanted first: all that this plan has of them; behind the
-        four that stand large those that it defines."""
+        """The headline quantities in order, those that this plan has: four large ones, then the
+        plan's own, then the others."""
         first = SERVING if self.serves else NUMBERS
         every = self.result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
@@ -215,16 +232,19 @@ class Answer:
 
     @property
     def beyond(self) -> bool:
-        """Whether the interval of one of the four large numbers goes beyond their scale."""
+        """Whether one of the four large numbers has an interval beyond the scale."""
         whiskers = [row.whisker for row in self.numbers[:4] if row.whisker]
         return any(one.lower or one.higher for one in whiskers)
+
+    @property
+    def ring(self) -> bool:
+        """Whether an assumed value is marked beside a predicted one."""
+        return any(row.whisker and row.whisker.assumed for row in self.numbers)
 
     def _number(self, label: str, identifier: str) -> Data | None:
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:
             return None
-        # What is predicted leads; what a plan assumes in its place stands beside it.
-        assumed, quantity = quantity, quantity.predicted or quantity
         number, unit = _split(quantity)
         low, high = _ends(quantity)
         if identifier == PROCESS and self.status == "unknown":
@@ -237,45 +257,50 @@ class Answer:
             row.limit = _at(self.result[CAPACITY].number, quantity.number)
         price = self.result.plan.get("cluster.price")
         if identifier == COST and price:
-            row.label = f"{label} at {significant(Fraction(price), 3)} USD a device-hour"
-        between = quantity.interval
+            row.label = f"{label} at {numbers.text(price)} USD per GPU-hour"
+        between, other = quantity.interval, quantity.alternative
         if between is not None and quantity.number:
             ends = [_at(end, quantity.number, True) for end in between]
             over = [_at(end, quantity.number) is None for end in between]
             row.whisker = Data(low=ends[0], high=ends[1], lower=over[0], higher=over[1],
                                assumed=None)  # fmt: skip
             row.labels = _apart(ends[0], ends[1])
-            if assumed is not quantity:
-                row.whisker.assumed = _at(assumed.number, quantity.number)
-        if assumed is not quantity:
-            outside = between is not None and not between[0] <= assumed.number <= between[1]
-            row.note = f"assumed: {thin(_brief(assumed))}{', outside' if outside else ''}"
-        elif quantity.kind == "assumed":
-            row.note = "assumed"
+            if other is not None:
+                row.whisker.assumed = _at(other.number, quantity.number)
+        if other is not None and self.result.assumes_utilisation:
+            row.note = f"assumed; predicted: {thin(other.text())}"
+        elif other is not None:
+            outside = between is not None and not between[0] <= other.number <= between[1]
+            row.note = f"assumed: {thin(other.text())}{', outside' if outside else ''}"
+        elif quantity.assumption:
+            row.note = "default rates" if quantity.assumption == DEFAULT_RATES else "assumed"
         return row
 
     @cached_property
     def basis(self) -> str:
-        """What the intervals rest on: how many published runs of this kind."""
-        settings, said = self.predicted.evaluation.case.settings, []
+        """The published runs behind the intervals: their number and kind."""
+        settings, said = self.result.evaluation.case.settings, []
         for name, base in (("time", STEP), ("memory", PROCESS)):
             found = intervals.basis(base, settings)
-            if found is None or base not in self.predicted:
+            if found is None or base not in self.result:
                 continue
             runs = f"{found.rows} runs, {found.sources} source{'s' * (found.sources != 1)}"
             if found.own:
                 runs = clean(found.own)
             elif not found.rows:
-                runs = "no run of this kind: as wide as the least certain"
+                runs = "no runs of this kind: as wide as the widest known interval"
             kind = f" ({clean(found.kind)})" if name == "time" and not found.own else ""
             said.append(f"{name} {runs}{kind}")
-        return f"5th to 95th percentile of published runs: {'; '.join(said)}" if said else ""
+        step = self.result.get(STEP)
+        if said and step is not None and step.assumption == DEFAULT_RATES:
+            said.append(f"times rest on {DEFAULT_RATES}")
+        return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 
     # -- memory -------------------------------------------------------------------------------
 
     @cached_property
     def memory(self) -> Data | None:
-        """The memory of the fullest device by part, against what a device has, in GiB."""
+        """The memory of the fullest device by part and the device's capacity, in GiB."""
         result = self.result
         process, capacity = result.get(PROCESS), result.get(CAPACITY)
         total, reserved = result.get("memory.total"), result.get("memory.reserved")
@@ -286,11 +311,11 @@ class Answer:
             for base in OF_MEMORY
             if (q := result.get(f"memory.{base}")) is not None and q.number > 0
         ]
-        # Live tensors at the peak: what the parts hold at their own largest may be more.
+        # Live tensors at the peak: each part at its own maximum may sum to more.
         over = sum(size for _, size, _ in rows) - total.number
         cached = reserved.number - total.number if reserved is not None else Fraction(0)
         rest = process.number - sum(size for _, size, _ in rows)
-        # The cache stands as its own quantity, unless parts at their largest reach into it.
+        # The allocator's cache is linked to its quantity, unless the parts exceed the total.
         base = "" if over > 0 or cached < 0 else "memory.allocator"
         rows += [("allocator", max(cached - max(over, 0), 0), base)]
         rows += [("runtime", rest - rows[-1][1], "")]
@@ -327,9 +352,9 @@ class Answer:
 
     @cached_property
     def step(self) -> Data | None:
-        """A predicted step by what it goes to, in seconds: the first part is arithmetic at the peak
-        rate, so that its share is the utilisation."""
-        result, parts = self.predicted, self.predicted.step_parts
+        """The parts of a predicted step, in seconds; the first is arithmetic at the peak rate, so
+        its share is the utilisation."""
+        result, parts = self.result, self.result.step_parts
         step, mfu = result.get(STEP), result.get("time.mfu")
         if step is None or not parts:
             return None
@@ -340,7 +365,7 @@ class Answer:
         named: dict[tuple[str, str], Fraction] = {}
         if 0 < peak < products:
             named[PEAK] = peak
-            # What is computed again is named; the rest of arithmetic is what rates fall short by.
+            # Recomputation is named; the rest of arithmetic is the loss below the peak rate.
             again = sum((s for _, name, s in rows if name == "recomputation"), Fraction(0))
             again = min(again, products - peak)
             named["arithmetic", "below peak"] = products - peak - again
@@ -348,7 +373,7 @@ class Answer:
             rows = [row for row in rows if row[0] != "arithmetic"]
         for group, name, seconds in rows:
             named[group, name] = named.get((group, name), Fraction(0)) + seconds
-        # What is less than a thousandth is told with the largest of its group.
+        # Parts below a thousandth are merged into the largest of their group.
         whole = sum(named.values(), Fraction(0))
         for group in GROUPS:
             members = sorted((k for k in named if k[0] == group), key=lambda key: -named[key])
@@ -363,8 +388,9 @@ class Answer:
         looks = looked(order)
         each = shares([named[key] for key in order])
         if order[0] == PEAK and mfu is not None:  # its share is the utilisation, as that is printed
-            own = percent(Fraction(mfu.number)).removesuffix(" %")
-            each[1] = f"{float(each[1]) + float(each[0]) - float(own):.1f}"
+            own = mfu.text().removesuffix(" %")
+            rest = Fraction(each[1]) + Fraction(each[0]) - Fraction(own)
+            each[1] = numbers.text(rest / 100, style="share").removesuffix(" %")
             each[0] = own
         for part, key, look, share in zip(segments, order, looks, each, strict=True):
             part.look, part.group, part.share = look, key[0], share
@@ -373,7 +399,7 @@ class Answer:
         for group in GROUPS:
             size = sum((named[key] for key in order if key[0] == group), Fraction(0))
             if size:
-                share = f"{round(100 * size / whole)}"
+                share = exact_text(round(100 * size / whole))
                 at = {"x": share_text(left, whole), "width": share_text(size, whole)}
                 text = seconds_text(size, whole)
                 groups.append(Data(label=group, share=share, text=text, **at))
@@ -382,12 +408,11 @@ class Answer:
         low, high = _ends(step)
         return Data(
             id=STEP,
-            total=thin(_brief(step)),
+            total=thin(step.text()),
             between=f"{low}–{high} {_split(step)[1]}" if low else "",
-            note=" · ".join(filter(None, (tokens, thin(_brief(rate)) if rate is not None else ""))),
+            note=" · ".join(filter(None, (tokens, thin(rate.text()) if rate is not None else ""))),
             segments=segments,
             groups=groups,
-            assumed=result is not self.result,
         )
 
     def _tokens(self) -> str:
@@ -399,11 +424,11 @@ class Answer:
 
     @cached_property
     def units(self) -> dict[str, tuple[str, int | Fraction]]:
-        """The units that tables of layouts give time and money in, those of this plan or of the
-        first remedy, and how large each is in days and USD."""
+        """The units of time and cost in tables of layouts, for this plan or the first remedy, each
+        with its size in days or USD."""
         advice, found = self.result.advice, dict[str, tuple[str, int | Fraction]]()
         for each, unit in ((DAYS, "days"), (COST, "USD")):
-            own = self.predicted.get(each)
+            own = self.result.get(each)
             size = Fraction(own.number if own is not None else 1)
             if own is None and each == COST and advice is not None:
                 costs = (Fraction(remedy.cost) for remedy in advice.remedies if remedy.cost)
@@ -413,74 +438,79 @@ class Answer:
 
     @cached_property
     def heads(self) -> tuple[str, str]:
-        """Above the columns of time and money."""
+        """The heads of the columns of time and cost."""
         time, money = (self.units[each][0] for each in (DAYS, COST))
         return time, money.replace("million", "M")
 
     def _in_column(self, identifier: str, value: Any) -> str:
-        return significant(Fraction(value) / self.units[identifier][1], 3)
+        return numbers.text(Fraction(value) / self.units[identifier][1], style="table")
 
     @cached_property
     def advice(self) -> Data | None:
-        """The nearest safe plans of one that is not: ``rows``, and ``none`` where nothing helps."""
+        """The nearest layouts that fit, if this one does not: ``rows``, or a sentence ``none``."""
         advice = self.result.advice
         if advice is None:
             return None
-        days = self.predicted.get(DAYS)
+        days, note = self.result.get(DAYS), ""
+        if days is not None and self.result.assumes_utilisation:  # which no change would move
+            days, note = days.alternative, "Time and cost are predicted here."
         rows = [self._remedy(remedy, days) for remedy in advice.remedies]
-        return Data(
-            rows=rows, none="" if rows else "No one or two changes of the layout make it safe."
-        )
+        none = "" if rows else "No change of one or two settings makes it fit."
+        return Data(rows=rows, none=none, note=note)
 
     def _remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
         capacity = self.result[CAPACITY].number
         slower, text, change = remedy.slowdown, "–", ""
         if slower is not None and days is not None:
             text = self._in_column(DAYS, Fraction(slower) * Fraction(days.number))
-            change = f"{signed(Fraction(slower) - 1)}"
+            change = numbers.text(Fraction(slower) - 1, style="change")
         cost = self._in_column(COST, remedy.cost) if remedy.cost else "–"
         return Better(changed(remedy.changes, self.result.plan.get), text, change, cost,
                       gib(capacity - remedy.headroom), gib(capacity - remedy.at_worst),
-                      *STATUS["fits"])  # fmt: skip
+                      *STATUS["fits"], remedy.changes)  # fmt: skip
 
     @cached_property
     def better(self) -> list[Better]:
-        """This plan, then faster layouts near it that are safe too, fewest changes first; nothing
-        where the plan is not safe or its time is not predicted."""
-        own, plan = self.predicted, self.predicted.plan
+        """This plan, then faster layouts near it that fit too, fewest changes first; empty if the
+        plan does not fit or its time is not predicted."""
+        own, plan = self.result, self.result.plan
         if self.result.verdict["state"] != "fits" or DAYS not in own or plan.searched is not None:
             return []
         ids = (DAYS, PROCESS, "memory.at_worst", *([COST] if COST in own else ()))
         rows, days = [], Fraction(own[DAYS].number)
         for near in faster(plan, ids, own.evaluation):
             values = {i: Fraction(near.values[i]) for i in ids}
-            rows.append(
-                self._better(changed(near.chosen, plan.get), values, values[DAYS] / days - 1)
-            )
+            words, change = changed(near.chosen, plan.get), values[DAYS] / days - 1
+            rows.append(self._better(words, values, change, near.changes))
         if not rows:
             return []
-        name = "This plan" if own is self.result else "This plan, as predicted"
-        return [self._better(name, {i: Fraction(own[i].number) for i in ids}, None), *rows]
+        return [self._better("This plan", {i: Fraction(own[i].number) for i in ids}), *rows]
 
-    def _better(self, words: str, values: dict[str, Fraction], change: Fraction | None) -> Better:
+    def _better(
+        self,
+        words: str,
+        values: Mapping[str, Fraction],
+        change: Fraction | None = None,
+        takes: Mapping[str, Any] | None = None,
+    ) -> Better:
         cost = self._in_column(COST, values[COST]) if COST in values else "–"
-        by = "" if change is None else signed(change)
+        by = "" if change is None else numbers.text(change, style="change")
         days = self._in_column(DAYS, values[DAYS])
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
-        return Better(words, days, by, cost, memory, worst, *STATUS["fits"])
+        return Better(words, days, by, cost, memory, worst, *STATUS["fits"], takes or {})
 
     @cached_property
     def moves(self) -> list[Data]:
-        """What a tenth more of an input, or twice of a choice, does to the days of training, the
-        most first; with a bar to the left or right of where nothing changes."""
-        own = self.predicted
+        """The sensitivity of training time to 10 % more of an input or to twice a setting, largest
+        first; each with a bar from the zero of the common axis."""
+        own = self.result
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
         found = [(f"10\u00a0% {_of_key(each.key, each.meaning)}", each.key, Fraction(each.change))
                  for each in sensitivities(own, DAYS, most=4)]  # fmt: skip
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
-        found = [row for row in found if signed(row[2])[1:] != percent(Fraction(0))]
+        found = [row for row in found if abs(row[2]) >= LEAST_MOVE]
         found.sort(key=lambda row: -abs(row[2]))
         changes = [change for _, _, change in found]
         low, high = min([*changes, Fraction(0)]), max([*changes, Fraction(0)])
@@ -492,8 +522,8 @@ class Answer:
                 Data(
                     words=words[:1].upper() + words[1:],
                     key=key,
-                    text=signed(change),
-                    days=thin(shown(Fraction(days.number) * (1 + change), "days")),
+                    text=numbers.text(change, style="change"),
+                    days=thin(numbers.text(Fraction(days.number) * (1 + change), "days")),
                     x=share_text(start - low, span),
                     width=share_text(stop - start, span),
                     zero=share_text(-low, span),
@@ -505,12 +535,12 @@ class Answer:
 
 #: The answer of a result; the formats of one report and the summary share it.
 answer_of = lru_cache(maxsize=1)(Answer)
-#: What the plan line names of what divides the work.
+#: Settings of parallelism that the plan line names.
 DIVIDE = frozenset((*DEGREES, "sequence", "virtual_pipeline", "data", "replicate"))
 
 
 def segmented(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
-    """Parts of a bar: label, id, look, and where each begins and how wide it is, in per cent."""
+    """Return the segments of a bar: label, id, look, start and width in per cent."""
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:
         parts.append(Data(label=label, id=identifier, look=label, x=share_text(left, whole),
@@ -520,8 +550,7 @@ def segmented(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
 
 
 def looked(keys: Iterable[tuple[str, str]]) -> list[str]:
-    """How each part of a step is drawn, by its group: no two parts of a bar look alike as long as
-    there are looks left."""
+    """Choose a look for each part of a step by its group, distinct while looks remain."""
     looks = {
         "arithmetic": iter(("peak", "below", "again")),
         "kernels": iter(("kernel", "launch", "kernel2", "launch2")),
@@ -532,7 +561,7 @@ def looked(keys: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def changed(changes: Any, get: Any) -> str:
-    """Changes of a layout as a reader says them: tensor 8→4, zero 1→2."""
+    """Format the changes of a layout: tensor 8→4, zero 1→2."""
     said = []
     for key, value in changes.items():
         if value is None:
@@ -544,78 +573,68 @@ def changed(changes: Any, get: Any) -> str:
 
 
 def gib(size: Any) -> str:
-    """Bytes in GiB, three digits, without the unit."""
-    return significant(Fraction(size) / GIB, 3).replace("-", "−")
-
-
-def short_count(count: Any) -> str:
-    """A count as people write it: 15T, 1.5M."""
-    text = shown(count, "tokens").removesuffix(" tokens")
-    return re.sub(r"\.0+(?=[TBM])|(?<=\.\d)0(?=[TBM])", "", text)
+    """Format bytes in GiB, three digits, without the unit."""
+    return numbers.text(Fraction(size) / GIB, style="table")
 
 
 def seconds_text(size: Fraction, whole: Fraction) -> str:
-    """A part of a step in the unit of the step."""
-    return shown(size, "s") if whole < 1 else f"{significant(size, 3)} s"
+    """Format a part of a step in the unit of the step."""
+    return numbers.text(size, "s") if whole < 1 else f"{numbers.text(size, style='table')} s"
 
 
 def _of_key(key: str, meaning: str) -> str:
-    """What more of an input is called in a line: the start of what it means."""
+    """Describe an increase of an input by the start of its meaning."""
     if key == "training.tokens":
         return "more tokens"
     words = clean(meaning).partition(",")[0]
     return f"higher {words[:1].lower()}{words[1:]}"
 
 
-def _brief(quantity: Quantity) -> str:
-    return shown(quantity.value, quantity.unit, quantity.declared.share)
-
-
 def _split(quantity: Quantity) -> tuple[str, str]:
-    """A rounded value and its unit."""
+    """Split a value as printed into number and unit."""
     if _wide(quantity):
         return scientific(quantity.number), "" if quantity.unit == "1" else quantity.unit
-    number, _, unit = _brief(quantity).partition(" ")
+    number, _, unit = quantity.text().partition(" ")
     if quantity.unit == "parameters":
         unit = ""
     return number, "% of peak" if quantity.base == "time.mfu" else unit
 
 
 def _ends(quantity: Quantity) -> tuple[str, str]:
-    """The ends of an interval, three digits, in the unit that the value is printed in."""
+    """Format the ends of an interval, three digits, in the unit of the value."""
     if quantity.interval is None:
         return "", ""
     if quantity.declared.share:
-        low, high = (percent(Fraction(end)).removesuffix(" %") for end in quantity.interval)
+        low, high = (quantity.declared.text(end).removesuffix(" %") for end in quantity.interval)
     elif quantity.base == PROCESS:
         low, high = map(gib, quantity.interval)
     else:
         size = scale(quantity.value, quantity.unit)[1]
         wide = _wide(quantity)
         ends = (Fraction(end) / (1 if wide else size) for end in quantity.interval)
-        low, high = (scientific(end) if wide else significant(end, 3) for end in ends)
+        low, high = (scientific(end) if wide else numbers.text(end, style="table") for end in ends)
     return low, high
 
 
 def _wide(quantity: Quantity) -> bool:
-    """Whether a value of a unit of one's own has more digits than a line has room for."""
+    """Decide whether a value in a unit of the user's has too many digits for a line."""
     _, size = scale(quantity.value, quantity.unit)
     return quantity.declared.own and abs(quantity.number / size) >= 10**7
 
 
 def share_text(part: Any, whole: Any) -> str:
-    """A share in per cent, two decimals, as style sheets take it."""
+    """Format a share in per cent, two decimals, for a style sheet."""
     return f"{float(Fraction(part) * 100 / Fraction(whole)):.2f}"
 
 
 def _beside(share: Any) -> str:
-    """Where the label of a bar's end stands: to the right of it, or to the left near the edge."""
+    """Place the label of a bar's end: right of it, or left of it near the edge."""
     place = float(100 * share)
     return f"right:{100 - place:.2f}%" if place > 75 else f"left:{place:.2f}%"
 
 
 def _at(value: Any, around: Any, clip: bool = False) -> str | None:
-    """Where a value stands on the common scale around another one, in per cent; None outside."""
+    """Return a value's position on the scale around another, in per cent; None if outside."""
     low, high = SCALE
     place = (Fraction(value) / Fraction(around) - low) / (high - low)
     if clip:
@@ -624,7 +643,7 @@ def _at(value: Any, around: Any, clip: bool = False) -> str | None:
 
 
 def _apart(low: str | None, high: str | None) -> tuple[str, str]:
-    """Where the labels of two ends stand, in per cent: not over one another."""
+    """Separate the positions of two labels, in per cent, so that they do not overlap."""
     a, b = float(low or 0), float(high or 100)
     least = 24.0
     if b - a < least:

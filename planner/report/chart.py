@@ -1,8 +1,6 @@
-"""Two axes that fit what is drawn, as plain numbers: where ticks, dots, lines and labels lie in a
-fixed box.
+"""Plot areas as plain numbers: positions of ticks, points, lines and labels in a fixed box.
 
-The templates draw them as SVG. Nothing is computed there, and nothing of a document's text is put
-into a path.
+Templates draw them as SVG. Nothing is computed there, and no text of a document goes into a path.
 """
 
 from __future__ import annotations
@@ -12,19 +10,23 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from planner.base.display import exact_text
-from planner.report.numbers import Data
+from planner.base import numbers
+from planner.base.numbers import trimmed
+from planner.report.layout import Data, pick
 
-#: The box, and what is left free around the drawing for words.
+#: The box, and its margins for text.
 WIDTH, HEIGHT = 560, 330
 RIGHT, TOP, BOTTOM = 14, 26, 42
+DRAWN = (
+    "width", "height", "left", "right", "top", "bottom", "x_name", "y_name", "x_ticks", "y_ticks",
+)  # fmt: skip
 #: A range with a larger ratio is drawn logarithmically.
 RATIO = 4
-#: What a range is widened by at each end, so that nothing lies on the frame.
+#: Padding of a range at each end, as a share, so that no point is on the frame.
 PADDING = 0.06
-#: Of a letter of a label on a phone, where the box is 0.64 of its size and letters are not.
+#: Width and height of a letter, on a phone, where the box is scaled by 0.64 and letters are not.
 LETTER, LINE = 8.6, 17
-#: Ends of a label from its point: beside it, then further away with a line to it.
+#: Offsets of a label from its point: beside it, then further away with a line to it.
 NEAR = ((-9, 17, "end"), (-12, 24, "end"), (0, 22, "middle"), (9, -7, "start"), (9, 15, "start"),
         (-9, -7, "end"), (0, -11, "middle"), (11, 5, "start"), (-11, 5, "end"))  # fmt: skip
 FAR = tuple(
@@ -40,13 +42,13 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 class Plane:
-    """Two axes in a box that fit some points.
+    """Two axes in a box, fitted to some points.
 
     Args:
-        points: what has to be inside, (x, y) each; both positive or not.
-        names: what the axes are called; that of y stands above its ticks.
-        words: how numbers of each axis are said.
-        x_values: what ticks stand at along x, where that is not round numbers.
+        points: what must lie inside, (x, y) each; both positive or not.
+        names: titles of the axes; that of y is above its ticks.
+        words: format of the numbers of each axis.
+        x_values: ticks along x, if not round numbers.
         height: of the box.
     """
 
@@ -74,29 +76,34 @@ class Plane:
         self.y_ticks = [Data(at=self.y(y), text=text) for y, text in y_ticks]
         self._taken: list[Box] = []
 
+    @property
+    def data(self) -> Data:
+        """What templates draw: the box, its margins and the axes."""
+        return pick(self, DRAWN)
+
     def holds(self, point: Point) -> bool:
-        """Whether a point lies inside the axes."""
+        """Decide whether a point lies inside the axes."""
         x, y = point
         return self.x_low <= x <= self.x_high and self.y_low <= y <= self.y_high
 
     def nearest(self, point: Point) -> Point:
-        """The point inside the axes that is nearest to a point."""
+        """Clamp a point to the range of the axes."""
         x, y = point
         return min(max(x, self.x_low), self.x_high), min(max(y, self.y_low), self.y_high)
 
     def at(self, point: Point) -> Point:
-        """Where a point lies in the box."""
+        """Place a point in the box."""
         return self.x(point[0]), self.y(point[1])
 
     def dots(self, points: Iterable[Point], shape: str = "h0") -> str:
-        """One path of a mark at each point inside: without extent (a stroke with round ends draws
-        a dot), ``CROSS`` or ``TRIANGLE``."""
+        """Draw a mark at each point inside, as one path: a dot (a stroke of no length with round
+        ends), ``CROSS`` or ``TRIANGLE``."""
         begin = {CROSS: (-3, -3), TRIANGLE: (0, -4.5)}.get(shape, (0, 0))
         placed = dict.fromkeys(map(self.at, filter(self.holds, points)))
         return "".join(f"M{x + begin[0]:g} {y + begin[1]:g}{shape}" for x, y in placed)
 
     def line(self, points: Sequence[Point], steps: bool = False) -> str:
-        """A path through points, in steps where nothing lies between them."""
+        """Draw a path through points, straight or in steps."""
         placed = list(map(self.at, points))
         if not placed:
             return ""
@@ -104,20 +111,20 @@ class Plane:
         return first + "".join(f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}" for x, y in placed[1:])
 
     def keep_free(self, points: Iterable[Point], radius: float = 5) -> None:
-        """No label is written over these points."""
+        """Keep labels off these points."""
         for x, y in map(self.at, points):
             self._taken.append((x - radius, y - radius, x + radius, y + radius))
 
     def keep_line_free(self, points: Sequence[Point]) -> None:
-        """No label is written over the straight line through these points."""
+        """Keep labels off the straight line through these points."""
         for (x, y), (to_x, to_y) in pairwise(map(self.at, points)):
             parts = max(1, int(math.hypot(to_x - x, to_y - y) / 6))
             along = ((x + (to_x - x) * i / parts, y + (to_y - y) * i / parts) for i in range(parts))
             self._taken += [(a - 1, b - 1, a + 1, b + 1) for a, b in along]
 
     def labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Data]:
-        """Labels at points, the first ones most important, each where none is yet; where ``far``,
-        also further away with a line to the point, else those without room are left out."""
+        """Place labels at points, the most important first, where they overlap nothing; if ``far``,
+        also further away with a line to the point. Labels without room are left out."""
         found = []
         for point, text in wanted:
             x, y = self.at(point)
@@ -144,20 +151,20 @@ CROSS, TRIANGLE = "l6 6m0-6l-6 6", "l4.6 8h-9.2z"
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Whether two boxes have anything in common."""
+    """Decide whether two boxes overlap."""
     across = one[0] < other[2] and other[0] < one[2]
     return across and one[1] < other[3] and other[1] < one[3]
 
 
 def _written(x: float, y: float, text: str, anchor: str) -> Box:
-    """The room that a label takes."""
+    """Return the box of a label."""
     wide = LETTER * len(text)
     left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
     return left, y - LINE + 4, left + wide, y + 4
 
 
 def _range(values: Sequence[float]) -> tuple[float, float, Callable[[float], float]]:
-    """The ends of an axis on which values lie, with some room, and its scale."""
+    """Return the ends of an axis for some values, with padding, and its scale."""
     low, high = min(values), max(values)
     if low > 0 and high / low > RATIO:
         room = (high / low) ** PADDING
@@ -167,7 +174,7 @@ def _range(values: Sequence[float]) -> tuple[float, float, Callable[[float], flo
 
 
 def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
-    """Round numbers inside a range, three to eight."""
+    """Return three to eight round numbers inside a range."""
     if logarithmic and high / low < 25:
         decade = 10.0 ** math.floor(math.log10(low))
         places = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
@@ -185,7 +192,7 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Powers of ten inside a range with what lies between them, not too many."""
+    """List powers of ten inside a range, with steps between them if few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
     ticks = [m * 10.0**power for power in range(first, last + 1) for m in inner]
@@ -200,14 +207,13 @@ def axis(
     scale: Callable[[float], float] = float,
     digits: int | None = None,
 ) -> Callable[[float], Any]:
-    """Where a number stands between the places of the low and the high end of an axis, rounded to
-    so many digits."""
+    """Return the function from numbers to positions along an axis, rounded to ``digits``."""
     low, high = scale(low), scale(high)
     return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 
 
 def steps(low: float, high: float) -> list[float]:
-    """Round numbers, about five, from below the low end to above the high one."""
+    """List about five round numbers, from at or below the low end to at or above the high one."""
     span = (high - low) or abs(high) or 1.0
     size = 10.0 ** math.floor(math.log10(span / 5))
     step = next(size * m for m in (1, 2, 2.5, 5, 10) if span / (size * m) <= 5)
@@ -217,7 +223,7 @@ def steps(low: float, high: float) -> list[float]:
 
 
 def _spread(ticks: Sequence[tuple[float, str]]) -> list[Data]:
-    """Ticks whose words do not run into each other."""
+    """Drop ticks whose labels would overlap."""
     kept: list[Data] = []
     free = -math.inf
     for at, text in ticks:
@@ -229,5 +235,5 @@ def _spread(ticks: Sequence[tuple[float, str]]) -> list[Data]:
 
 
 def tick(value: float) -> str:
-    """A short number for a tick."""
-    return f"{value:.3g}" if abs(value) < 1000 else exact_text(round(value))
+    """Format the label of a tick."""
+    return trimmed(numbers.text(value if abs(value) < 1000 else round(value)))

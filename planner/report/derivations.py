@@ -1,4 +1,4 @@
-"""Derivations: for each quantity its formula, the numbers put in, the result, source and why.
+"""Derivations: the formula, numbers, result, source and explanation of each quantity.
 
 Formulas stay boxes of planner.typeset; each template writes them in its own style.
 """
@@ -9,17 +9,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from planner.base.display import digits
+from planner.base import numbers
+from planner.base.display import clean, headline
+from planner.base.numbers import PLAIN, column, digits
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
 from planner.report.facts import brief, with_interval
-from planner.report.layout import SECTIONS, SHOWN
-from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline
-from planner.results.closed_form import ClosedForm, closed_form
+from planner.report.layout import SECTIONS, SHOWN, Data, pick
+from planner.results.closed_form import closed_form
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, Box, parse
+from planner.typeset import TEXT, Box, is_flat, is_tall, parse
 
-#: Of what decides which formula holds, the keys that a plan states.
+#: Prefixes of the keys of a plan that select a formula.
 CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
 MANY = 6  # values of one input that are written out
 LONG = 60  # printed characters of numbers beyond which only the first row of a table has them
@@ -27,14 +28,14 @@ LINE = 76  # printed characters after which a long sum goes on in the next line
 
 
 class Derivations:
-    """All derivations of a result, or that of one quantity with all its instances, in the order of
-    the book, and the numbered sources."""
+    """The derivations of all quantities, or of one with all its instances, in the order of the
+    book, and the numbered sources."""
 
     def __init__(self, result: Result, only: str | None = None) -> None:
         self.result = result
         #: Numbered sources of the formulas, in the order of their first use.
         self.sources: dict[str, int] = {}
-        #: Under which derivation each instance of a quantity stands, where that is not its id.
+        #: The id of the derivation of each instance of a quantity, if it has another one.
         self.headings: dict[str, str] = {}
         instances: dict[Any, list[Quantity]] = {}  # of each formula, or the one without entries
         for quantity in result.quantities.values():
@@ -48,7 +49,7 @@ class Derivations:
         ]
 
     def _head(self, quantity: Quantity) -> dict[str, Any]:
-        """What each derivation begins with; the list of references holds each work once."""
+        """Return what each derivation begins with; number each cited work once."""
         works = map(clean, re.split(r";(?=\s*[A-Z])(?![^()]*\))", quantity.source))
         return {
             "base": quantity.base,
@@ -58,7 +59,7 @@ class Derivations:
         }
 
     def _one(self, quantity: Quantity) -> Data:
-        """A quantity with its formula, its numbers and its value, below one another."""
+        """Derive a quantity: formula, numbers and value as separate lines."""
         boxes = [*quantity.boxes]
         steps = [TEXT.write(box) for box in boxes]
         value, text = _value(quantity), _number(quantity.value)
@@ -73,7 +74,7 @@ class Derivations:
             **self._head(quantity),
             known=quantity.kind,
             name=quantity.symbol_name,
-            plain=f"{name} = {steps[0]} = {exactly(quantity.value, quantity.unit)}",
+            plain=f"{name} = {steps[0]} = {quantity.text('exact')}",
             closed=closed_of(quantity),
             symbolic=broken(boxes[0]),
             put=boxes[1:],
@@ -84,8 +85,7 @@ class Derivations:
         )
 
     def _table(self, quantities: Sequence[Quantity]) -> Data:
-        """A formula that holds at several entries, with a row for all those where it says the
-        same."""
+        """Derive a formula at several entries: one row for all entries with the same numbers."""
         first, typesetter = quantities[0], self.result.typesetter
         formula = first.chosen
         assert formula is not None
@@ -120,32 +120,40 @@ class Derivations:
             axis=" · ".join(entry.axis for entry in first.entries),
             name=typesetter.name(formula.quantity.symbol),
             generic=generic,
+            tall=is_tall(generic),
             formulas=any(row.alike[0] != plain for row in said.values()),
             numbers=not all(row.same for row in said.values()),
             rows=[*rows.values()],
             inputs=[row for quantity in quantities for row in inputs_of(quantity)],
             uses=grouped({used.key: used for q in quantities for used in q.uses}.values()),
-            # Where its values stand alone, this leads there.
+            # The section whose table shows its values.
             shown=next((section for section, t in alone if first.base in t.columns), ""),
         )
 
 
-def closed_of(quantity: Quantity) -> ClosedForm | None:
-    """The closed form of a quantity, where it says more than its formula: a published equation, or
-    terms by name."""
+def closed_of(quantity: Quantity) -> Data | None:
+    """Return the closed form of a quantity, if it adds to the formula: a published equation or
+    named terms."""
     form = closed_form(quantity)
-    return form if form is not None and (form.recognised or len(form.terms) > 1) else None
+    if form is None or not (form.recognised or len(form.terms) > 1):
+        return None
+    terms = [
+        Data(**term._asdict() | {"value": numbers.text(term.value, "1", "exact")})
+        for term in form.terms
+    ]
+    names = ("symbol", "symbolic", "numeric", "factor", "recognised", "others")
+    return Data(**vars(pick(form, names)), terms=terms)
 
 
 def _predicted(quantity: Quantity) -> str:
-    """What is predicted of a quantity whose value rests on an assumed utilisation, in words."""
-    free = quantity.predicted
-    return f" Without the assumption {with_interval(free)} is predicted." if free else ""
+    """Describe the prediction for a quantity that rests on an assumed utilisation."""
+    other = quantity.alternative if quantity.result.assumes_utilisation else None
+    return f" Without the assumption {with_interval(other)} is predicted." if other else ""
 
 
 def _value(quantity: Quantity) -> tuple[str, str]:
-    """The value in full with its unit, and as summaries show it where that says something else."""
-    full = exactly(quantity.value, quantity.unit)
+    """Format the exact value with its unit, and the rounded value if it differs."""
+    full = quantity.text("exact")
     if isinstance(quantity.value, str):
         return full, ""
     rounded = brief(quantity, False)
@@ -153,7 +161,7 @@ def _value(quantity: Quantity) -> tuple[str, str]:
 
 
 def _terms(quantity: Quantity) -> Data | None:
-    """The named summands, where the numbers alone would not say what they are."""
+    """Return the named summands, if the numbers alone would be unclear."""
     formula, terms = quantity.chosen, quantity.terms
     folded = formula is not None and formula.expression.op == "total"
     if not folded or len(terms) < 2 or quantity.base in SHOWN:
@@ -167,29 +175,29 @@ def _terms(quantity: Quantity) -> Data | None:
 
 
 def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
-    """A row of a table: what a formula says at one entry, and what it says anywhere."""
+    """Return a row of a table: the formula at one entry, and what identifies equal rows."""
     symbolic, numeric = quantity.boxes
-    text, numbers = _number(quantity.value), TEXT.write(numeric)
+    text, figures = _number(quantity.value), TEXT.write(numeric)
     formula = plain if symbolic == generic else TEXT.write(symbolic)
     return Data(
         entries=[],
         value=text,
         symbolic=symbolic if quantity.value else None,
         numeric=numeric,
-        plain=numbers if numeric.flat else "",
-        same=numbers == text or not quantity.value,
-        long=len(numbers) > LONG,
+        plain=figures if is_flat(numeric) else "",
+        same=figures == text or not quantity.value,
+        long=len(figures) > LONG,
         again=False,
-        alike=(formula, numbers, text) if quantity.value else (plain, text),
+        alike=(formula, figures, text) if quantity.value else (plain, text),
     )
 
 
 def inputs_of(quantity: Quantity) -> list[Data]:
-    """The inputs in a formula: name and meaning, values as text, who decided them, and whether that
-    was ``stated`` or follows from other values."""
+    """Return the inputs of a formula: name, meaning, values as text, origin, and whether a value
+    was ``stated`` or derived."""
     return [
         Data(
-            symbol=note.symbol,
+            symbol=str(note.symbol),
             key=note.dotted or "",
             name=parse(note.latex),
             meaning=clean(note.meaning),
@@ -207,8 +215,8 @@ def _number(value: Any) -> str:
 
 
 def grouped(quantities: Iterable[Quantity]) -> list[Data]:
-    """Links to quantities, each called by its symbol; several instances of one are a single link to
-    their table."""
+    """Return links to quantities by symbol; several instances of one share a link to their
+    table."""
     by_base: dict[str, list[Quantity]] = {}
     for quantity in quantities:
         by_base.setdefault(quantity.base, []).append(quantity)
@@ -222,12 +230,12 @@ def grouped(quantities: Iterable[Quantity]) -> list[Data]:
 
 
 def place(entry: Entry) -> str:
-    """An entry as a reader calls it: its title, or where it lies in the model."""
+    """Return the label of an entry: its title, or its path in the model."""
     return clean(entry.path if entry.parent or not entry.title else entry.title)
 
 
 def either(value: Any, mark: str = "") -> str:
-    """The values of a setting under which a formula holds, each between two marks."""
+    """Format the values of a setting under which a formula applies, each between two marks."""
     values = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
     return " or ".join(
         f"{mark}{str(one).lower() if isinstance(one, bool) else one}{mark}" for one in values
@@ -235,7 +243,7 @@ def either(value: Any, mark: str = "") -> str:
 
 
 def broken(box: Box) -> list[Box]:
-    """A sum as lines of at most LINE characters, broken before the sign that goes over it."""
+    """Break a sum into lines of at most LINE characters, each before a sign."""
     if box.kind != "sum" or len(TEXT.write(box)) <= LINE:
         return [box]
     lines: list[list[tuple[Box, bool]]] = []

@@ -1,5 +1,5 @@
-"""The derivation of one quantity for a terminal: formula, numbers, result, and what it rests on,
-two levels deep by default; or its closed form; or all quantities that begin alike."""
+"""The derivation of one quantity for a terminal: formula, numbers, result and inputs, two levels
+deep by default; or its closed form; or all quantities whose id matches a pattern."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from planner.base.display import flow
+from planner.base import numbers
+from planner.base.display import clean, flow
 from planner.base.errors import Fault, PlanError
+from planner.base.numbers import PLAIN, column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import inputs_of
 from planner.report.facts import brief, left_open, with_interval
-from planner.report.numbers import PLAIN, Data, clean, column, exactly, shown
-from planner.results.closed_form import Basic, closed_form
+from planner.report.layout import Data
+from planner.results.closed_form import closed_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import input_called, is_pattern, look_up, matching
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, parse
 
-WIDTH, INDENT = 80, 5
-#: Levels that are shown: a quantity, and what it rests on.
+WIDTH = 80
+#: Levels that are shown: a quantity and its inputs.
 DEPTH = 2
-#: Instances of one formula below one quantity up to which each stands alone.
+#: Instances of one formula up to which each is shown by itself.
 MANY = 3
 SHORT = 16  # characters of a value in a list that others are aligned with
 LONG = 24  # characters of a value or an id that others are aligned with
 
 
 class Row(NamedTuple):
-    """What a formula uses: its name, its value, its id or key, how it is known or who said it."""
+    """An operand of a formula: its name, value, id or key, and its certainty or origin."""
 
     name: str
     value: str
@@ -43,16 +45,16 @@ class Row(NamedTuple):
 
 
 def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False) -> str:
-    """How a quantity is made; what begins like the text, or fits it, where it ends in a dot or has
-    a ``*``.
+    """Explain how a quantity is computed; list the matches if the text ends in a dot or has a
+    ``*``.
 
     Args:
         asked: an id, its end or beginning, a label, a symbol.
-        depth: levels shown, 1 is itself only; None for all.
-        symbolic: in the plan's basic symbols instead.
+        depth: levels of inputs; 1 is the quantity itself, None all.
+        symbolic: the closed form in the plan's symbols instead.
 
     Raises:
-        PlanError: no quantity is called so, or several are; or a negative depth.
+        PlanError: no quantity matches, or several do; or a negative depth.
     """
     if depth is not None and depth < 0:
         raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
@@ -79,8 +81,8 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
 def as_data(
     result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False
 ) -> dict[str, Any]:
-    """The same as plain data: ``quantity``, each as in a result with the ``inputs`` of its formula,
-    so many levels deep and each quantity once; or ``quantities`` that begin so, or an ``input``.
+    """Return the same as plain data: a ``quantity`` with the ``inputs`` of its formula, so many
+    levels deep and each quantity once; the matching ``quantities``; or an ``input``.
 
     Args, Raises:
         as ``explain``.
@@ -117,7 +119,7 @@ def as_data(
 
 
 def _data(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, Any]:
-    """A quantity as plain data, with the inputs of its formula so many levels deep."""
+    """Return a quantity as plain data, with ``depth`` levels of inputs."""
     if quantity.absent is not None:
         return {"id": quantity.id, "title": quantity.title, "absent": quantity.absent}
     data = {"id": quantity.id, **quantity.to_json(users=False)}
@@ -144,7 +146,7 @@ def _data(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, An
 
 
 def _listed(quantities: Sequence[Quantity]) -> str:
-    """Ids with values and titles, as much of these as a line holds."""
+    """List ids with values and titles, each cut to one line."""
     values = [_plain_value(one) for one in quantities]
     wide = max(len(one.id) for one in quantities)
     width = max((len(value) for value in values if len(value) <= SHORT), default=0)
@@ -156,13 +158,15 @@ def _listed(quantities: Sequence[Quantity]) -> str:
 
 
 def _input(result: Result, key: str) -> str:
-    """An input: its value, its key, what it means, who decided it, and what uses it."""
+    """Describe an input: value, key, meaning, origin, and the quantities that use it."""
     given, value = result.inputs[key], result.inputs[key].value
     unit, meaning, users = _of_key(result, key)
     if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
         text = flow(value)
+    elif key in result:  # a quantity that the plan states
+        text = result[key].text()
     else:
-        text = exactly(value, "1") if unit in PLAIN else shown(value, unit)
+        text = numbers.text(value, "1", "exact") if unit in PLAIN else numbers.text(value, unit)
     lines = _ended(f"{text}   {key}   {meaning}", clean(given.origin))
     if users:
         lines += ["", *_filled(f"used by {', '.join(users)}", "  ")]
@@ -170,7 +174,7 @@ def _input(result: Result, key: str) -> str:
 
 
 def _of_key(result: Result, key: str) -> tuple[str, str, list[str]]:
-    """The unit of an input, what it means, and the quantities in whose formulas it is."""
+    """Return the unit of an input, its meaning, and the quantities whose formulas have it."""
     notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
     symbols = {note.symbol for note in notes}
     users = dict.fromkeys(
@@ -185,25 +189,24 @@ def _of_key(result: Result, key: str) -> tuple[str, str, list[str]]:
 # -- the quantity itself ----------------------------------------------------------------------
 
 
-def _value(quantity: Quantity) -> str:
-    return with_interval(quantity) if quantity.absent is None else "absent"
-
-
 def _head(quantity: Quantity) -> list[str]:
-    """Value, id, title and kind on one line, or the title below."""
-    kind = quantity.kind if quantity.absent is None else ""
-    first, title = f"{_value(quantity)}   {quantity.id}", clean(quantity.title)
+    """Format value, id, title and certainty on one line, or the title below."""
+    known = quantity.absent is None
+    kind, value = (quantity.kind, with_interval(quantity)) if known else ("", "absent")
+    first, title = f"{value}   {quantity.id}", clean(quantity.title)
     if len(first) + len(title) + len(kind) + 6 <= WIDTH:
         return _ended(f"{first}   {title}", kind)
     return [*_ended(first, kind), *_filled(title, "")]
 
 
 def _formula(quantity: Quantity) -> list[str]:
-    """The closed form first, where it stands in inputs or is a published equation, with its numbers
-    and the value in full; then `symbol = formula` and the numbers; why; whence; how sure."""
-    value, found = exactly(quantity.value, quantity.unit), closed_form(quantity)
+    """Format the closed form, if it is published or in inputs alone; then `symbol = formula`, the
+    numbers, the explanation, the source, and what qualifies the value."""
+    value, found = quantity.text("exact"), closed_form(quantity)
     steps, lines = [*_steps(quantity), value], []
-    if found is not None and (found.recognised or all(_is_input(one) for one in found.inputs)):
+    # An input is a symbol of the document, or a size of its layout.
+    plain = found and all(one.id is None or one.id in LETTERS for one in found.inputs)
+    if found is not None and (found.recognised or plain):
         closed = [TEXT.write(found.symbolic), TEXT.write(found.numeric), value]
         lines = _equations(quantity, closed)
         if found.recognised:
@@ -215,13 +218,17 @@ def _formula(quantity: Quantity) -> list[str]:
     lines += [f"  {line}" for line in _source(quantity, "source: ", WIDTH - 2)]
     if quantity.interval is not None:
         lines += _filled(f"in parentheses: {left_open(quantity.result, quantity.base)}", "  ")
-    if quantity.predicted is not None:
-        lines += [f"  predicted: {with_interval(quantity.predicted)}"]
+    if quantity.assumption:
+        lines += _filled(f"rests on {quantity.assumption}", "  ")
+    other = quantity.alternative
+    if other is not None:
+        use = "predicted" if quantity.result.assumes_utilisation else "at the assumed utilisation"
+        lines += [f"  {use}: {with_interval(other)}"]
     return lines
 
 
 def _equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
-    """`symbol = …`, each further step below; none that says the same as another."""
+    """Format `symbol = …` with each further step below, without repetitions."""
     name = quantity.symbol
     pad = " " * len(name)
     formula, *others = steps
@@ -232,25 +239,20 @@ def _equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
     return lines
 
 
-def _is_input(basic: Basic) -> bool:
-    """Whether a symbol is one of the document, or a size of its layout."""
-    return basic.id is None or basic.id in LETTERS
-
-
-#: Sources that say nothing of where a formula is from.
+#: Sources that are not references.
 _NO_SOURCE = frozenset(("definition",))
 
 
 def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[str]:
-    """Where its formula is from, as lines; none where it says what the words mean."""
+    """Format the source of the formula; nothing for a definition."""
     if quantity.source in _NO_SOURCE:
         return []
     return textwrap.wrap(before + clean(quantity.source, 2000), max(width, WIDTH // 4))
 
 
 def _numbers(quantity: Quantity) -> str:
-    """The formula with numbers; of a sum over entries each with its name. Nothing where numbers of
-    many entries would have no names."""
+    """Format the formula with numbers: a sum over entries by name; empty if too many instances have
+    no names."""
     formula, terms = quantity.chosen, quantity.terms
     if formula is not None and formula.expression.op == "total" and terms:
         unit, texts = column([term.value for term in terms], quantity.unit)
@@ -261,7 +263,7 @@ def _numbers(quantity: Quantity) -> str:
 
 
 def _many(quantity: Quantity) -> set[str]:
-    """The quantities of which it uses many instances."""
+    """Return the quantities with many instances in the formula."""
     counted = Counter(used.base for used in quantity.uses)
     return {base for base, count in counted.items() if count > MANY}
 
@@ -270,10 +272,11 @@ def _many(quantity: Quantity) -> set[str]:
 
 
 def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) -> list[str]:
-    """The inputs, each with its own formula, and so many levels below."""
+    """Format the inputs, each with its own formula, and ``depth`` levels below."""
     if depth == 0:
         return []
-    rows, compared = _rows(quantity), _compared(quantity)
+    rows, taken = _rows(quantity), _taken(quantity)  # selected from the others
+    compared = [used for used in quantity.uses if used is not taken] if taken else []
     rows = [row for row in rows if row.quantity not in compared]
     lines = _of_compared(compared, trunk)
     many = _many(quantity) if depth == 1 else set()
@@ -281,7 +284,7 @@ def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) ->
         max((len(cell) for cell in cells if len(cell) <= LONG), default=0)
         for cells in zip(*(row[:3] for row in rows), strict=True)
     ]
-    # Of many instances of one quantity the first stands for all.
+    # The first of many instances of one quantity represents all.
     items: dict[str | int, Row] = {}
     for place, row in enumerate(rows):
         base = row.quantity.base if row.quantity is not None else ""
@@ -302,28 +305,22 @@ def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) ->
         seen.add(used.id)
         rest = f"{trunk}{below}  "
         lines += _short_formula(used, rest)
-        # What only takes the largest of others is no level of its own.
+        # A maximum of others is not a level of its own.
         deeper = depth if depth is None or _taken(quantity) else depth - 1
         lines += _below(used, trunk + below, deeper, seen)
     return lines
 
 
 def _taken(quantity: Quantity) -> Quantity | None:
-    """Of several quantities the one whose value it is, as at a peak; None where it is none's."""
+    """Return the operand that a max formula selected, or None."""
     formula = quantity.chosen
     if formula is None or formula.expression.op not in ("largest", "at_largest"):
         return None
     return next((used for used in quantity.uses[::-1] if used.value == quantity.value), None)
 
 
-def _compared(quantity: Quantity) -> list[Quantity]:
-    """Of what it takes one of, the others, by which that is decided."""
-    taken = _taken(quantity)
-    return [used for used in quantity.uses if used is not taken] if taken else []
-
-
 def _of_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
-    """What was compared, a line for each quantity: the entries with their values."""
+    """List the operands that a maximum compared: entries with values, one line per quantity."""
     by_base: dict[str, list[str]] = {}
     for one in quantities:
         entry = ",".join(entry.path for entry in one.entries)
@@ -336,7 +333,7 @@ def _of_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
 
 
 def _short_formula(quantity: Quantity, before: str) -> list[str]:
-    """Formula and numbers on a line or two, and the source; nothing of what is nought."""
+    """Format formula and numbers on a line or two, and the source; nothing for a zero."""
     steps = _steps(quantity)
     if steps[0] == "0":
         return []
@@ -347,8 +344,8 @@ def _short_formula(quantity: Quantity, before: str) -> list[str]:
 
 
 def _steps(quantity: Quantity) -> list[str]:
-    """Its formula, and the same with numbers; of what takes the value of one of others, which one
-    that is, and the closed form."""
+    """Return the formula and the same with numbers; for a maximum, the selected operand and the
+    closed form."""
     taken = _taken(quantity)
     if isinstance(quantity.value, str):
         most = {one.base: TEXT.write(parse(one.declared.latex)) for one in quantity.uses}
@@ -374,7 +371,7 @@ def _steps(quantity: Quantity) -> list[str]:
 
 
 def _rows(quantity: Quantity) -> list[Row]:
-    """Quantities and inputs in the order in which the formula uses them."""
+    """Return the operands in the order in which the formula uses them."""
     inputs = {row.symbol: row for row in inputs_of(quantity)}
     used = {one.key: one for one in quantity.uses}
     kinds = quantity.result.evaluation.case.kinds
@@ -383,10 +380,9 @@ def _rows(quantity: Quantity) -> list[Row]:
         if not isinstance(key[0], Symbol):
             one = used[key]
             rows.append(Row(one.symbol, _plain_value(one), one.id, one.kind, one))
-        elif key[0] in inputs:
-            row = inputs.pop(key[0])
-            note = quantity.result.evaluation.book.notation[row.symbol]
-            kind = kinds.get(row.symbol) if row.stated else None
+        elif row := inputs.pop(str(key[0]), None):
+            note = quantity.result.evaluation.book.notation[key[0]]
+            kind = kinds.get(key[0]) if row.stated else None
             who = ", ".join(filter(None, (kind, row.origin)))
             called = row.key or clean(row.meaning)
             rows.append(Row(TEXT.write(row.name), _of_input(row, note), called, who))
@@ -400,11 +396,11 @@ def _rows(quantity: Quantity) -> list[Row]:
 
 
 def _of_input(row: Data, note: Notation) -> str:
-    """The value of an input, or its first ones; with its unit where it has one."""
+    """Format the value of an input, or its first ones, with the unit if there is one."""
     given = row.given
     if note.unit in PLAIN or len(given) > 1 or isinstance(given[0], str):
         return str(row.value)
-    return shown(given[0], note.unit)
+    return numbers.text(given[0], note.unit)
 
 
 def _plain_value(quantity: Quantity) -> str:
@@ -412,7 +408,7 @@ def _plain_value(quantity: Quantity) -> str:
 
 
 def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
-    """Many instances of one quantity, one a line: what each is of, its value and its formula."""
+    """Format many instances of one quantity: entry, value and formula, one line each."""
     one = quantities[0]
     values = [_plain_value(each) for each in quantities]
     title = f"{len(quantities)} of {one.base}: {clean(one.title)}"
@@ -432,7 +428,7 @@ def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
 
 
 def _onwards(quantity: Quantity, depth: int | None) -> list[str]:
-    """How to go deeper."""
+    """Suggest the next depth."""
     if depth is None:
         return []
     level, seen = [quantity], {quantity.id}
@@ -453,7 +449,7 @@ def _onwards(quantity: Quantity, depth: int | None) -> list[str]:
 
 
 def _symbolic(quantity: Quantity) -> list[str]:
-    """The closed form, what it was recognised as, its terms and its symbols."""
+    """Format the closed form, the equation that it was recognised as, its terms and its symbols."""
     found, name = closed_form(quantity), quantity.symbol
     pad = " " * len(name)
     if found is None:
@@ -463,11 +459,11 @@ def _symbolic(quantity: Quantity) -> list[str]:
     lines = []
     for step, lead in ((TEXT.write(found.symbolic), name), (TEXT.write(found.numeric), pad)):
         lines += _filled(f"{lead} = {step}", "  ", f"  {pad}   ")
-    lines.append(f"  {pad} = {exactly(found.value, quantity.unit)}")
+    lines.append(f"  {pad} = {numbers.text(found.value, quantity.unit, 'exact')}")
     if found.recognised:
         lines += ["", *_filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")]
     if found.terms:
-        values = [_shown(term.value, quantity) for term in found.terms]
+        values = [clean(quantity.declared.text(term.value)) for term in found.terms]
         labels, width = [clean(term.label) for term in found.terms], max(map(len, values))
         wide = max(map(len, labels))
         marked = f", × for times {TEXT.write(found.factor)}" if found.factor else ""
@@ -479,7 +475,7 @@ def _symbolic(quantity: Quantity) -> list[str]:
             )
     lines.append("")
     for one in found.inputs:
-        said = f"{TEXT.write(one.name)} = {_shown(one.value, None)}"
+        said = f"{TEXT.write(one.name)} = {numbers.text(one.value, '1', 'exact')}"
         meaning = clean(one.id or one.meaning)
         lines += _ended(f"  {said.ljust(SHORT)}  {meaning}", clean(one.origin), " " * 6)
     if found.others:
@@ -491,24 +487,18 @@ def _symbolic(quantity: Quantity) -> list[str]:
 
 
 def _beside(cells: str, text: str) -> list[str]:
-    """Text behind cells, or below them where it has no room."""
+    """Append text to cells, or put it below if there is no room."""
     whole = f"{cells}  {text}"
     if len(whole) <= WIDTH:
         return [whole]
     return [*_filled(cells, "", " " * 6), *_filled(text, " " * 6, " " * 8)]
 
 
-def _shown(value: object, quantity: Quantity | None) -> str:
-    if quantity is None:
-        return exactly(value, "1")
-    return shown(value, quantity.unit, quantity.declared.share)
-
-
 # -- lines ------------------------------------------------------------------------------------
 
 
 def _ended(text: str, end: str, rest: str = "") -> list[str]:
-    """A line with something at its right end, or below where it has no room."""
+    """Put a text at the right end of a line, or below if there is no room."""
     text = text.rstrip()
     if len(text) > WIDTH:
         return [*_filled(text, "", rest), *(_filled(end, rest) if end else [])]
@@ -519,7 +509,7 @@ def _ended(text: str, end: str, rest: str = "") -> list[str]:
 
 
 def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
-    """Text as lines of the width, each behind what begins it."""
+    """Wrap text to the width, with a prefix for each line."""
     return textwrap.wrap(
         text,
         WIDTH,

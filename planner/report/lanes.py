@@ -1,6 +1,6 @@
-"""Where a step over time is drawn: lanes of work, exchange and waiting over one axis. A rectangle
-is a stroke of a path, as wide as its lane is high, so that all of one look are one path, and those
-that return at one pace a line with dashes."""
+"""The layout of a step over time: lanes of work, communication and idle time over one axis. A
+rectangle is a stroke of a path, as wide as its lane is high, so that all of one look are one path,
+and strokes with a constant period a dashed line."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from planner.report.chart import steps
-from planner.report.numbers import SCALES, Data
+from planner.base.numbers import SCALES
+from planner.report.chart import steps, tick
+from planner.report.layout import Data
 from planner.results.timeline import Span, Timeline
 
 #: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
 #: and traffic beside work in it.
 WIDTH, LEFT, TOP, LANE, BAR, STRIP = 1136, 58, 24, 28, 22, 4
-UNITS, SLIT = 2, 2  # units of a path in one of the box, and what nobody sees between two strokes
+UNITS, SLIT = 2, 2  # path units per unit of the box; a gap that is not visible
 #: Passes that are narrower than this in the mean are left out in the middle, until the others are
 #: as wide as that; so much of the box is the mark for it.
 NARROW, LEGIBLE, BREAK = 3.5, 6, 14
 APART = 9  # passes that are as wide have a gap between them
 STEADY = 7  # strokes at one pace that are drawn as dashes
 DIGIT = 6.5  # the width of one
-#: How work is drawn; all else is exchange. What stands later lies above.
+#: The look of each kind of work; all else is communication. Later looks are drawn on top.
 LOOKS = {
     "forward": "forward",
     "recompute": "again",
@@ -39,7 +40,7 @@ Runs = list[list[int]]  # where strokes of a lane start and end, in units of a p
 
 
 class Axis(NamedTuple):
-    """Where moments stand, in units of a path; a part in the middle may be left out."""
+    """The position of moments, in units of a path; a part in the middle may be left out."""
 
     scale: float  # units for a second
     start: float = math.inf  # seconds, of what is left out
@@ -59,12 +60,12 @@ class Axis(NamedTuple):
         ]
 
     def places(self, moments: Iterable[float]) -> list[float]:
-        """Where moments stand in the box."""
+        """Place moments in the box."""
         return [LEFT + at / UNITS for at in self(moments)]
 
 
 class Lane(NamedTuple):
-    """What is drawn of a pipeline stage, or of a stream of a single one."""
+    """The strokes of a pipeline stage, or of a stream of a single stage."""
 
     name: str
     runs: Mapping[str, Runs]  # by look
@@ -76,8 +77,8 @@ class Lane(NamedTuple):
 
 
 def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
-    """All of the step; without micro-batches in the middle of it where passes were illegible, if
-    there forward and backward passes take turns on all stages."""
+    """Choose an axis for the step. If passes would be illegible and forward and backward passes
+    alternate on all stages in the middle, leave out micro-batches there."""
     room, seconds = WIDTH - LEFT, timeline.seconds
     passes = max(sum(span.work in LOOKS for span in spans) for spans in stages)
     if room >= NARROW * passes:
@@ -88,7 +89,7 @@ def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
     finish = min(max(ends, default=0.0) for ends in there)
     turns = [start for start in back[-1] if begin <= start <= finish]
     chunks = 1 + max(span.chunk or 0 for span in stages[-1])
-    unit = chunks * timeline.stages if chunks > 1 else 1  # after which all chunks are done again
+    unit = chunks * timeline.stages if chunks > 1 else 1  # passes until chunks repeat
     wanted = (passes - room / LEGIBLE) * len(back[-1]) / passes
     count = min(math.ceil(wanted / unit), (len(turns) - 1) // unit) * unit
     if count <= 0:
@@ -99,28 +100,28 @@ def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
 
 
 def _ticks(axis: Axis, seconds: float) -> list[Data]:
-    """Round moments that are drawn, with their places in the box, and what is left out."""
+    """List round moments with their positions, and the label of what is left out."""
     scale = next((step for step in SCALES["s"] if seconds >= step[1]), SCALES["s"][-1])
     unit, size, texts = scale[0], float(scale[1]), []
     gone = axis.end - axis.start if axis.batches else 0.0
     step = steps(0, (seconds - gone) / size)[1]
     ticks = [i * step for i in range(int(seconds / size / step * (1 + 1e-9)) + 1)]
-    places = axis.places([tick * size for tick in ticks])
+    places = axis.places([moment * size for moment in ticks])
     said, middle, half = "", -math.inf, 0.0
     if axis.batches:
         said = f"{axis.batches} micro-batches"
         middle = axis.places([axis.start])[0] + BREAK / 2
         half = DIGIT / 2 * len(said) + 24
         texts.append(Data(at=middle, text=said, anchor="middle", line=False))
-    for tick, at in zip(ticks, places, strict=True):
+    for moment, at in zip(ticks, places, strict=True):
         if abs(at - middle) > half:
             anchor = "start" if at == LEFT else "end" if at > WIDTH - 20 else "middle"
-            texts.append(Data(at=at, text=f"{tick:g} {unit}", anchor=anchor, line=True))
+            texts.append(Data(at=at, text=f"{tick(moment)} {unit}", anchor=anchor, line=True))
     return texts
 
 
 def _frame(axis: Axis, seconds: float, bottom: float) -> dict[str, Any]:
-    """What lanes and panels have in common: the box, its moments, what is left out."""
+    """Return what all lanes share: the box, its ticks, the gap."""
     gap = axis.places([axis.start])[0] if axis.batches else None
     ticks = _ticks(axis, seconds)
     return {"ticks": ticks, "gap": gap, "top": TOP - 6, "bottom": bottom, "left": LEFT,
@@ -131,7 +132,7 @@ def _frame(axis: Axis, seconds: float, bottom: float) -> dict[str, Any]:
 
 
 def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
-    """What a stage, or one stream of a single stage, does: strokes by look.
+    """Return the strokes of a stage, or of one stream of a single stage, by look.
 
     Args:
         spans: those of one stream in the order of time.
@@ -161,7 +162,7 @@ def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
 
 
 def _add(runs: Runs, start: int, end: int) -> None:
-    """Another stroke, or more of the last one where what lies between cannot be seen."""
+    """Append a stroke, or extend the last one if no gap is visible."""
     if runs and start <= runs[-1][1] + SLIT:
         if end > runs[-1][1]:
             runs[-1][1] = end
@@ -170,13 +171,13 @@ def _add(runs: Runs, start: int, end: int) -> None:
 
 
 def joined(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
-    """When something is exchanged, for at least so many seconds: start and end, one after
-    another."""
+    """Merge the times of communication of at least ``least`` seconds: disjoint pairs of start and
+    end."""
     found: list[tuple[float, float]] = []
     traffic = [
         (start, end)
         for _, _, work, batch, _, start, end in spans
-        # What is sent between two passes stands alone.
+        # Transfers between two passes are kept apart.
         if work not in LOOKS and (batch is None or end - start >= least)
     ]
     for start, end in sorted(traffic):
@@ -190,7 +191,7 @@ def joined(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
 def alone(
     traffic: Iterable[tuple[float, float]], work: Sequence[Span]
 ) -> Iterator[tuple[float, float]]:
-    """When of that nothing is computed."""
+    """Yield the times of that communication during which nothing is computed."""
     starts, ends = [span.start for span in work], [span.end for span in work]
     for at, end in traffic:
         number = bisect(ends, at)
@@ -207,7 +208,7 @@ def alone(
 def figure(
     timeline: Timeline, axis: Axis, lanes: Sequence[Lane], seen: Sequence[int], name: str
 ) -> Data:
-    """Some of the lanes, one below another, by their numbers."""
+    """Return a figure of some lanes, by number, from top to bottom."""
     middle = {number: TOP + LANE * row + BAR // 2 for row, number in enumerate(seen)}
     strokes: defaultdict[tuple[str, str], str] = defaultdict(str)
     for look in ORDER:
@@ -233,8 +234,8 @@ def figure(
 
 
 def _strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
-    """Strokes at a height as paths with their dashes: many that return at one pace are one line
-    with dashes, the others together a path of which each is a piece."""
+    """Yield the strokes at a height as paths with dashes: strokes with a constant period as one
+    dashed line, the others together as one path."""
     path, at, first = f"M0 {y}", 0, 0
     while first < len(runs):
         start, end = runs[first]
@@ -251,8 +252,8 @@ def _strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
 
 
 def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
-    """How many strokes from one on are as long and return at one pace, to a unit of a path; with
-    their period and length, of which the shortest numbers are written."""
+    """Count the strokes from ``first`` on with equal length and period, to a unit of a path; return
+    period and length too, in the fewest digits."""
     begin, end = runs[first]
     period, width, number = (0.0, math.inf), (end - begin - 1.0, end - begin + 1.0), 0
     for number, (start, stop) in enumerate(islice(runs, first + 1, None), 1):
@@ -267,6 +268,6 @@ def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
 
 
 def _short(low: float, high: float) -> float:
-    """A number in a range, with as few decimals as there are in it."""
+    """Return a number inside a range with the fewest decimals."""
     found = (math.ceil(low * 10**digits) / 10**digits for digits in range(6))
     return next((number for number in found if number <= high), low)

@@ -1,12 +1,16 @@
-"""Which quantity stands where in a report. Data only: what the book has and this does not name is
-shown all the same, in the section of its prefix."""
+"""The arrangement of quantities in a report. Data only: a quantity that is not named here is shown
+in the section of its prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-#: The numbers of the first screen, most wanted first; four of them stand large.
+#: What templates read: text, numbers, lists, mappings and other such data, by name.
+Data = SimpleNamespace
+
+#: Headline quantities in order; the first four are large.
 NUMBERS = (
     ("Training time", "time.training_days"),
     ("Cost", "cost.total"),
@@ -17,7 +21,7 @@ NUMBERS = (
     ("Parameters", "parameters.total"),
     ("Compute", "compute.training_flops"),
     ("Energy", "energy.total"),
-    ("Device hours", "time.device_hours"),
+    ("GPU hours", "time.device_hours"),
 )
 SERVING = (
     ("Memory, fullest device", "memory.process"),
@@ -36,7 +40,7 @@ PARTS_OF_STEP = {
     "recomputation": ("arithmetic", "recomputation"),
     "elementwise kernels": ("kernels", "elementwise"),
     "kernel launches": ("kernels", "launches"),
-    "casts to the format of products": ("kernels", "casts"),
+    "casts to the matmul format": ("kernels", "casts"),
     "gradient accumulation": ("kernels", "accumulation"),
     "optimizer": ("kernels", "update"),
     "tensor-parallel exchange": ("waiting for exchange", "tensor"),
@@ -51,23 +55,28 @@ PARTS_OF_STEP = {
 }
 
 
+def pick(source: object, names: Iterable[str]) -> Data:
+    """Return some attributes of an object as data, each computed now."""
+    return Data(**{name: getattr(source, name) for name in names})
+
+
 def short_key(key: str) -> str:
-    """A key without the sections that go without saying."""
+    """Shorten a key: drop the name of its section."""
     return key.removeprefix("parallelism.").removeprefix("training.").removeprefix("cluster.")
 
 
 class Beside(NamedTuple):
-    """A table with a row for each entry of an axis, and a column for each of some quantities."""
+    """A table with a row per entry of an axis and a column per quantity."""
 
     axis: str
     head: str
     caption: str
     columns: tuple[str, ...]
-    one_unit: bool = False  # which the caption says; else each value says its own
+    one_unit: bool = False  # named in the caption; else each value has its own
 
 
 class Section(NamedTuple):
-    """Elements 5 to 8: sums as tables with bars, conventions side by side, then all other rows."""
+    """A section: sums as tables with bars, conventions side by side, then all other rows."""
 
     id: str
     title: str
@@ -75,8 +84,8 @@ class Section(NamedTuple):
     sums: tuple[str, ...] = ()  # quantities, or all instances, as the tables of their terms
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
-    beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
-    told: tuple[tuple[str, str], ...] = ()  # what the closed section answers, and what that is
+    beside: tuple[Beside, ...] = ()  # tables by the entries of an axis
+    told: tuple[tuple[str, str], ...] = ()  # label and id of numbers in the section's head
     open: bool = False
 
 
@@ -105,7 +114,7 @@ SECTIONS = (
         "time", "Time", ("time", "network", "roofline"),
         sums=("time.micro_batch", "time.stage", "time.run_days"), open=True,
         told=(("a step", "time.step_seconds"), ("", "time.tokens_per_second"),
-              ("of the peak with what is computed again", "time.hfu")),
+              ("of the peak performed", "time.hfu")),
         first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
                "time.training_days"),
         beside=(Beside("convention", "What counts", "Utilisation by every convention",
@@ -115,7 +124,7 @@ SECTIONS = (
         "compute-optimal", "Compute-optimal training", ("scaling", "optimal"),
         told=(("tokens a parameter", "scaling.tokens_per_parameter"), ("", "optimal.tokens"),
               ("", "optimal.parameters")),
-        beside=(Beside("law", "Law", "What published scaling laws say",
+        beside=(Beside("law", "Law", "Published scaling laws",
                        ("scaling.model_tokens", "scaling.ratio", "scaling.loss")),),
     ),
     Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint"),
@@ -123,10 +132,10 @@ SECTIONS = (
                   ("a checkpoint", "checkpoint.bytes"))),
 )  # fmt: skip
 
-#: Sums that a section shows term by term, so that their derivations need not.
+#: Sums whose terms a section shows; their derivations omit them.
 SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
 
-#: What the prefix of an id is called, where it is not the word itself.
+#: Titles of prefixes of ids, if not the word itself.
 PREFIXES = {
     "checkpoint": "Checkpoints",
     "scaling": "Scaling laws",
@@ -135,12 +144,12 @@ PREFIXES = {
 
 
 def prefix(identifier: str) -> str:
-    """How an id or a key begins."""
+    """Return the first part of an id or a key."""
     return identifier.partition(".")[0]
 
 
 def by_prefix(items: Iterable[Any]) -> list[tuple[str, str, list[Any]]]:
-    """What has ids by how they begin: each prefix, what it is called, and those that have it."""
+    """Group items by the prefix of their ids: prefix, title and items."""
     groups: dict[str, list[Any]] = {}
     for item in items:
         groups.setdefault(prefix(item.id), []).append(item)
@@ -148,7 +157,7 @@ def by_prefix(items: Iterable[Any]) -> list[tuple[str, str, list[Any]]]:
 
 
 #: What the range beside a prediction is.
-BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
+BETWEEN = "90 % interval from published runs of this kind"
 
 #: What sensitivities are about.
 DAYS = "time.training_days"
@@ -167,5 +176,5 @@ STATUS = {
     "fits": ("ok", "Fits"),
     "tight": ("tight", "Tight"),
     "no": ("bad", "Does not fit"),
-    "open": ("unknown", "Open"),
+    "open": ("unknown", "Not enough input"),
 }

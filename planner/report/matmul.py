@@ -1,8 +1,8 @@
-"""One matrix product on one device: its work, its traffic, the roof above it, its predicted time,
-and the utilisation that a timing of it stands for.
+"""One matmul on one device: work, traffic, roofline, predicted time, and the utilisation that a
+measured time implies.
 
-The product is one of a plan's (axis ``product``), so its formulas are those of the book; only their
-letters are those of the question, X of B by D times W of D by K.
+The matmul is one of a plan's (axis ``product``), so its formulas are those of the book; only the
+letters are others, X of B by D times W of D by K.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from planner.base import units
-from planner.base.display import as_json, exact_text, one_line, plain, significant
+from planner.base import numbers, units
+from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import Fault, PlanError
 from planner.base.formats import Format
+from planner.base.numbers import exact_text
 from planner.book.expressions import Expression, Symbol, number
 from planner.book.formulas.time_product import count, rows
 from planner.book.notation import K_x, N_x, applied
@@ -24,12 +25,14 @@ from planner.connect.measure import expected
 from planner.engine import instance
 from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import hardware
-from planner.report.numbers import clean, percent, shown
 from planner.results.result import SAID, Quantity, Result
 from planner.typeset import Box, Typesetter, parse
 
-SHAPE = "BDK"
-#: What is answered, by the names of the answers.
+SHAPE = ("batch", "B", "D", "K")
+WANTED = "three sizes BxDxK, or batch x B x D x K"
+#: The matmuls of the backward pass: each has the FLOPs and bytes of the forward one.
+BACKWARD = {"gradient X": "time.product.input", "gradient W": "time.product.weight"}
+#: Quantities by the names of the answers.
 ANSWERS = {
     "FLOPs": "roofline.product.flops",
     "bytes moved": "roofline.product.bytes",
@@ -41,7 +44,7 @@ ANSWERS = {
     "predicted": "time.product.forward",
     "utilisation": "roofline.product.utilisation",
 }
-#: How the product is divided and what else decides its formulas: a plain one in the run's format.
+#: Settings that select the formulas: a matmul that is not sharded, in the run's format.
 PLAIN = {
     "split": "none",
     "wide": False,
@@ -55,25 +58,29 @@ RECIPES = {hardware.INPUTS.get(name, name): name for name in hardware.FORMATS if
 
 
 class Letters(Typesetter):
-    """Formulas of products in the letters of the question; the one product is not counted."""
+    """Typesetter of a matmul in the letters B, D and K; a batch of one has no factor."""
 
-    LETTERS: Mapping[Symbol, str] = {rows.symbol: "B", K_x: "D", N_x: "K"}
+    LETTERS: Mapping[Symbol, str] = {rows.symbol: "B", K_x: "D", N_x: "K", count.symbol: "n"}
+    batch = 1
 
     def name(self, symbol: Symbol) -> Box:
-        """The name of an input or of a quantity."""
+        """Return the name of an input or of a quantity."""
         return parse(self.LETTERS[symbol]) if symbol in self.LETTERS else super().name(symbol)
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
-        """The formula with symbols, or with a number in the place of each."""
-        one: Expression = expression.put({count.symbol: number(1)})
+        """Return the formula with symbols, or with numbers in their place."""
+        alone = {count.symbol: number(1)} if self.batch == 1 else {}
+        one: Expression = expression.put(alone)
         return super().box(one, point, numbers)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product and what the book says of it. ``took``: seconds that somebody measured."""
+    """A matmul, or a ``batch`` of them in one kernel, and its quantities. ``took``: measured
+    seconds."""
 
     sides: Sequence[int]
+    batch: int
     format: Format
     result: Result
     answers: Mapping[str, Quantity]
@@ -81,29 +88,44 @@ class Product:
 
     @property
     def bound(self) -> str:
-        """What decides its least time."""
+        """The bound of the least time."""
         over = self.answers["intensity"].number - self.answers["ridge"].number
         return "compute-bound" if over > 0 else "memory-bound" if over < 0 else "at the ridge"
 
     @property
+    def backward(self) -> Fraction | None:
+        """The predicted seconds of the backward pass; None if not evaluated."""
+        passes = [self.answers[name].number for name in BACKWARD if name in self.answers]
+        return sum(passes, Fraction(0)) if passes else None
+
+    @property
     def reached(self) -> Fraction:
-        """The share of the peak that the timing stands for, where there is one."""
+        """The share of the peak that the measured time implies."""
         assert self.took is not None
         return self.answers["at the peak"].number / self.took
 
 
-def product(sides: Sequence[int], accelerator: str, one: Format, took: str | None) -> Product:
-    """A product of sides B, D and K in a number format on an accelerator.
+def product(
+    shape: Sequence[int], accelerator: str, one: Format, took: str | None, backward: bool = False
+) -> Product:
+    """Evaluate a matmul, or a batch of them, on an accelerator.
+
+    Args:
+        shape: the sizes B, D and K, after the batch if there is one.
+        one: the number format.
+        took: a measured time, such as 60ms.
+        backward: whether to evaluate its two matmuls of the backward pass too.
 
     Raises:
-        PlanError: no such accelerator, one without a peak of that format, a format that no product
-            of a plan is in, or a timing that is no time.
+        PlanError: no such accelerator, no peak rate for the format, a format that no matmul of a
+            plan has, or an invalid time.
     """
     recipe = RECIPES.get(one.format)
     if recipe is None:
-        said = f"no product of a plan is in {one.format}"
+        said = f"no matmul of a plan uses {one.format}"
         raise PlanError(Fault(said, None, f"one of {', '.join(RECIPES)}"))
-    seconds = _seconds(took)
+    seconds, sides = _seconds(took), shape[-3:]
+    batch = shape[0] if len(shape) > len(sides) else 1
     changes = {
         "training.sequence_length": sides[0],
         "training.precision": recipe,
@@ -111,28 +133,29 @@ def product(sides: Sequence[int], accelerator: str, one: Format, took: str | Non
     }
     try:
         plan = expected.plan(accelerator, changes)
-    except PlanError as error:  # but for what stands in a document of its own, nothing has a place
+    except PlanError as error:  # only places in files are shown
         places = (fault.place for fault in error.faults)
         faults = [
             replace(fault, place=None) if place and place.file.startswith("<") else fault
             for fault, place in zip(error.faults, places, strict=True)
         ]
         raise PlanError(faults) from None
-    case, bindings = instance.build(plan), {K_x: sides[1], N_x: sides[2], applied: 1}
+    case, bindings = instance.build(plan), {K_x: sides[1], N_x: sides[2], applied: batch}
     entry = Entry("product", "matmul", "matmul", bindings=bindings, settings=PLAIN)
     result = Result(plan, Evaluation(replace(case, axes={**case.axes, "product": (entry,)})))
-    result.typesetter = Letters(result.evaluation)
+    result.typesetter = letters = Letters(result.evaluation)
+    letters.batch = batch
     book, point = result.evaluation.book, {"product": entry}
     answers = {
         name: result.quantity(base, point if book.quantities[base].per else {})
-        for name, base in ANSWERS.items()
+        for name, base in {**ANSWERS, **(BACKWARD if backward else {})}.items()
     }
     for quantity in answers.values():
         if quantity.absent is not None:
             peaks = ", ".join(plan.get("cluster.accelerator.peaks"))
             said = f"{one.format} on {accelerator}: {quantity.absent}"
             raise PlanError(Fault(said, None, f"its peaks: {peaks}"))
-    return Product(sides, one, result, answers, seconds)
+    return Product(sides, batch, one, result, answers, seconds)
 
 
 def _seconds(text: str | None) -> Fraction | None:
@@ -155,31 +178,37 @@ WIDTH, LABEL, VALUE = 80, 13, 17
 
 
 def text(found: Product) -> str:
-    """The answers for a terminal, each with its formula and the numbers in it."""
+    """Format the answers for a terminal, each with its formula and numbers."""
     answers, result = found.answers, found.result
-    least = shown(answers["at least"].value, "s")
-    lines = [f"{found.bound}: {least} at least, {shown(answers['predicted'].value, 's')} predicted"]
+    least, predicted = (answers[name].text() for name in ("at least", "predicted"))
+    lines = [f"{found.bound}: {least} at least, {predicted} predicted"]
+    if found.backward is not None:
+        passed = numbers.text(found.backward, "s")
+        lines += [f"backward: two matmuls of as many FLOPs and bytes, {passed} predicted"]
     if found.took:
-        lines += [f"{shown(found.took, 's')} are {_share(found.reached)} of the peak"]
+        reached = numbers.text(found.reached, style="share")
+        lines += [f"{numbers.text(found.took, 's')} are {reached} of the peak"]
     x, w = (" × ".join(map(exact_text, pair)) for pair in (found.sides[:2], found.sides[1:]))
     on = clean(result.plan.get("cluster.accelerator.name"))
-    peak = shown(result["time.peak"].value, "FLOP/s")
-    width = shown(result.plan.get("cluster.accelerator.memory_bandwidth"), "bytes/s")
+    peak = result["time.peak"].text()
+    width = numbers.text(result.plan.get("cluster.accelerator.memory_bandwidth"), "bytes/s")
     size = f"{exact_text(found.format.bytes)} bytes"
-    lines += [f"B × D = {x} times D × K = {w}"]
+    each = f"n = {exact_text(found.batch)} of " if found.batch > 1 else ""
+    lines += [f"{each}B × D = {x} times D × K = {w}"]
     lines += [f"in {found.format.format} (k_c = {size}) on {on}"]
     lines += [f"(R = {peak} dense, W = {width})", ""]
     for name, quantity in answers.items():
-        value = shown(quantity.value, quantity.unit)
-        value = _share(quantity.number) if quantity.declared.share else value
+        value = quantity.text()
         steps = [quantity.formula, quantity.substituted]
         lines += _row(name, value.replace("bytes", "B"), quantity.symbol, steps)
-    lines += [f"{'':{LABEL}}{_said(used)}" for used in answers["predicted"].uses if _own(used)]
+    letters = (*Letters.LETTERS, count.symbol)  # of the question
+    uses = (used for used in answers["predicted"].uses if used.declared.symbol not in letters)
+    told = (f"{used.symbol} = {used.text()}, {clean(used.title)}" for used in uses)
+    lines += [f"{'':{LABEL}}{words}" for words in told]
     if found.took:
         peak_time = answers["at the peak"]
-        numbers = f"{shown(peak_time.value, 's')} / {shown(found.took, 's')}"
-        steps = [f"{peak_time.symbol} / t", numbers]
-        lines += _row("of your time", _share(found.reached), "u", steps)
+        steps = [f"{peak_time.symbol} / t", f"{peak_time.text()} / {numbers.text(found.took, 's')}"]
+        lines += _row("of your time", reached, "u", steps)
         if found.took < answers["at least"].number:
             lines += [f"{'':{LABEL}}faster than the device can be: another shape, precision or"]
             lines += [f"{'':{LABEL}}device, or a clock that was read before the kernel was done"]
@@ -187,7 +216,7 @@ def text(found: Product) -> str:
 
 
 def _row(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
-    """A name, a value, and its formula with symbols and with numbers beside it."""
+    """Format a name, a value, and its formula with symbols and with numbers."""
     first, second = (f"{symbol} = {steps[0]}", f"{'':{len(symbol)}} = {steps[1]}")
     room = WIDTH - LABEL - VALUE
     lines = [line for step in (first, second) for line in _wrapped(step, room)]
@@ -203,34 +232,21 @@ def _wrapped(step: str, room: int) -> list[str]:
     return [step[: len(step) - len(step.lstrip(" "))] + found[0].lstrip(" "), *found[1:]]
 
 
-def _share(share: Fraction) -> str:
-    small = share < Fraction(1, 1000)
-    return f"{significant(share * 100, 2)} %" if small else percent(share)
-
-
-def _own(quantity: Quantity) -> bool:
-    """Whether a quantity of a formula has no letter of the question."""
-    return quantity.declared.symbol not in (*Letters.LETTERS, count.symbol)
-
-
-def _said(quantity: Quantity) -> str:
-    value = shown(quantity.value, quantity.unit, quantity.declared.share)
-    return f"{quantity.symbol} = {value}, {clean(quantity.title)}"
-
-
 def to_json(found: Product) -> str:
-    """The answers as JSON, as a result has its quantities."""
+    """Return the answers as JSON, with the quantities as in a result."""
     quantities = {
         quantity.base: {name: plain(getattr(quantity, name)) for name in SAID}
         for quantity in found.answers.values()
     }
     tree = {
-        "shape": dict(zip(SHAPE, found.sides, strict=True)),
+        "shape": dict(zip(SHAPE, (found.batch, *found.sides), strict=True)),
         "precision": found.format.format,
         "accelerator": found.result.plan.get("cluster.accelerator.name"),
         "bound": found.bound,
         "quantities": quantities,
     }
+    if found.backward is not None:
+        tree["backward"] = {"products": len(BACKWARD), "seconds": found.backward}
     if found.took:
         tree["took"] = {"seconds": found.took, "utilisation": found.reached}
     return as_json(tree)

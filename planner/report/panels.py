@@ -1,12 +1,12 @@
-"""Where the columns of panels stand: what a device holds at each moment of a step."""
+"""The layout of panels of columns: what a device holds at each moment of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from planner.report.chart import axis, steps
-from planner.report.numbers import Data
+from planner.report.chart import axis, steps, tick
+from planner.report.layout import Data
 
 #: The box of a panel of memory, where its columns stand, how high a part is that has its
 #: name, how wide a letter of that is, and a column at most.
@@ -20,7 +20,7 @@ def panels(
     capacity: float,
     scale: float,
 ) -> Data:
-    """Columns of parts, a panel for each stage, all on one scale.
+    """Return columns of parts, a panel for each stage, all on one scale.
 
     Args:
         stages: of each stage, at each moment, parts by name in bytes, lowest first.
@@ -64,9 +64,9 @@ def panels(
             )
         found.append(Data(shapes=shapes, labels=labels, tops=tops, sizes=texts))
     ticks = [
-        Data(at=y(tick * scale), text=f"{tick:g}")
-        for tick in steps(0, top / scale)
-        if tick * scale <= top
+        Data(at=y(mark * scale), text=tick(mark))
+        for mark in steps(0, top / scale)
+        if mark * scale <= top
     ]
     names = dict.fromkeys(name for one in found for name in one.shapes)
     return Data(

@@ -1,4 +1,4 @@
-"""What the figures of memory and time show: pipeline stages, and kernels under the roof."""
+"""The data of figures of memory and time: pipeline stages, and kernels under the roofline."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from planner.base import numbers
+from planner.base.display import clean, headline
+from planner.base.numbers import column
 from planner.book.notation import L_k
 from planner.engine.lower import Entry
 from planner.report import facts
 from planner.report.derivations import place
-from planner.report.numbers import Data, clean, column, headline, shown
+from planner.report.layout import Data
 from planner.report.panels import panels
 from planner.report.roofline import under_roof
 from planner.results.result import Result
 
-#: What is live, from the bottom of a column on.
+#: Parts of a column, from the bottom up.
 LIVE = ("weights", "cache", "gradients", "optimizer", "activations", "buffers")
 #: The moments of a step as a panel names them, on two lines.
 MOMENTS = {
@@ -31,7 +34,7 @@ MOST = 8  # panels
 
 
 class Held(NamedTuple):
-    """What a device of some pipeline stages holds, by moment and part, in bytes."""
+    """The bytes on a device of some pipeline stages, by moment and part."""
 
     stages: tuple[int, ...]  # counted from 1
     parts: tuple[dict[str, Fraction], ...]
@@ -48,8 +51,9 @@ class Held(NamedTuple):
 
 
 def memory(result: Result) -> Data | None:
-    """What devices hold at each moment of a step: a panel for each distinct pipeline stage, at most
-    eight, all on one scale; None where the model has no shape. ``table`` has the peaks by part."""
+    """Return the memory of devices at each moment of a step: one panel for each distinct pipeline
+    stage, at most eight, on one scale, and the peaks as a ``table``. None if the model has no
+    shape."""
     phases, groups = result.entries("phase"), stages(result)
     capacity = result.get("memory.capacity")
     if not groups or capacity is None:
@@ -92,23 +96,23 @@ def memory(result: Result) -> Data | None:
         ],
         note="",
     )
-    said = [f"a device has {shown(capacity.value, 'bytes')}"]
+    said = [f"a device has {numbers.text(capacity.value, 'bytes')}"]
     if len(phases) > 1:
-        said.insert(0, "Live tensors at the moments of a step that are fullest, all on one scale")
+        said.insert(0, "Live tensors at the fullest moments of a step, on one scale")
     process, total = result.get("memory.process"), result.get("memory.total")
     if process is not None and total is not None:
-        beyond = shown(process.number - total.number, "bytes")
-        live, whole = shown(total.value, "bytes"), shown(process.value, "bytes")
+        beyond = numbers.text(process.number - total.number, "bytes")
+        live, whole = total.text(), process.text()
         said.append(f"allocator and runtime add {beyond} to the peak, {live} live and {whole} used")
     figure.said = headline("; ".join(said)) + "."
     if any(len(one.stages) > 1 for one in groups):
-        figure.said += " Of stages that share a panel the one that holds most is drawn."
+        figure.said += " Similar stages share a panel; the fullest is shown."
     return figure
 
 
 def stages(result: Result) -> list[Held]:
-    """What the devices of each distinct pipeline stage hold, at most eight groups; none where the
-    model has no shape."""
+    """Return the memory of each distinct pipeline stage, at most eight groups; empty if the model
+    has no shape."""
     phases, found = result.entries("phase"), list[Held]()
     for entry in result.entries("stage"):
         first, _, last = entry.name.partition("-")
@@ -118,7 +122,7 @@ def stages(result: Result) -> list[Held]:
 
 
 def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
-    """The summands of what is live on a stage in a phase, by the part that they are."""
+    """Return the live bytes on a stage in a phase, by part."""
     live = result.get(f"memory.live[{stage.path},{phase.path}]")
     values = {
         term.id.split(".")[1]: Fraction(term.value)
@@ -129,11 +133,11 @@ def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
 
 
 def _distinct(found: Sequence[Held]) -> list[Held]:
-    """Stages that print alike as one; then the most alike of neighbours, but for the ends, until
-    there are few enough. The fuller one stands for both."""
+    """Merge stages that print alike; then merge the most similar neighbours, the ends apart, until
+    there are few enough. The fuller one represents both."""
     alike: dict[tuple[str, ...], Held] = {}
     for one in found:
-        key = tuple(shown(size, "bytes") for size in one.sizes)
+        key = tuple(numbers.text(size, "bytes") for size in one.sizes)
         alike[key] = _joined(alike[key], one) if key in alike else one
     groups = list(alike.values())
     while len(groups) > MOST:
@@ -148,13 +152,13 @@ def _distinct(found: Sequence[Held]) -> list[Held]:
 
 
 def _joined(one: Held, other: Held) -> Held:
-    """Both as the fuller one."""
+    """Merge two groups; the fuller one represents both."""
     fuller = max(one, other, key=lambda held: max(held.sizes))
     return Held((*one.stages, *other.stages), fuller.parts)
 
 
 def title_of(stages: Sequence[int]) -> str:
-    """Numbers of stages in words, neighbours as a range."""
+    """Format the numbers of stages, neighbours as a range."""
     runs = [
         [number for _, number in run]
         for _, run in groupby(enumerate(sorted(stages)), key=lambda pair: pair[1] - pair[0])
@@ -167,10 +171,9 @@ def title_of(stages: Sequence[int]) -> str:
 
 
 def kernels(result: Result) -> Data | None:
-    """The kernels of the layer kind that there is most of, against the roof of the device, and the
-    step as a whole; None where the roof or the kernels are not known, or where utilisation is
-    assumed, which no kernel follows from."""
-    if result.plan.get("time.mfu") is not None:
+    """Return the roofline of the most frequent kind of layer: its kernels and the step as a whole.
+    None if the roof or the kernels are unknown, or if utilisation is assumed."""
+    if result.assumes_utilisation:
         return None
     known, peak, ridge = result.quantities, result.get("time.peak"), result.get("roofline.ridge")
     if peak is None or ridge is None or not ridge.number:
@@ -189,8 +192,9 @@ def kernels(result: Result) -> Data | None:
             continue
         path, kind = quantity.entries[0].path, base.rpartition(".")[2]
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
+        names = quantity.entries[0].path.split(".")[1:]  # without the layer: attention output
         row = Data(
-            label=_kernel(quantity.entries[0]) + (" core" if kind == "core" else ""),
+            label=clean(" ".join(names).replace("_", " ")) + (" core" if kind == "core" else ""),
             cells=[
                 Data(id=q.id, text=facts.brief(q, False)) for q in (flops, quantity, spent) if q
             ],
@@ -204,7 +208,7 @@ def kernels(result: Result) -> Data | None:
             )
     if not dots:
         return None
-    # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
+    # The step as a whole: its model FLOP/s, at the intensity of all its kernels.
     intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
     if intensity is not None and tflops is not None and tflops.number:
         rate = float(tflops.number) * 1e12
@@ -220,8 +224,3 @@ def kernels(result: Result) -> Data | None:
         layer=place(layer),
         figure=under_roof(float(peak.number), float(peak.number / ridge.number), dots),
     )
-
-
-def _kernel(entry: Entry) -> str:
-    """A product of a layer in words, without the layer: attention output."""
-    return clean(" ".join(entry.path.split(".")[1:]).replace("_", " "))

@@ -1,4 +1,4 @@
-"""Markdown and HTML from templates, in a sandbox that escapes what it is told to."""
+"""Markdown and HTML from templates, in a sandbox that escapes all text unless told not to."""
 
 from __future__ import annotations
 
@@ -10,31 +10,36 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents.source import Document
-from planner.report.numbers import exactly, signed
-from planner.typeset import HTML, LATEX, MATHML, TEXT, Box
+from planner.base.sandbox import BOUNDS, make_apart, sandbox
+from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, is_tall
 
 
 def words(template: str, **given: Any) -> str:
-    """Markdown from a template, without trailing space, at most one empty line in a row."""
-    text = _rendered(False, template, given)
+    """Render Markdown from a template."""
+    return _rendered(False, template, given)
+
+
+def page(template: str, **given: Any) -> str:
+    """Render a page from a template."""
+    return _rendered(True, template, given)
+
+
+def _squeezed(text: str) -> str:
+    """Strip trailing space and repeated empty lines from Markdown."""
     text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text.strip() + "\n"
 
 
-def page(template: str, **given: Any) -> str:
-    """A page from a template, its style on one line and, where no script makes more, only for what
-    is there, without empty lines, and without what HTML implies: end tags in tables and lists and
-    of paragraphs, quotes around plain attributes (they weigh 8 %). One without a style is kept as
-    it is."""
-    text = _rendered(True, template, given)
+def _slim(text: str) -> str:
+    """Minify a page: its style on one line and, without a script, only the rules that apply; no
+    empty lines, no end tags and quotes that HTML implies (8 % of the size). A page without a style
+    is returned as it is."""
     if "<style>" not in text or "</style>" not in text:
         return text
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
@@ -61,7 +66,7 @@ _IMPLIED = re.compile(
     r"</(?:td|th|tr|li|thead|tbody)>(?=\s*</?(?:td|th|tr|li|thead|tbody|tfoot|table|ul|ol)\b)"
     r"|</caption>\s*(?=<thead>)"
 )
-#: The id of a row or of a word in it: an instance of a quantity. It goes where nothing leads to it.
+#: The id of a row or of a link in it: an instance of a quantity. Without links to it it is removed.
 _ROW = re.compile(r'(<(?:tr|a)) id="([^"]*\[[^"]*)"')
 #: Quotation marks in text are escaped, so that these are of attributes.
 _QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
@@ -74,90 +79,75 @@ _RULE = re.compile(r"([^{}]+)\{[^{}]*\}")
 
 
 def _may_fit(selectors: str, there: set[str]) -> bool:
-    """Whether one of a rule's selectors may fit, given the classes that there are."""
+    """Decide whether one of a rule's selectors may match, given the classes in the page."""
     each = selectors.split(",") if "(" not in selectors else [""]
     return any(there.issuperset(re.findall(r"\.([A-Za-z][\w-]*)", one)) for one in each)
 
 
 #: Bytes of a template at most.
 MAX_TEMPLATE = 1_000_000
-#: The folder of templates that are taken before ours.
+#: The folder of custom templates, which take precedence.
 _OWN: ContextVar[str | None] = ContextVar("templates", default=None)
 
 
 @contextmanager
-def templates_of(folder: str | Path | None) -> Iterator[None]:
-    """Until the end, a template in a folder is taken in the place of ours of the same name.
+def templates_of(folder: str | Path) -> Iterator[None]:
+    """Use the templates of a folder in place of the built-in ones of the same name.
 
     Raises:
-        PlanError: there is no such folder, or it may not be read.
+        PlanError: there is no such folder.
     """
-    if folder is not None:
-        if not files.inside(folder):
-            raise files.outside(Place(str(folder)))
-        if not Path(folder).is_dir():
-            raise PlanError(Fault("no such folder", Place(str(folder)), "a folder of templates"))
-    token = _OWN.set(None if folder is None else str(folder))
+    if not Path(folder).is_dir():
+        raise PlanError(Fault("no such folder", Place(str(folder)), "a folder of templates"))
+    token = _OWN.set(str(folder))
     try:
         yield
     finally:
         _OWN.reset(token)
 
 
-@contextmanager
-def of_team(document: Document) -> Iterator[None]:
-    """Until the end, the templates that a document's team names in trainplan.yaml, unless others
-    are asked for.
-
-    Raises:
-        PlanError: as for ``templates_of``.
-    """
-    team = document.defaults
-    own: str | Path | None = _OWN.get()
-    if own is None and team is not None:
-        own = team.templates
-    with templates_of(own):
-        yield
-
-
 def _rendered(escape: bool, template: str, given: Mapping[str, Any]) -> str:
-    """What a template makes.
+    """Render a template.
 
     Raises:
-        PlanError: one of somebody's own has a fault, at its line.
+        PlanError: a custom template has an error, at its line, or exceeds its limits.
     """
     folder = _OWN.get()
-    try:
-        text: str = _environment(escape, folder).get_template(template).render(**given)
-        return text
-    except Exception as error:
-        from jinja2 import TemplateError
+    if folder is None:
+        return _made(escape, template, given)
+    made = make_apart(_made_of, folder, escape, template, given)
+    if isinstance(made, str):
+        return made
+    if made is None:
+        raise PlanError(Fault("takes too much", Place(str(Path(folder, template))), BOUNDS))
+    raise PlanError(Fault(made[2], Place(made[0], made[1]), "a Jinja template"))
 
-        if folder is None or isinstance(error, PlanError):
-            raise
+
+def _made_of(folder: str, escape: bool, template: str, given: Mapping[str, Any]) -> Any:
+    """Render a custom template, or return its error: file, line and message."""
+    try:
+        return _made(escape, template, given, folder)
+    except MemoryError:
+        raise
+    except Exception as error:
         at: tuple[str, int | None] = (str(Path(folder, template)), None)
         for frame, line in traceback.walk_tb(error.__traceback__):  # the innermost of theirs
             if files.below(frame.f_code.co_filename, folder):
                 at = frame.f_code.co_filename, line
         at = getattr(error, "filename", None) or at[0], getattr(error, "lineno", None) or at[1]
-        kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
-        raise PlanError(Fault(f"{kind}{error}", Place(*at), "a Jinja template")) from None
+        kind = "" if type(error).__module__.startswith("jinja2.") else f"{type(error).__name__}: "
+        return *at, f"{kind}{error}"
+
+
+def _made(escape: bool, template: str, given: Mapping[str, Any], own: str | None = None) -> str:
+    """Render and minify a template."""
+    text: str = _environment(escape, own).get_template(template).render(given)
+    return _slim(text) if escape else _squeezed(text)
 
 
 @lru_cache(maxsize=4)
 def _environment(escape: bool, own: str | None = None) -> Any:
-    from jinja2 import ChoiceLoader, FileSystemLoader, StrictUndefined, TemplateNotFound
-    from jinja2.runtime import LoopContext
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Sandbox(ImmutableSandboxedEnvironment):
-        def getattr(self, obj: Any, attribute: str) -> Any:
-            """Of plain data, and of where a loop stands, without the long way to the rule."""
-            if type(obj) is SimpleNamespace and attribute in obj.__dict__:
-                return obj.__dict__[attribute]
-            if type(obj) is LoopContext and attribute[0] != "_":
-                return getattr(obj, attribute)
-            return super().getattr(obj, attribute)
+    from jinja2 import ChoiceLoader, FileSystemLoader, TemplateNotFound
 
     class Inside(FileSystemLoader):
         """Templates of a folder; what a link in it leads to outside is none."""
@@ -170,26 +160,20 @@ def _environment(escape: bool, own: str | None = None) -> Any:
             text = files.read_text(path, MAX_TEMPLATE, place, wanted)
             return text, str(path), lambda: False  # it may change any time
 
-    templates = resources.folder("templates")
-    our_templates = FileSystemLoader(templates)
-    environment = Sandbox(
+    our_templates = FileSystemLoader(resources.folder("templates"))
+    environment = sandbox(
         loader=our_templates if own is None else ChoiceLoader([Inside(own), our_templates]),
         bytecode_cache=_compiled(escape) if own is None else None,
         autoescape=escape,
-        undefined=StrictUndefined,
-        trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
-    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write, signed=signed)
+    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write, formula=formula)
     environment.filters.update(latex=LATEX.write, mathml=MATHML.write, html=HTML.write)
-    environment.filters.update(formula=formula, tall=tall, exactly=exact)
     return environment
 
 
 def _compiled(escape: bool) -> Any:
-    """Compiled templates, kept as Python keeps compiled modules; not at all where nothing may be
-    written."""
+    """Return the cache of compiled templates, beside Python's own; None if caching is off."""
     from jinja2 import FileSystemBytecodeCache
 
     class Quiet(FileSystemBytecodeCache):
@@ -197,24 +181,20 @@ def _compiled(escape: bool) -> Any:
             with suppress(OSError):
                 super().dump_bytecode(bucket)
 
-    folder = resources.cache() / "templates"
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    if sys.dont_write_bytecode:
-        return None
-    # What is compiled hangs on whether text is escaped.
-    return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")
+    folder = None if sys.dont_write_bytecode else resources.byte_code("markup")
+    # Compiled templates depend on whether text is escaped.
+    name = f"{'html' if escape else 'md'}-%s.cache"
+    return None if folder is None else Quiet(str(folder), name)
 
 
-#: What does not stand on one line, and how much markup is read at a glance.
-TALL = frozenset(("fraction", "at"))
+#: The most characters of markup for MathML.
 LONG = 450
 
 
 def formula(box: Box, name: Box | None = None) -> str:
-    """A formula, behind what it gives, as HTML: MathML where it takes more than a line, unless it
-    is so long that nobody sees its fractions at once; else text, which weighs a third."""
-    if tall(box):
+    """Format a formula as HTML, after the name of its result: MathML if it needs two lines and is
+    not too long, else text, which is a third of the size."""
+    if is_tall(box):
         equals = "" if name is None else f"{MATHML.bare(name)}<mo>=</mo>"
         text = f"<math>{equals}{MATHML.bare(box)}</math>"
         if len(text) < LONG:
@@ -222,29 +202,25 @@ def formula(box: Box, name: Box | None = None) -> str:
     return ("" if name is None else f"{HTML.write(name)} = ") + HTML.write(box)
 
 
-def exact(value: Any) -> str:
-    """A number in full, without a unit."""
-    return exactly(value, "1")
-
-
-def tall(box: Box) -> bool:
-    """Whether a formula takes more than a line."""
-    return box.kind in TALL or any(map(tall, box.parts))
-
-
 _SPECIAL = re.compile(r"[\\`*_\[\]|$~&<>]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BEGINS = re.compile(r"\A\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or a list
 
 
+#: Text that GitHub links to a person or an issue.
+_MENTION = re.compile(r"@(?=\w)|#(?=\d)|(?<=GH)-(?=\d)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+
+
 def escaped(text: object) -> str:
-    """Words in running Markdown or in a table cell, taken literally."""
-    words = _SPECIAL.sub(lambda c: _ENTITIES.get(c[0], f"\\{c[0]}"), str(text))
+    """Escape text for Markdown, in a table cell too: no mention, no block."""
+    words = " ".join(str(text).splitlines())
+    words = _SPECIAL.sub(lambda c: _ENTITIES.get(c[0], f"\\{c[0]}"), words)
+    words = _MENTION.sub("\\g<0>\u200b", words)
     return _BEGINS.sub(r"\g<0>\\", words)
 
 
 def code(text: object) -> str:
-    """Inline code that holds any text, in a table cell too: a bar is written as one there."""
+    """Format any text as inline code, in a table cell too: a bar becomes a similar letter."""
     words = str(text).replace("|", "\u2223")
     fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
     space = " " if words.startswith("`") or words.endswith("`") or not words.strip() else ""
@@ -252,6 +228,6 @@ def code(text: object) -> str:
 
 
 def slug(heading: object) -> str:
-    """The anchor that GitHub gives to a heading."""
+    """Return the anchor that GitHub gives to a heading."""
     kept = re.sub(r"[^\w\- ]", "", str(heading).lower())
     return kept.replace(" ", "-")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.base.display import flow
+from planner.base.display import clean, flow
 from planner.documents import schema
 from planner.plans.document import Plan
-from planner.report.numbers import clean
 from planner.results.inputs import LEFT_OUT, origin
 
-#: The price list, of which the provider's rows are told, and what follows from them.
+#: The price list, of which the provider's rows are written, and the keys derived from it.
 PRICES = ("cluster", "accelerator", "prices")
 OF_PRICES = (("cluster", "price"), ("cluster", "reserved_price"))
 
@@ -19,7 +18,7 @@ SCHEDULE = ("training", "schedule")
 
 
 def resolved(plan: Plan) -> str:
-    """A document that loads to the same plan; after each value, who decided it."""
+    """Format a document that loads to the same plan, with the origin of each value."""
     rows: list[tuple[str, str]] = []
     _mapping(plan, plan.data, (), rows)
     width = min(60, max((len(text) for text, why in rows if why), default=0))
@@ -38,14 +37,19 @@ def _mapping(
             value = [{**row, "price": f"{flow(row['price'])} USD/h"} for row in ours]
         elif key in LEFT_OUT or (here in OF_PRICES and not given):
             continue
-        elif here == SCHEDULE:  # one's own is its table
+        elif value is None and path[-1:] == ("kinds",):  # a layer kind without settings
+            value = {}
+        elif here == SCHEDULE:  # a custom schedule is written as its table
             value = plan.get("parallelism.passes") or value
-        # Some values only the engine puts into the tree: no document may say them.
-        if value in (None, {}, []) or (not given and schema.describe("plan", here) is None):
+        # Values that only the engine sets are not keys of a document.
+        if value in (None, []) or (not given and schema.describe("plan", here) is None):
             continue
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
+            before = len(rows)
             rows.append((f"{indent}{flow(str(key))}:", ""))
             _mapping(plan, value, here, rows)
+            if len(rows) == before + 1:
+                rows[before:] = [(f"{rows[before][0]} {{}}", "")] * given
             continue
         unit = plan.document.find(here).unit if given else None
         _, who = origin(plan, ".".join(here))

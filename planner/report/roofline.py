@@ -1,4 +1,4 @@
-"""Where kernels stand under the roof of a device, and their labels at them."""
+"""The layout of a roofline figure: kernels under the roof of a device, and their labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from planner.report.chart import Box, axis, overlap, powers, tick
-from planner.report.numbers import Data
+from planner.report.layout import Data
 
 #: The box: how wide and high it is, and the edges of what is drawn in it.
 BOX = Data(width=620, height=330, left=52, right=606, top=22, bottom=284)
@@ -17,13 +17,13 @@ NEAR = {"end": (-9, 4), "start": (9, 4), "middle": (0, 19), "middle above": (0, 
 
 
 def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
-    """Kernels against the roof of a device: logarithmic in both directions, as far as they go.
+    """Place kernels under the roof of a device, on two logarithmic axes.
 
     Args:
         peak: FLOP/s; the flat part of the roof.
         bandwidth: bytes/s; its slope.
-        kernels: each with its label, its FLOPs for each byte as intensity, its FLOP/s as rate, and
-            as own whether it is the plan itself.
+        kernels: each with label, intensity (FLOPs per byte), rate (FLOP/s), and ``own`` for the
+            plan's whole step.
     """
     ridge, rates = peak / bandwidth, [kernel.rate for kernel in kernels]
     first = min(ridge, *(kernel.intensity for kernel in kernels)) / 2
@@ -59,14 +59,14 @@ def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
 
 
 def write_labels(dots: Sequence[Data], taken: Sequence[Box], box: Box) -> None:
-    """Write each label at its dot, to the left, the right, above or below, where nothing else lies;
-    those that find no room stand in a column on the right, each at the end of a line. Each dot gets
-    ``text_x``, ``text_y`` and ``anchor``, and as ``line`` the path of that line, or nothing.
+    """Place each label at its dot, left, right, above or below, without overlaps; labels without
+    room go to a column on the right, each with a line to its dot. Sets ``text_x``, ``text_y``,
+    ``anchor`` and ``line`` (the path of that line, or empty).
 
     Args:
         dots: each with a label and its place, x and y.
-        taken: what no label may cover besides dots and other labels.
-        box: what no label may leave; the column is ``ASIDE`` behind the last dot.
+        taken: boxes to avoid besides dots and other labels.
+        box: the bounds of labels; the column is ``ASIDE`` right of the last dot.
     """
     aside = max(dot.x for dot in dots) + ASIDE
     boxes = [*taken, *((d.x - DOT, d.y - DOT, d.x + DOT, d.y + DOT) for d in dots)]
@@ -95,7 +95,7 @@ def write_labels(dots: Sequence[Data], taken: Sequence[Box], box: Box) -> None:
 
 
 def corners(dot: Data) -> Box:
-    """What the label of a dot covers."""
+    """Return the box of a dot's label."""
     wide = LETTER * len(dot.label)
     side = {"start": 0.0, "middle": wide / 2, "end": wide}[dot.anchor.partition(" ")[0]]
     left = dot.text_x - side

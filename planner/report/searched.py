@@ -1,9 +1,9 @@
-"""A search in a terminal, as a page and in the other formats that its ending picks: the best layout
-in a sentence, the others by what differs, what each choice costs, the front of memory, and where
-all of them lie.
+"""A search for a terminal, as a page, and in the other formats that a file's ending selects: the
+best layout in a sentence, the others by their differences, the cost of each choice, the Pareto
+front, and a scatter plot.
 
-A sample of the space is drawn by what is made small and by memory, and the best close by, with the
-capacity of a device, where what fits becomes tight, the front and the plan's own layout.
+The plot shows a sample of the space by objective and memory, and the best close by, with the
+capacity of a device, the safety margin, the front and the plan's own layout.
 """
 
 from __future__ import annotations
@@ -12,43 +12,44 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from planner.base.display import columns, exact_text, significant
+from planner.base import numbers
+from planner.base.display import clean, columns
+from planner.base.numbers import GIB, exact_text, scale
 from planner.base.version import __version__
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, Point
-from planner.questions.search.selection import SPARE
 from planner.report import chart
-from planner.report.numbers import GIB, Data, clean, scale
+from planner.report.layout import Data
 from planner.report.report import page, words
-from planner.report.sentences import Parts, between, of_whole, plain, three, with_interval, wrapped
+from planner.report.sentences import Parts, of_whole, plain, with_interval, wrapped
 from planner.results.result import Result
 
-#: What is made small is called best how.
+#: The word for the best layout by objective.
 BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
-#: What stands beside the best, where it has it: days and cost.
+#: Quantities shown with the best layout, if it has them.
 BESIDE = ("time.training_days", "cost.total")
 WORST = "memory.at_worst"
 #: The label of the best layout, also where that is the plan's own.
 OWN_FIRST = "own, 1"
 FIRST = ("1", OWN_FIRST)
-#: So many times the best, and the memory of a device, a picture goes at most.
+#: The largest axes of a plot, as multiples of the best objective and of a device's memory.
 BEYOND, ABOVE = 10, 1.5
-#: Up to so many times the best a layout that is marked lies inside a narrow picture.
+#: The multiple of the best objective up to which a narrow plot includes a marked layout.
 FAR = 2
 #: How high a plane in a narrow column is.
 TALL = 440
-#: The plain and the own layout are drawn beside the best, where they are no further behind.
+#: The multiple of the best objective up to which the simplest and own layouts are drawn.
 NEAR = 1.25
 STATES = (
-    ("front", "front: no layout beats it in both"),
+    ("front", "Pareto front"),
     ("some", "fits"),
     ("over", "does not fit"),
 )
 
 
 def view(found: Found) -> Data:
-    """What the templates show of a search."""
-    title = found.plan.book.quantities[found.by].title  # of what is made small
+    """Return what the templates show of a search."""
+    title = found.plan.book.quantities[found.by].title  # of the objective
     layout = found.best[0] if found.best else found.nearest
     capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
     picture = _picture(found, float(capacity / GIB))
@@ -59,18 +60,18 @@ def view(found: Found) -> Data:
         lead=lead(found),
         facts=facts(found),
         sentence=ranking.counted(found),
-        plainest=ranking.plainest(found),
+        simplest=ranking.plainest(found),
         leeway=" ".join(filter(None, (ranking.simulation(found), ranking.leeway(found)))),
         closest="" if found.best else ranking.closest(found).strip(),
         title=title,
         best=_table(found, front=False),
         front=_table(found, front=True),
         costs=ranking.costs(found),
-        in_front=f"The Pareto front: nothing beats one of these both in memory and in {title}. "
-        "Each needs less memory than all before it.",
-        choosing=f"The best value of each choice, and how far behind ({title}) the best layout "
-        "with another value is; in brackets what the nearest of these loses most in, and what "
-        f"it has less of where that makes up for half. {ranking.same(found)}".rstrip(),
+        in_front=f"The Pareto front of memory and {title}: each layout needs less memory than all "
+        "before it.",
+        choosing=f"The best value of each setting, and how much worse ({title}) the best layout "
+        "with another value is. In brackets: where the nearest of these loses most, and what "
+        f"it saves if that makes up for half. {ranking.same(found)}".rstrip(),
         picture=picture,
         caption="" if picture is None else picture.caption,
         version=__version__,
@@ -78,18 +79,18 @@ def view(found: Found) -> Data:
 
 
 def lead(found: Found) -> Parts:
-    """The best layout in a sentence; where nothing fits that, and which comes nearest."""
+    """Describe the best layout in a sentence; if none fits, the nearest one."""
     counted = exact_text(found.fitting)
     if not found.best:
         return [("No layout fits.", "b"), (f" {ranking.closest(found).strip()}", "")]
     best, quantity = found.best[0], found.plan.book.quantities[found.by]
     named = BEST.get(found.by, f"Least {quantity.title.split(' (')[0]}")
-    of = "of those that only fit tightly" if found.tight else f"of {counted} that fit"
+    of = "of those that fit tightly" if found.tight else f"of {counted} that fit"
     parts = [(f"{named} {of}: ", ""), (ranking.words(best, kernels=False), ""), (", ", "")]
-    text = three(best.values[found.by], quantity.unit)
+    text = quantity.text(best.values[found.by])
     parts.append((f"{text} a step" if found.by == STEP else text, "b"))
     if best.interval is not None:
-        parts.append((f" ({between(best.interval, quantity.unit, text)})", "small"))
+        parts.append((f" ({numbers.between(map(quantity.text, best.interval), text)})", "small"))
     if (result := _result(best)) is not None:
         for name in BESIDE if found.by == STEP else ():
             if (one := result.get(name)) is not None:
@@ -101,14 +102,14 @@ def lead(found: Found) -> Parts:
 
 
 def _result(layout: Layout) -> Result | None:
-    """A layout as a plan by itself; None where it is not evaluated exactly."""
+    """Return a layout's result as a plan of its own; None if it was not evaluated exactly."""
     if layout.evaluated is None or layout.made is None:
         return None
     return Result(layout.made, layout.evaluated[0])
 
 
 def facts(found: Found) -> list[Parts]:
-    """The plainest and the plan's own layout held against the best, and how many there are."""
+    """Compare the simplest and the plan's own layout with the best; count the layouts."""
     said: list[Parts] = []
     if found.best:
         listed = ranking.labelled(found)
@@ -116,11 +117,11 @@ def facts(found: Found) -> list[Parts]:
             if label.isdigit() or label in FIRST:
                 continue
             what = {
-                "plainest": "Plainest within " + ranking.percent(SPARE),
-                "own, plainest": f"The plan's own, the plainest within {ranking.percent(SPARE)}",
+                "simplest": "Simplest within " + ranking.SPARED,
+                "own, simplest": f"The plan's own, the simplest within {ranking.SPARED}",
             }
             head = what.get(label, "The plan's own")
-            amount = three(layout.values[found.by], found.plan.book.quantities[found.by].unit)
+            amount = found.plan.book.quantities[found.by].text(layout.values[found.by])
             differs = differences(layout, found)
             where = "" if label.startswith("own") or not differs else f" ({differs})"
             said.append([(f"{head}{where}: ", ""), (amount, "b"),
@@ -129,23 +130,25 @@ def facts(found: Found) -> list[Parts]:
                 said[-1].append((f"; {why}", ""))
         if any(label == OWN_FIRST for label, _ in listed):
             said.append([("The plan's own layout is the best.", "")])
+    if found.plan.invalid:
+        said.append([(f"The plan's own layout is not valid: {found.plan.invalid}.", "")])
     said.append([(ranking.counted(found), "")])
     return said
 
 
 def _name(found: Found) -> str:
-    """What is made small, as the head of a column."""
+    """Return the objective as the head of a column."""
     return "step" if found.by == STEP else found.by
 
 
 def _behind(layout: Layout, found: Found) -> str:
-    """How far a layout is behind the best, in words."""
+    """Format the loss of a layout against the best."""
     ratio = float(layout.values[found.by] / found.best[0].values[found.by]) - 1
-    return f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.1f} %"
+    return numbers.text(ratio, style="change")
 
 
 def differences(layout: Layout, found: Found) -> str:
-    """What a layout chooses otherwise than the best, in words."""
+    """List the choices in which a layout differs from the best."""
     pairs = [(heading, layout.get(key), found.best[0].get(key))
              for heading, key in ranking.columns(found)]  # fmt: skip
     return ", ".join(
@@ -156,7 +159,7 @@ def differences(layout: Layout, found: Found) -> str:
 
 
 def own_fits(found: Found) -> str:
-    """That the plan's own layout does not fit, or not for sure; nothing where it does."""
+    """Explain that the plan's own layout does not fit, or not safely; empty if it fits."""
     if found.own is None or found.margin is None:
         return ""
     if found.own.values[FITS] < 0:
@@ -167,9 +170,8 @@ def own_fits(found: Found) -> str:
 
 
 def _table(found: Found, front: bool) -> Data | None:
-    """The best layouts, or the front; None where there are none. What answers comes first, then
-    the choices: ``choices`` are their columns, ``differs`` says of each cell whether it is another
-    than the best one's."""
+    """Return the best layouts, or the front, as a table; None if there are none. Results first,
+    then ``choices``; ``differs`` lists the differences from the best."""
     if not found.best:
         return None
     rows, reasons = ranking.table(found, front)
@@ -206,8 +208,8 @@ def _table(found: Found, front: bool) -> Data | None:
 
 
 def _picture(found: Found, capacity: float) -> Data | None:
-    """Two planes: a sample of all layouts, and the best close by; None where memory itself is made
-    small. ``capacity`` is of a device, GiB."""
+    """Return two plots: a sample of all layouts, and the best close by; None if memory is the
+    objective. ``capacity``: of a device, GiB."""
     if found.by == MEMORY or not found.points:
         return None
     points = [((p.score, p.memory / GIB), p) for p in found.points if p.score > 0]
@@ -217,7 +219,7 @@ def _picture(found: Found, capacity: float) -> Data | None:
     kept = kept or points
     named = [(label.removeprefix("own, "), x) for label, x in ranking.labelled(found)]
     best = [(label, x) for label, x in named if label.isdigit()][:10]
-    further = [(label, x) for label, x in named if label == "plainest"]
+    further = [(label, x) for label, x in named if label == "simplest"]
     own = None if found.own is None else _at(found.own, found.by)
     unit = found.plan.book.quantities[found.by].unit
     names = f"{_name(found)}, {unit}", "GiB of a device"
@@ -233,13 +235,15 @@ def _picture(found: Found, capacity: float) -> Data | None:
     whole = chart.Plane(ends, names, (chart.tick, chart.tick))
     parts = [_plane(found, whole, "All layouts, a sample", kept, capacity, own, [])]
     if close is not None:
-        parts[0].window = _window(whole, close)
+        corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
+        (left, low), (right, high) = (whole.at(whole.nearest(corner)) for corner in corners)
+        parts[0].window = f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
         title = "The layouts of the table, close by"
         parts.append(_plane(found, close, title, kept, capacity, own, drawn))
     said = (
         [
             f"{len(points) - len(kept)} of {len(points)} sampled layouts lie beyond the axes: "
-            f"over {BEYOND} times the best or {top:.3g} GiB."
+            f"over {BEYOND} times the best or {chart.tick(top)} GiB."
         ]
         if len(points) > len(kept)
         else []
@@ -257,23 +261,23 @@ def _picture(found: Found, capacity: float) -> Data | None:
 
 
 def columns_of(found: Found, layouts: Sequence[Layout]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """What is made small and GiB of some layouts: the heads, and a row of each."""
-    memory = [f"{float(layout.values[MEMORY] / GIB):.1f}" for layout in layouts]
+    """Return the objective and GiB of some layouts as columns: the heads, and a row for each."""
+    memory = [numbers.text(layout.values[MEMORY] / GIB, style="table") for layout in layouts]
     if found.by == MEMORY:
         return ["GiB"], [(text,) for text in memory]
     values = [Fraction(layout.values[found.by]) for layout in layouts]
     unit, size = scale(max(values), found.plan.book.quantities[found.by].unit)
-    # One more digit than a prediction is known to, by which they differ.
-    texts = [significant(value / size, 4) for value in values]
+    # One digit more than is significant, to tell layouts apart.
+    texts = [numbers.text(value / size, style="table", digits=4) for value in values]
     return [unit, "GiB"], [*zip(texts, memory, strict=True)]
 
 
 def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) -> Data | None:
-    """One plane for a narrow column: what is near the best, each layout in the order in which it is
-    listed as a point that can be taken; None where memory itself is made small or nothing fits.
+    """Return one plot for a narrow column: layouts near the best, each listed one as a point that
+    can be chosen. None if memory is the objective or nothing fits.
 
     Args:
-        others: layouts that are marked, by what they are called.
+        others: layouts to mark, by label.
     """
     if found.by == MEMORY or not found.best:
         return None
@@ -312,7 +316,7 @@ def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) 
 
 
 def _at(layout: Layout, by: str) -> chart.Point:
-    """Where a layout lies: what is made small, and GiB of a device."""
+    """Return the coordinates of a layout: the objective, and GiB of a device."""
     return float(layout.values[by]), float(layout.values[MEMORY] / GIB)
 
 
@@ -325,17 +329,20 @@ def _plane(
     own: chart.Point | None,
     drawn: list[tuple[str, Layout]],
 ) -> Data:
-    """One plane with its sample, the front as steps, capacity, where tight begins, the best."""
+    """Return one plot: sample, front in steps, capacity, safety margin and the best layouts."""
     looks: dict[str, list[chart.Point]] = {"over": [], "some": []}
     for at, point in points:
         if not point.front:
             looks["some" if point.fits else "over"].append(at)
     front = sorted(at for at, point in points if point.front)
     lines = []
-    worst = _worst(found)
+    result = _result(found.best[0]) if found.best else None
+    most = None if result is None else result.get(WORST)
+    # Peak memory at worst over predicted; 0 if unknown.
+    worst = float(most.number) / float(found.best[0].values[MEMORY]) if most is not None else 0.0
     for look, y, text in (
-        ("capacity", capacity, f"capacity {capacity:.3g} GiB"),
-        ("worst", worst and capacity / worst, "tight from here on"),
+        ("capacity", capacity, f"capacity {chart.tick(capacity)} GiB"),
+        ("worst", worst and capacity / worst, "less than the safety margin"),
     ):
         if y and plane.y_low <= y <= plane.y_high:
             lines.append(Data(look=look, y=plane.y(y), text=text, above=look == "capacity"))
@@ -343,7 +350,7 @@ def _plane(
     inside = [at for at in front if plane.holds(at)]
     plane.keep_free([at for _, at in best])
     return Data(
-        plane=plane,
+        plane=plane.data,
         title=title,
         lines=lines,
         marks={look: plane.dots(several) for look, several in looks.items() if several},
@@ -356,34 +363,22 @@ def _plane(
     )  # fmt: skip
 
 
-def _worst(found: Found) -> float:
-    """How many times what is predicted a device needs at worst; 0 where no run says."""
-    result = _result(found.best[0]) if found.best else None
-    worst = None if result is None else result.get(WORST)
-    return 0.0 if worst is None else float(worst.number) / float(found.best[0].values[MEMORY])
-
-
-def _window(whole: chart.Plane, close: chart.Plane) -> str:
-    """Where one plane lies in another."""
-    corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
-    (left, low), (right, high) = (whole.at(whole.nearest(corner)) for corner in corners)
-    return f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
-
-
 def text(found: Found, front: bool = False) -> str:
-    """The best layout in a sentence and the others by what differs, or the front of memory, for a
-    terminal; then what each choice costs."""
+    """Format the search for a terminal: the best layout in a sentence, the others by their
+    differences, or the Pareto front; then the cost of each choice."""
     out = wrapped(plain(lead(found)))
     for fact in facts(found):
         out += wrapped(plain(fact), "  ", "    ")
     if not found.best:
         return "\n".join(out) + "\n"
-    unit, rows = found.plan.book.quantities[found.by].unit, [["", _name(found), "", "GiB"]]
-    differing = ["what differs from the first" if not front else "what differs from the best"]
+    declared, rows = found.plan.book.quantities[found.by], [["", _name(found), "", "GiB"]]
+    differing = ["differences from the first" if not front else "differences from the best"]
     for label, layout in ranking.labelled(found, front):
-        amount = three(layout.values[found.by], unit)
+        amount = declared.text(layout.values[found.by])
         behind = "" if label in FIRST and not front else _behind(layout, found)
-        rows.append([label, amount, behind, f"{float(layout.values[MEMORY] / GIB):.1f}"])
+        rows.append(
+            [label, amount, behind, numbers.text(layout.values[MEMORY] / GIB, style="table")]
+        )
         differing.append(differences(layout, found))
     if front:
         out += ["", "The front: each needs less memory than all before it."]
@@ -391,7 +386,7 @@ def text(found: Found, front: bool = False) -> str:
     for line, differs in zip(columns(rows, right=(0, 1, 2, 3)), differing, strict=True):
         out += wrapped(differs, f"{line}  ", " " * (len(line) + 2)) or [line]
     if not front and (choices := ranking.costs(found, reasons=False)):
-        out += ["", "Best value of each choice, and how far behind the best with another one is:"]
+        out += ["", "Best value of each setting, and how much worse the best with another one is:"]
         heads = columns([(choice, best) for choice, best, _ in choices], right=(1,), indent="  ")
         wide = max(map(len, heads)) + 2
         for head, (_, _, others) in zip(heads, choices, strict=True):
@@ -402,7 +397,7 @@ def text(found: Found, front: bool = False) -> str:
     return "\n".join(out) + "\n"
 
 
-#: The pages have best and front: GitHub Markdown, and one file without scripts or requests.
+#: Pages show both the best layouts and the front.
 WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
     "text": text,
     "txt": text,

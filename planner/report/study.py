@@ -1,10 +1,9 @@
-"""The comparison of a study: in a few lines for a terminal, as Markdown, as one HTML page. It leads
-with one plan in a sentence: the cheapest within the deadline, without one the knee."""
+"""The comparison of a study: a few lines for a terminal, Markdown, or one HTML page. It begins with
+one plan in a sentence: the cheapest before the deadline, or without one the knee."""
 
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from functools import cached_property, lru_cache
 from itertools import islice, product
 from typing import Any
 
-from planner.base.display import columns, exact_text, format_value
+from planner.base import numbers
+from planner.base.display import clean, columns, headline
 from planner.base.files import format_of, write_text
+from planner.base.numbers import GIB, exact_text, trimmed
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
@@ -26,17 +27,14 @@ from planner.questions.studies.points import COST, DEVICES, HOURS, MEMORY, STATE
 from planner.questions.studies.run import Outcome
 from planner.questions.studies.study import DAYS, TASK
 from planner.report import chart
-from planner.report.numbers import GIB, Data, clean, headline, shown
-from planner.report.report import of_team, page, words
+from planner.report.layout import Data, pick
+from planner.report.report import page, words
 from planner.report.sentences import (
     Parts,
     amount,
-    between,
-    digits,
     of_whole,
     plain,
     short,
-    three,
     with_interval,
     wrapped,
 )
@@ -47,11 +45,11 @@ __all__ = ["html", "markdown", "text", "write"]
 CAPACITY, AT_WORST = "memory.capacity", "memory.at_worst"
 #: Rows of a table, values of an axis, columns beside each other, labels of a chart that are shown.
 MOST_ROWS, MOST_VALUES, MOST_COLUMNS, MOST_LABELS = 40, 8, 6, 16
-#: Values along x through which a line is drawn; of more, the front is.
+#: The most values along x with a line through them; beyond, the front is drawn.
 MOST_JOINED = 24
 #: Marks over which no label is written; of more, those of the line alone.
 MOST_FREE = 300
-#: A deadline so many times beyond what is drawn is said, not drawn.
+#: A deadline this many times beyond the plot is stated, not drawn.
 FAR = 4
 #: What several values of a key are called.
 SEVERAL = {
@@ -62,15 +60,20 @@ SEVERAL = {
 #: Keys of the layout that the sentence names.
 SAID = (*(f"parallelism.{name}" for name in DEGREES if "_" not in name), "parallelism.zero")
 FITS, OPEN, TIGHT, NO = (STATES.index(state) for state in ("fits", "open", "tight", "no"))
-#: How many, and what a number of the second is called; of money or what stands for it.
-UNITS = {COST: "USD", HOURS: "device-hours"}
+#: What templates read of a view as it is.
+SHOWN = (
+    "name", "notes", "version", "fingerprint", "limits", "money", "plans", "sentence", "axes",
+    "answers", "single", "basis", "tables", "nothing", "reasons", "command",
+)  # fmt: skip
+#: The unit of cost, or of GPU hours in its place.
+UNITS = {COST: "USD", HOURS: "GPU-hours"}
 SIZES = (("billion", 10**9), ("million", 10**6), ("thousand", 10**3))
 VENDORS = ("NVIDIA ", "AMD ", "Intel ", "Google ", "AWS ")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The best point of some places: of those that fit and are in time the cheapest."""
+    """The best point at some places: the cheapest of those that fit in time."""
 
     places: tuple[int, ...]  # along the dimensions that are told apart
     in_time: bool
@@ -82,7 +85,7 @@ class Cell:
 
     @property
     def drawn(self) -> tuple[float, float] | None:
-        """Days and cost; None where one is not known."""
+        """Days and cost; None if one is unknown."""
         if not self.days or not self.paid:
             return None
         return self.days, self.paid
@@ -90,12 +93,12 @@ class Cell:
     @property
     def gib(self) -> str:
         """The memory of a device in GiB, three digits."""
-        return digits(self.memory and self.memory / GIB)
+        return numbers.text(self.memory and self.memory / GIB, style="table")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one task leads with."""
+    """The plan that answers one task."""
 
     cell: Cell
     kind: str  # how it was chosen, of HEADS
@@ -105,10 +108,10 @@ class Answer:
 #: How a sentence begins, by how the answer was chosen: {cheapest}, {task}, {deadline} are put in.
 HEADS = {
     "in time": "{cheapest} within {deadline}{task}",
-    "late": "Nothing that fits is done within {deadline}{task}; soonest",
+    "late": "No plan that fits meets {deadline}{task}; fastest",
     "knee": "Knee of {cost} against days{task}",
     "cheapest": "{cheapest}{task}",
-    "both": "{cheapest} and soonest{task}",
+    "both": "{cheapest} and fastest{task}",
     "only": "{task}",
     "room": "Least memory{task}",
     "none": "Nothing fits{task}; nearest",
@@ -116,7 +119,7 @@ HEADS = {
 
 
 def front(cells: Iterable[Cell]) -> list[Cell]:
-    """What no other beats in cost and in days, the cheapest first."""
+    """Return the Pareto front of cost and days, the cheapest first."""
     kept: list[Cell] = []
     known = (cell for cell in cells if cell.drawn)
     for cell in sorted(known, key=lambda cell: (cell.paid, cell.days)):
@@ -126,8 +129,8 @@ def front(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def knee(cells: Sequence[Cell]) -> Cell | None:
-    """Of a front the cell farthest from the line between its ends, both on logarithmic scales;
-    None where none lies on the near side of that line."""
+    """Return the knee of a front: the cell farthest below the line between its ends, on logarithmic
+    scales; None if none is below it."""
     if len(cells) < 3:
         return None
     days, paid = ([math.log(cell.drawn[way]) for cell in cells if cell.drawn] for way in (0, 1))
@@ -141,7 +144,7 @@ def knee(cells: Sequence[Cell]) -> Cell | None:
 
 
 class View:
-    """Everything that the page says, numbers already as text."""
+    """The contents of the page; numbers are text already."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -172,13 +175,25 @@ class View:
         self.tasks = [task for task in made if task.cells]
         self.lead = self.tasks[-1] if self.tasks else None
 
+    def to_data(self, drawn: bool) -> Data:
+        """Make what templates read; ``drawn`` with the charts, which only pages have."""
+        tasks = [task.to_data(drawn) for task in self.tasks]
+        return Data(
+            **vars(pick(self, (*SHOWN, "states") if drawn else SHOWN)),
+            tasks=tasks,
+            lead=tasks[-1] if tasks else None,
+            deadlines=bool(self.study.deadlines),
+            timed=self.lead is not None and any(cell.days for cell in self.lead.cells),
+        )
+
     # -- the head -----------------------------------------------------------------------------
 
     @property
     def plans(self) -> str:
-        """How many plans there are."""
+        """The number of plans, by axis."""
         several = [
-            f"{exact_text(size)} {_several(axes)}"
+            exact_text(size)
+            + f" {' and '.join(SEVERAL.get(axis.name, f'values of {axis.name}') for axis in axes)}"
             for axes, size in zip(self.study.dimensions, self.study.shape, strict=True)
             if size > 1
         ]
@@ -187,14 +202,14 @@ class View:
 
     @property
     def sentence(self) -> str:
-        """What became of the plans."""
+        """The number of plans by outcome."""
         found = self.found
         counts = {
             ("fits", "fit"): found.fit - found.tight,
             ("is tight", "are tight"): found.tight,
             ("does not fit", "do not fit"): found.unfit,
             ("breaks a limit of the study", "break a limit of the study"): found.outside,
-            ("is no valid plan", "are no valid plan"): found.invalid,
+            ("is invalid", "are invalid"): found.invalid,
         }
         others = found.points - sum(counts.values())
         said = [f"{exact_text(n)} {what[n > 1]}" for what, n in counts.items() if n]
@@ -203,7 +218,7 @@ class View:
 
     @cached_property
     def axes(self) -> list[tuple[str, str, str]]:
-        """Each axis with its values, as far as there is room, and their number."""
+        """Each axis with its values, cut to the room there is, and their number."""
         rows = []
         for axis in self.study.axes:
             texts = [label_of(axis, choice.label) for choice in axis.choices]
@@ -213,33 +228,33 @@ class View:
         return rows
 
     def dimension(self, number: int) -> str:
-        """What a dimension is called."""
+        """Return the name of a dimension."""
         return " and ".join(clean(axis.name) for axis in self.study.dimensions[number])
 
     def at(self, dimension: int, place: int) -> str:
-        """The place of a dimension in words."""
+        """Format the value of a dimension."""
         axes = self.study.dimensions[dimension]
         return ", ".join(label_of(axis, axis.choices[place].label) for axis in axes)
 
     def place(self, cell: Cell, dimension: int) -> int:
-        """The place of a cell along a dimension that is told apart."""
+        """Return the index of a cell along a dimension with separate cells."""
         return cell.places[self.roles.cells.index(dimension)]
 
     @property
     def collapsed(self) -> str:
-        """Over what each cell is the best, where not every plan is told apart; else nothing."""
+        """The dimensions over which each cell is the best; empty if there are none."""
         rest = [d for d, n in enumerate(self.study.shape) if n > 1 and d not in self.roles.cells]
         return " and ".join(map(self.dimension, rest))
 
     def few(self, value: float) -> str:
-        """An amount in the unit of the tables."""
-        return digits(value / self.size)
+        """Format an amount in the unit of the tables."""
+        return numbers.text(value / self.size, style="table")
 
     # -- what a page shows of all tasks ---------------------------------------------------------
 
     @cached_property
     def answers(self) -> Data | None:
-        """The answer for each task, where there are more than two or each has one plan."""
+        """The answer of each task, if there are more than two or each has one plan."""
         if len(self.tasks) < (2 if self.single else 3):
             return None
         head = ["", "Answer", "Plan", "Days", "5 to 95 %", headline(self.money), "GiB", "Memory"]
@@ -252,24 +267,24 @@ class View:
 
     @property
     def basis(self) -> str:
-        """What intervals and kinds of numbers rest on."""
+        """The basis of intervals and of each kind of number."""
         found = [one for task in self.tasks for q in (DAYS, MEMORY)
                  if (one := task.result.get(q)) is not None]  # fmt: skip
         said = []
         if any(one.interval for one in found):
             said.append(
-                "Intervals: 5th to 95th percentile of published runs of this kind; they shift all "
-                "plans alike, so their order is surer than their values."
+                "90 % intervals from published runs of this kind; the error is mostly shared, so "
+                "the order of the plans is more reliable than their values."
             )
-        if any(one.kind == "assumed" for one in found):
-            said.append("Days and cost rest on an assumed utilisation (time.mfu).")
+        assumptions = dict.fromkeys(one.assumption for one in found if one.assumption)
+        said += [f"Some days and costs are those of {one}." for one in assumptions]
         if self.paid == HOURS:
-            said.append("No plan has a price (cluster.price), so device-hours stand for cost.")
+            said.append("No plan has a price (cluster.price), so GPU-hours replace cost.")
         if any(task.answer.kind == "knee" for task in self.tasks):
             said.append(
-                "Knee: of the plans that no other beats in cost and in days, the farthest from the "
-                "line between the cheapest and the soonest, both on logarithmic scales; with a "
-                "deadline (the study's key) the answer is the cheapest in time."
+                "Knee: best trade-off on the Pareto front of cost and time (farthest from the line "
+                "between the cheapest and the fastest, on logarithmic scales); with a deadline "
+                "(the study's key) the answer is the cheapest that meets it."
             )
         if self.collapsed:
             said.append(f"Each point is the best over {self.collapsed}; the table has all.")
@@ -277,13 +292,13 @@ class View:
 
     @cached_property
     def states(self) -> Parts:
-        """What marks mean, those that are drawn."""
+        """The legend of the marks in use."""
         drawn = {
             cell.state for task in self.tasks if task.chart for cell in task.cells if cell.drawn
         }
         words = {
             FITS: ("fits", "fits"), OPEN: ("open", "memory is not known for sure"),
-            TIGHT: ("tight", "tight: the interval of memory reaches over the capacity"),
+            TIGHT: ("tight", "tight: the memory interval exceeds the capacity"),
             NO: ("no", "does not fit"),
         }  # fmt: skip
         return [words[state] for state in (FITS, OPEN, TIGHT, NO) if state in drawn]
@@ -292,7 +307,7 @@ class View:
 
     @cached_property
     def tables(self) -> list[Data]:
-        """For each value of an axis how many plans fit, and the best of each question."""
+        """For each value of an axis, how many plans fit and the best of each question."""
         found = []
         asked = {
             name: said for name, said in summary.QUESTIONS.items()
@@ -303,19 +318,24 @@ class View:
             for place, counts in places.items():
                 best = self.found.best[number].get(place, {})
                 cells = [
-                    _quantity(quantity, sign * best[question][0]) if question in best else "–"
+                    BOOK.quantities[quantity].text(sign * best[question][0])
+                    if question in best
+                    else "–"
                     for question, (quantity, sign) in asked.items()
                 ]
                 label = self.at(int(number), int(place))
                 rows.append((label, *map(exact_text, counts.values()), *cells))
             if len(rows) > 1:
                 head = (name, "Plans", "Valid", "Fit", *map(headline, asked))
-                found.append(_table(f"By {name}", head, rows))
+                many = len(rows) > MOST_ROWS  # a long table is cut, and says so
+                note = f"{MOST_ROWS} of {len(rows)} shown; the table has all." if many else ""
+                cut = rows[:MOST_ROWS]
+                found.append(Data(title=f"By {name}", head=head, rows=cut, note=note))
         return found
 
     @cached_property
     def nothing(self) -> list[str]:
-        """The values at which nothing fits."""
+        """The values with no plan that fits."""
         found = (
             f"{self.dimension(int(number))}: {self.at(int(number), int(place))}"
             for number, places in self.found.each.items()
@@ -326,13 +346,13 @@ class View:
 
     @cached_property
     def reasons(self) -> Parts:
-        """Why points are no plan, the most common first."""
+        """The reasons of invalid points, the most common first."""
         counted = sorted(self.found.reasons.items(), key=lambda item: (-item[1], item[0]))
         return [(exact_text(count), clean(text)) for text, count in counted[:MOST_VALUES]]
 
     @property
     def command(self) -> str:
-        """What makes this page again."""
+        """The command that reproduces this page."""
         name = self.study.document or "STUDY.yaml"
         table = self.outcome.output or "study.csv"
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
@@ -343,7 +363,7 @@ view_of = lru_cache(maxsize=1)(View)
 
 
 class Task:
-    """What is to be done, with the plans that do it: the answer, its neighbours, chart, table."""
+    """A task with the plans that do it: the answer, its neighbours, chart and tables."""
 
     def __init__(self, view: View, places: tuple[int, ...]) -> None:
         self.view, self.places = view, places
@@ -361,12 +381,18 @@ class Task:
         found = deadlines[place] if len(deadlines) > 1 else next(iter(deadlines), None)
         self.deadline = None if found is None else float(found)
 
+    def to_data(self, drawn: bool) -> Data:
+        """Return what templates read; only the last task has its sentence."""
+        names = ("id", "name", "tables", *(("chart", "brief") if drawn else ()))
+        leads = ("lead", "facts") if self is self.view.lead else ()
+        return Data(**vars(pick(self, (*names, *leads))), along=bool(self.along))
+
     # -- the answer -----------------------------------------------------------------------------
 
     @cached_property
     def answer(self) -> Answer:
-        """The cheapest in time, without a deadline the knee; else what comes nearest to it. What
-        surely fits comes before what is open or tight."""
+        """The cheapest plan in time, or without a deadline the knee; else the nearest to that.
+        Plans that fit safely come before unknown and tight ones."""
         if len(self.cells) == 1 and self.cells[0].state != NO and self.deadline is None:
             return Answer(self.cells[0], "only", (self.cells[0],))
         if self.over_tasks and (fit := [c for c in self.cells if c.state != NO and c.drawn]):
@@ -390,20 +416,20 @@ class Task:
 
     @cached_property
     def result(self) -> Result:
-        """The answer, evaluated exactly as a plan by itself."""
+        """The answer, evaluated exactly as a plan of its own."""
         return evaluate(self.view.study.plan(self.answer.cell.point))
 
     @property
     def within(self) -> str:
-        """The deadline in words; empty without one."""
-        return "" if self.deadline is None else _bare(three(self.deadline, "days"))
+        """The deadline as text; empty without one."""
+        return "" if self.deadline is None else trimmed(numbers.text(self.deadline, "days"))
 
     @cached_property
     def head(self) -> str:
-        """How the sentence begins."""
-        cheap = "Cheapest" if self.view.paid == COST else "Fewest device-hours"
+        """The beginning of the sentence."""
+        cheap = "Cheapest" if self.view.paid == COST else "Fewest GPU-hours"
         task = f" for {self.name}" if self.name else ""
-        cost = "cost" if self.view.paid == COST else "device-hours"
+        cost = "cost" if self.view.paid == COST else "GPU-hours"
         if self.answer.kind == "only":
             along = self.text_of(self.answer.cell) if self.over_tasks else ""
             return headline(", ".join(filter(None, (self.name, along))) or "The plan")
@@ -412,7 +438,7 @@ class Task:
 
     @cached_property
     def subject(self) -> tuple[str, str]:
-        """Which plan the answer is: its devices, and what else was varied."""
+        """The plan of the answer: its devices, and the other axes."""
         plan, study = self.result.plan, self.view.study
         labels, said = study.labels(self.answer.cell.point), []
         varied = [axis for axis in study.axes if len(axis.choices) > 1]
@@ -428,7 +454,7 @@ class Task:
 
     @cached_property
     def lead(self) -> Parts:
-        """The sentence, as texts each with how it is set: b, small or nothing."""
+        """The sentence in parts, each with its style: b, small or none."""
         devices, rest = self.subject
         parts = [(f"{self.head}: ", ""), (devices, "b")]
         parts += [(f"{' ' if rest.startswith('as ') else ', '}{rest}", "")] if rest else []
@@ -453,7 +479,7 @@ class Task:
         return plain(self.lead)
 
     def _unit(self, quantity: str) -> str | None:
-        """What device-hours are counted in; of other quantities their own unit."""
+        """Return the unit of GPU hours; None for other quantities."""
         return UNITS[HOURS] if quantity == HOURS else None
 
     @cached_property
@@ -474,13 +500,13 @@ class Task:
         kind = HEADS[self.answer.kind].partition("{task}")[0]
         head = kind.format(cheapest="Cheapest", deadline=self.within, cost="cost") or "–"
         text = "" if days is None else short(days)
-        interval = "" if not days or not days.interval else between(days.interval, days.unit, text)
+        ends = days and days.interval and map(days.declared.text, days.interval)
         return [
             self.name,
             head,
             " ".join(filter(None, self.subject)),
-            digits(cell.days),
-            interval,
+            numbers.text(cell.days, style="table"),
+            numbers.between(ends, text) if ends else "",
             self.view.few(cell.paid) if cell.paid else "–",
             cell.gib,
             {FITS: "fits", TIGHT: "△ tight", NO: "× does not fit"}.get(cell.state, "open"),
@@ -488,7 +514,7 @@ class Task:
 
     @cached_property
     def facts(self) -> list[Parts]:
-        """The neighbours of the answer, its memory, and where its interval reaches."""
+        """The answer's neighbours, its memory, and whether its interval passes the deadline."""
         cell, found = self.answer.cell, []
         if cell.drawn:
             found += [*self._neighbours(), *self._tight()]
@@ -496,10 +522,10 @@ class Task:
         if self.answer.kind == "in time" and days is not None and days.interval:
             worst = float(days.interval[1])
             if self.deadline is not None and worst > self.deadline:
-                found.insert(0, [("Not sure to be in time: ", ""), (three(worst, "days"), "b"),
-                                 (" at worst", "")])  # fmt: skip
-        if days is not None and days.predicted is not None:
-            found.append([("Predicted instead of assumed: ", ""), *with_interval(days.predicted)])
+                late = (numbers.text(worst, "days"), "b")
+                found.insert(0, [("May miss the deadline: ", ""), late, (" at worst", "")])
+        if days is not None and self.result.assumes_utilisation and days.alternative is not None:
+            found.append([("Predicted instead of assumed: ", ""), *with_interval(days.alternative)])
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
         if memory is not None and capacity is not None and self.answer.kind != "none":
             worst_of = self.result.get(AT_WORST)
@@ -511,10 +537,10 @@ class Task:
         return found
 
     def _neighbours(self) -> list[Parts]:
-        """The next plans along x, else along the front, held against the answer."""
+        """Compare the answer with the plans next to it along x, or along the front."""
         cell, along = self.answer.cell, self.along
         if along is None:
-            row, word = front(self.answer.group), ("Next cheaper", "Next sooner")
+            row, word = front(self.answer.group), ("Next cheaper", "Next faster")
             texts = [""] * len(row)
         else:
             row, word = along, ("", "")
@@ -528,32 +554,34 @@ class Task:
             other = row[place]
             said = word[place > here] or self._times(cell, other) or texts[place]
             change = Fraction(other.paid or 0) / Fraction(cell.paid or 1) - 1
-            percent = round(abs(change) * 100)
-            worth = (
-                f"{percent} % {'dearer' if change > 0 else 'cheaper'}" if percent else "same cost"
-            )
-            found.append([(f"{said}: ", ""), (three(other.days or 0, "days"), "b"), (", ", ""),
-                          (worth, "b")])  # fmt: skip
+            percent = numbers.text(abs(change), style="share")
+            than = "more expensive" if change > 0 else "cheaper"
+            worth = f"{percent} {than}" if change else "same cost"
+            time = numbers.text(other.days or 0, "days")
+            found.append([(f"{said}: ", ""), (time, "b"), (", ", ""), (worth, "b")])
         return found
 
     def _tight(self) -> list[Parts]:
-        """The cheapest plan that is only tight, where it is cheaper than the answer."""
+        """Describe the cheapest plan that fits only tightly, if it is cheaper than the answer."""
         cell = self.answer.cell
         tight = [
             c for c in self.cells if c.state == TIGHT and c.drawn and c.in_time >= cell.in_time
         ]
         other = min(tight, key=_order, default=None)
-        percent = round(100 * (1 - (other.paid or 0) / (cell.paid or 1))) if other else 0
-        if other is None or cell.state == TIGHT or percent < 1:
+        saved = 1 - (other.paid or 0) / (cell.paid or 1) if other else 0
+        if other is None or cell.state == TIGHT or saved < 0.005:
             return []
         across = self.view.roles.columns
         column = [] if across is None else [self._column(across, self.view.place(other, across))]
         said = ", ".join(filter(None, (self._called(other), *column)))
-        days, worth = three(other.days or 0, "days"), f"{percent} % cheaper"
+        days, worth = (
+            numbers.text(other.days or 0, "days"),
+            f"{numbers.text(saved, style='share')} cheaper",
+        )
         return [[(f"Cheaper, but tight: {said}, ", ""), (days, "b"), (", ", ""), (worth, "b")]]
 
     def _called(self, cell: Cell) -> str:
-        """A cell by its value along x, with its key."""
+        """Name a cell by its value along x, with the key."""
         x, text = self.view.roles.x, self.text_of(cell)
         axes = self.view.study.dimensions[x or 0]
         if not text or len(axes) > 1 or not axes[0].numeric:
@@ -561,7 +589,8 @@ class Task:
         return f"{text} devices" if axes[0].name == DEVICES else _named(axes[0], text)
 
     def _times(self, cell: Cell, other: Cell) -> str:
-        """How many devices another cell has, where these are along x: twice, half or a number."""
+        """Return "Twice the devices" or "Half the devices" if that is the step along x, else
+        nothing."""
         view, x = self.view, self.view.roles.x
         assert x is not None
         axes = view.study.dimensions[x]
@@ -575,7 +604,7 @@ class Task:
     # -- chart ----------------------------------------------------------------------------------
 
     def text_of(self, cell: Cell) -> str:
-        """What a cell is called in the chart: its value along x."""
+        """Label a cell in the chart by its value along x."""
         x = self.view.roles.x
         if x is None:
             return ""
@@ -585,14 +614,14 @@ class Task:
 
     @property
     def over_tasks(self) -> bool:
-        """Whether what is to be done itself is along x, so that nothing is best."""
+        """Whether x is the task itself, so that no value is best."""
         x = self.view.roles.x
         return x is not None and any(map(TASK.match, keys(self.view.study.dimensions[x])))
 
     @cached_property
     def along(self) -> list[Cell] | None:
-        """The cheapest cell at each value along x, of those as sure to fit as the answer; None
-        where no line through them says something."""
+        """The cheapest cell at each value along x, of those as safe as the answer; None if a line
+        through them has no meaning."""
         view, x = self.view, self.view.roles.x
         if x is None:
             return None
@@ -610,7 +639,7 @@ class Task:
 
     @cached_property
     def chart(self) -> Data | None:
-        """Cost against days: all cells, a line, the deadline; None with fewer than two."""
+        """Cost against days: all cells, a line, the deadline; None with fewer than two points."""
         drawn = [cell for cell in self.cells if cell.drawn]
         usable = [c.drawn for c in drawn if c.state != NO] or [c.drawn for c in drawn]
         points = [point for point in usable if point]
@@ -658,9 +687,9 @@ class Task:
         best = plane.labels([(at(chosen), name)], far=True) if chosen is not None else []
         outside = sum(not plane.holds(at(cell)) for cell in drawn)
         told = (
-            [f"{outside} that do not fit lie beyond the axes."]
+            [f"{outside} that do not fit are outside the axes."]
             if outside > 1
-            else (["One that does not fit lies beyond the axes."] if outside else [])
+            else (["One that does not fit is outside the axes."] if outside else [])
         )
         missing = len(self.cells) - len(drawn)
         told += (
@@ -672,7 +701,7 @@ class Task:
             side = "longer" if self.deadline < days[0] else "less"
             told.append(f"All take {side} than the {self.within} allowed.")
         return Data(
-            plane=plane,
+            plane=plane.data,
             marks={state: path for state, path in marks.items() if path},
             line=plane.line(list(map(at, ends)), steps=self.along is None),
             ends=[Data(x=x, y=y, text=self._told(c)) for c in ends for x, y in [plane.at(at(c))]]
@@ -687,16 +716,16 @@ class Task:
         )
 
     def _told(self, cell: Cell) -> str:
-        """A cell in words, where a pointer rests on it."""
-        paid = amount(cell.paid or 0, "USD", self.view.unit)
-        return f"{self.text_of(cell)}: {three(cell.days or 0, 'days')}, {paid}"
+        """Describe a cell, for its tooltip."""
+        paid = amount(cell.paid or 0, self.view.unit)
+        return f"{self.text_of(cell)}: {numbers.text(cell.days or 0, 'days')}, {paid}"
 
     # -- table ----------------------------------------------------------------------------------
 
     @cached_property
     def tables(self) -> list[Data]:
-        """All cells: values along x as rows, layouts as columns, so many beside each other as a
-        phone has room for."""
+        """All cells as tables: values along x as rows, layouts as columns, as many at once as fit
+        on a phone."""
         view, role = self.view, self.view.roles
         x, across = role.x, role.columns
         best: dict[tuple[int, int], Cell] = {}
@@ -737,15 +766,14 @@ class Task:
         return found
 
     def _column(self, across: int | None, place: int) -> str:
-        """What a column of the table is called."""
+        """Return the head of a column."""
         if across is None:
             return f"Days, and {self.view.money}"
         text, axes = self.view.at(across, place), self.view.study.dimensions[across]
-        numbers = len(axes) == 1 and axes[0].numeric
-        return _named(axes[0], text) if numbers else text
+        return _named(axes[0], text) if len(axes) == 1 and axes[0].numeric else text
 
     def _cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
-        """A cell as two lines and how it looks."""
+        """Return a cell of a table: two lines and a look."""
         if cell is None:
             return Data(first="–", second="", look="none")
         memory = f"{cell.gib} GiB" if cell.memory else ""
@@ -760,11 +788,11 @@ class Task:
         if cell.days is None:
             return Data(first=mark + (memory or "open"), second="", look=look)
         paid = self.view.few(cell.paid) if cell.paid else memory
-        return Data(first=mark + digits(cell.days), second=paid, look=look)
+        return Data(first=mark + numbers.text(cell.days, style="table"), second=paid, look=look)
 
 
 def _order(cell: Cell) -> tuple[float, ...]:
-    """What comes first among cells: what fits for sure and in time, then what is cheap."""
+    """Return the sort key of a cell: safe and in time first, then cheap."""
     rank = (FITS, OPEN, TIGHT, NO).index(cell.state)
     if cell.state == NO or cell.paid is None:
         return rank, not cell.in_time, cell.memory or math.inf
@@ -776,13 +804,13 @@ def _memory(cell: Cell) -> float:
 
 
 def _of(quantity: str) -> Callable[[Sequence[Any]], float | None]:
-    """What gives a quantity of a cell as it is kept."""
+    """Return the function that reads a quantity of a stored cell."""
     place = 3 + summary.DRAWN.index(quantity)
     return lambda kept: kept[place]
 
 
 def device_count(plan: Plan) -> str:
-    """The devices of a plan: 64 × H100."""
+    """Format the devices of a plan: 64 × H100."""
     name = clean(plan.get("cluster.accelerator.name") or "device").partition(",")[0]
     for vendor in VENDORS:
         name = name.removeprefix(vendor)
@@ -791,56 +819,33 @@ def device_count(plan: Plan) -> str:
     return f"{exact_text(plan.get(DEVICES))} × {' '.join(words[: numbered + 1])}"
 
 
-def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Data:
-    """Cells as text; the first column is words, the others are numbers. A long one is cut, and
-    says so."""
-    note = f"{MOST_ROWS} of {len(rows)} shown; the table has all." if len(rows) > MOST_ROWS else ""
-    return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
-
-
-def _several(axes: Iterable[Axis]) -> str:
-    """What the values of a dimension are called."""
-    return " and ".join(SEVERAL.get(axis.name, f"values of {axis.name}") for axis in axes)
-
-
 def _heading(key: str) -> str:
-    """What stands above the values of a key."""
+    """Format a key as the head of its values."""
     return headline(key.split(".")[-1].replace("_", " "))
 
 
 def label_of(axis: Axis, value: Any) -> str:
-    """A value of an axis, for people."""
+    """Format a value of an axis."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         unit = str(about(axis.name).get("unit", "1")) if axis.numeric else "1"
-        return _bare(format_value(value, unit, short=unit in ("tokens", "parameters")))
+        return trimmed(numbers.text(value, unit))
     return clean(value, 80)
 
 
 def _named(axis: Axis, text: str) -> str:
-    """A value of an axis by its key, where it does not say itself what it is."""
+    """Format a value with its key, unless the value names it."""
     key = clean(axis.name).split(".")[-1].replace("_", " ")
     return text if text.endswith(key) else f"{key} {text.removesuffix(' sequences')}"
 
 
-def _bare(text: str) -> str:
-    """A number that was chosen, without zeros at the end: 15T, not 15.0T."""
-    return re.sub(r"\.0+(?!\d)|(\.\d*[1-9])0+(?!\d)", r"\1", text)
-
-
-def _quantity(quantity: str, value: Any) -> str:
-    """A number of a quantity, with its unit."""
-    declared = BOOK.quantities[quantity]
-    return shown(value, declared.unit, declared.share)
-
-
 def markdown(outcome: Outcome) -> str:
-    """The comparison as GitHub Markdown."""
-    return words("study.md.jinja", view=view_of(outcome))
+    """Format the comparison as GitHub Markdown."""
+    return words("study.md.jinja", view=view_of(outcome).to_data(drawn=False))
 
 
 def html(outcome: Outcome) -> str:
-    """The comparison as one HTML file without scripts or requests."""
-    return page("study.html.jinja", view=view_of(outcome))
+    """Format the comparison as one HTML file without scripts or requests."""
+    return page("study.html.jinja", view=view_of(outcome).to_data(drawn=True))
 
 
 #: Tasks whose plans a terminal lists.
@@ -848,7 +853,7 @@ LISTED = 3
 
 
 def text(outcome: Outcome) -> str:
-    """What a terminal shows when a sweep is done."""
+    """Format the comparison for a terminal, at the end of a sweep."""
     view = view_of(outcome)
     lead = view.lead
     out = wrapped("No plan can be evaluated." if lead is None else lead.said)
@@ -869,7 +874,7 @@ def text(outcome: Outcome) -> str:
 
 
 def _lines(task: Task) -> list[str]:
-    """The best plan at each value along x, for a terminal."""
+    """List the best plan at each value along x, for a terminal."""
     view, row = task.view, task.along or front(task.answer.group)
     if not row:
         return []
@@ -884,7 +889,7 @@ def _lines(task: Task) -> list[str]:
     rows = [
         [
             f"{'>' if cell is task.answer.cell else ' '} {task.text_of(cell)}",
-            digits(cell.days),
+            numbers.text(cell.days, style="table"),
             view.few(cell.paid or 0),
             cell.gib,
             *([view.at(layout, view.place(cell, layout))] if layout is not None else []),
@@ -902,5 +907,4 @@ def write(outcome: Outcome, path: str) -> None:
     """
     writers = {"md": markdown, "html": html}
     kind = format_of(path, COMPARISONS, "comparison")
-    with of_team(outcome.study.bases[0]):
-        write_text(path, writers[kind](outcome))
+    write_text(path, writers[kind](outcome))

@@ -1,4 +1,5 @@
-"""A study from Python: its rows one by one, as a data frame, or as a table with a comparison."""
+"""A study from Python: its rows one by one, as a data frame, or as a swept table with a
+comparison."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from planner.base import numbers
 from planner.base.display import plain
 from planner.base.errors import needed
 from planner.base.notebook import Shown
@@ -41,8 +43,8 @@ class Study:
         return f"<Study {self.name!r}, {len(self)} plans>"
 
     def rows(self, workers: int = 1, on: str | None = None) -> Iterator[dict[str, Any]]:
-        """One mapping for each row of the table, in order: axes, ``fits``, quantities, ``reason``.
-        What has no value is None. Nothing is kept, however many rows there are.
+        """Yield one mapping for each row of the table, in order: axes, ``fits``, quantities,
+        ``reason``; None for absent values. Rows are not stored, however many there are.
 
         Raises:
             PlanError: the engine fails.
@@ -53,7 +55,7 @@ class Study:
                 yield from map(json.loads, piece.data.decode().splitlines())
 
     def to_pandas(self, workers: int = 1, on: str | None = None) -> Any:
-        """The rows as a data frame.
+        """Return the rows as a data frame.
 
         Raises:
             PlanError: pandas is not installed.
@@ -79,14 +81,14 @@ class Study:
 
 
 class Comparison(Shown):
-    """What a swept study says: counts, and the best point for each question."""
+    """The results of a swept study: counts, and the best point for each question."""
 
     def __init__(self, outcome: run.Outcome) -> None:
         self.outcome = outcome
 
     @property
     def counts(self) -> dict[str, int]:
-        """Points, rows of the table, and what became of the points."""
+        """The points, the rows of the table, and the points by outcome."""
         names = ("points", "rows", "fit", "tight", "unfit", "outside", "invalid")
         return {name: getattr(self.outcome.summary, name) for name in names}
 
@@ -111,7 +113,8 @@ class Comparison(Shown):
         pages.write(self.outcome, str(path))
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.outcome.study.name!r}, {self.counts['points']:,} plans>"
+        plans = numbers.text(self.counts["points"])
+        return f"<Comparison of {self.outcome.study.name!r}, {plans} plans>"
 
     def __str__(self) -> str:
         return pages.text(self.outcome)

@@ -1,5 +1,5 @@
-"""The summary for a terminal: the verdict first, then the numbers that decide, one screen of 80
-columns that reads without colour: a verdict is a word, an interval is two numbers."""
+"""The summary for a terminal: the verdict first, then the headline quantities, on one screen of 80
+columns that is readable without colour: a verdict is a word, an interval is two numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import re
 import sys
 import unicodedata
 
-from planner.base.display import columns
+from planner.base.display import clean, columns
 from planner.engine.evaluate import SIZE_ONLY
 from planner.report.answer import PROCESS, Answer, Better, answer_of
 from planner.report.facts import warnings
-from planner.report.numbers import Data, clean
+from planner.report.layout import Data
 from planner.results.figures import KEY_FIGURES
 from planner.results.result import Result
 
@@ -33,16 +33,18 @@ MOST_NUMBERS, MOST_MOVED, MOST_LABEL = 8, 4, 28
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
-    """At most one screen of text. Colour only where standard output is a terminal."""
+    """Format a result on one screen, in colour only if standard output is a terminal."""
     wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     paint, answer = wanted if colour is None else colour, answer_of(result)
-    word = answer.word.upper()
+    state, between, reason = answer.word.partition(" (")
+    word = f"{state.upper()}{between}{reason}"
     first = f"{word}  {_cut(clean(result.plan.name), WIDTH - len(word) - 2)}"
     indent = " " * (len(word) + 2) if len(word) < 8 else "  "
-    coloured = _styled(word, f"1;{COLOURS[answer.status]}", paint)
+    coloured = f"\x1b[1;{COLOURS[answer.status]}m{word}\x1b[0m" if paint else word
     lines = [first.replace(word, coloured, 1), *_wrapped(answer.text, indent)]
     told = [line for i, words in warnings(result) for line in _wrapped(f"! {words} ({i})", "")]
-    asked, better, moves = _asked(result), _better(answer), _moves(answer)
+    asked, rows, moves = _asked(result), answer.better, _moves(answer)
+    better = _rows("Faster, and fits", rows[1:], answer.heads) if rows else []
     blocks = [
         told,
         _planned(answer),
@@ -67,20 +69,20 @@ def summary(result: Result, colour: bool | None = None) -> str:
 
 
 def wide_letters() -> bool:
-    """Whether what is printed may hold letters beyond ASCII."""
+    """Decide whether the output may have letters beyond ASCII."""
     encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
     return encoding.lower().replace("-", "").startswith("utf")
 
 
 def _planned(answer: Answer) -> list[str]:
-    """What was planned, on two or three lines."""
+    """Describe the plan, on two or three lines."""
     text = " · ".join("".join(piece) for piece in answer.plan_line)
     found = f"layout {answer.found}" if answer.found else ""
     return [*_wrapped(text.removesuffix(" · layout found"), ""), *_wrapped(found, "")]
 
 
 def _asked(result: Result) -> list[str]:
-    """The answers to the plan's questions and whether what it requires holds, a paragraph each."""
+    """Format the answers to the plan's questions and its requirements, a paragraph each."""
     if result.questions is None:
         return []
     said = [f"{clean(one.name)}: {one.sentence}." for one in result.questions.answers]
@@ -90,17 +92,18 @@ def _asked(result: Result) -> list[str]:
 
 
 def _hanging(words: str) -> list[str]:
-    """Text in lines of the width of the screen, all but the first indented."""
+    """Wrap text to the screen, all lines but the first indented."""
     first, *rest = _wrapped(words, "  ")
     return [first.strip(), *rest]
 
 
 def _advice(answer: Answer) -> list[str]:
-    """The nearest safe plans of one that is not."""
+    """Format the nearest layouts that fit, for a plan that does not."""
     advice = answer.advice
     if advice is None:
         return []
-    further = ["  At most two changes away; plan.py search tries every layout."]
+    further = ["  Each is at most two changes away; plan.py search tries every layout."]
+    further += [f"  {advice.note}"] if advice.note else []
     if advice.none:
         return [*_wrapped(advice.none, ""), *further]
     title = "What would fit" if answer.status == "bad" else "To be safe"
@@ -108,7 +111,7 @@ def _advice(answer: Answer) -> list[str]:
 
 
 def _rows(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
-    """Layouts, a line each where that holds what changes."""
+    """Format layouts as a table, one line each if the changes fit on it."""
     head = (title, units[0], "", units[1], "GiB", "worst")
     cells = [(row.days, row.change, row.cost, row.memory, row.worst) for row in rows]
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
@@ -123,7 +126,7 @@ def _rows(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
 
 
 def _numbers(answer: Answer) -> list[str]:
-    """Each number with its interval, drawn on one scale, and the id by which it is explained."""
+    """Format each number with its interval, drawn on one scale, and the id for `explain`."""
     drawn = any(row.whisker for row in answer.numbers)
     rows = [("", "", "5 to 95 %", "−50 %  +50 %", "")] if drawn else []
     for row in answer.numbers[:MOST_NUMBERS]:
@@ -139,13 +142,13 @@ def _numbers(answer: Answer) -> list[str]:
     lines = columns(rows, right=(1, 2))
     if max(map(_width, lines), default=0) > WIDTH:  # whiskers give way to long numbers
         lines = columns([(*row[:3], row[4]) for row in rows], right=(1, 2))
-    if any(row.note and row.low for row in answer.numbers):
+    if answer.ring:
         lines.append("● predicted, with its interval; ○ at the assumed utilisation")
     return lines
 
 
 def _whisker(row: Data) -> str:
-    """An interval on the common scale, as wide as ``WHISKER``."""
+    """Draw an interval on the common scale, ``WHISKER`` characters wide."""
     cells = list(" " * WHISKER)
     cells[0] = cells[-1] = "·"
 
@@ -166,7 +169,7 @@ def _whisker(row: Data) -> str:
 
 
 def _memory(bar: Data | None) -> list[str]:
-    """The memory of the fullest device as a bar, its parts below it."""
+    """Draw the memory of the fullest device as a bar, its parts below."""
     if bar is None:
         return []
     where = f" ({bar.note.partition(' · ')[0]})" if bar.note.startswith("stage") else ""
@@ -192,7 +195,7 @@ def _memory(bar: Data | None) -> list[str]:
 
 
 def _step(bar: Data | None) -> list[str]:
-    """A step as a bar, its parts below it."""
+    """Draw a step as a bar, its parts below."""
     if bar is None:
         return []
     fills = [(OF_STEP.get(p.label, OF_STEP[p.group]), float(p.width)) for p in bar.segments]
@@ -200,12 +203,15 @@ def _step(bar: Data | None) -> list[str]:
         f"{FILLS[OF_STEP.get(p.label, OF_STEP[p.group])]} {p.label} {p.text} ({p.share} %)"
         for p in bar.segments
     ]
-    title = f"One step, {bar.total}{' as predicted' if bar.assumed else ''}"
-    return [_ends(title, bar.id), _bar(fills), *_wrapped("  ".join(parts), "  ", "  ")]
+    return [
+        _ends(f"One step, {bar.total}", bar.id),
+        _bar(fills),
+        *_wrapped("  ".join(parts), "  ", "  "),
+    ]
 
 
 def _bar(parts: list[tuple[int, float]]) -> str:
-    """Parts of a bar by their fills and widths in per cent."""
+    """Draw a bar from fills and widths in per cent."""
     text, before = "", 0.0
     for fill, width in parts:
         before += width
@@ -213,28 +219,23 @@ def _bar(parts: list[tuple[int, float]]) -> str:
     return text.ljust(BAR)
 
 
-def _better(answer: Answer) -> list[str]:
-    rows = answer.better
-    return _rows("Faster, and fits", rows[1:], answer.heads) if rows else []
-
-
 def _moves(answer: Answer) -> list[str]:
-    """What moves the training time, two to a line."""
+    """Format the sensitivity of training time."""
     rows = answer.moves[:MOST_MOVED]
     said = [f"{row.words[:1].lower()}{row.words[1:]} {row.text}" for row in rows]
-    return _wrapped(f"What moves the training time: {'; '.join(said)}", "  ") if said else []
+    return _wrapped(f"Sensitivity of training time: {'; '.join(said)}", "  ") if said else []
 
 
 def _basis(answer: Answer) -> list[str]:
-    lines = _wrapped(f"Intervals: {answer.basis}.", "  ") if answer.basis else []
+    lines = _wrapped(f"{answer.basis}.", "  ") if answer.basis else []
     ids = [row.id for row in answer.numbers if row.kind != "exact"] or ["parameters.total"]
     asked = "time.mfu" if "time.mfu" in ids else ids[0]
-    return [*lines, f"Why a number: plan.py explain PLAN {asked}"]
+    return [*lines, f"How a number is computed: plan.py explain PLAN {asked}"]
 
 
 def _absent_figures(result: Result) -> list[str]:
-    """What lacks a fact; not what has no formula under the plan's choices, nor what training takes
-    where the plan serves."""
+    """List quantities that lack an input; not those without a formula under the plan's choices, nor
+    those of training if the plan serves."""
     if result.plan.settings["training.mode"] == "inference":
         return []
     reasons: dict[str, list[str]] = {}
@@ -246,17 +247,13 @@ def _absent_figures(result: Result) -> list[str]:
     return [line for one in said for line in _wrapped(one, "  ")]
 
 
-def _styled(text: str, code: str, paint: bool) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if paint else text
-
-
 def _ends(left: str, right: str) -> str:
-    """A title and an id at the two ends of a line."""
+    """Put a title and an id at the ends of a line."""
     return f"{left}{' ' * max(WIDTH - _width(left) - len(right), 2)}{right}"
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Text in lines of a width, broken between words."""
+    """Wrap text to a width, between words."""
     lines = [""]
     for word in text.split(" "):
         if lines[-1] and _width(lines[-1]) + 1 + _width(word) > width:
@@ -266,8 +263,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, indent: str, between: str = " ") -> list[str]:
-    """Text in lines of the width of the screen, broken ``between`` its words; further lines are
-    indented, and the first where the indent is that of a verdict."""
+    """Wrap text to the screen at each ``between``, with an indent on every line."""
     lines, line = list[str](), ""
     for word in text.split(between) if text else ():
         more = f"{line}{between}{word}" if line else word
@@ -280,7 +276,7 @@ def _wrapped(text: str, indent: str, between: str = " ") -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
+    """Measure text in columns of a terminal: wide characters are two, combining ones none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
@@ -288,7 +284,7 @@ def _width(text: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """What a line holds of a text."""
+    """Cut text to a width."""
     if _width(text) <= width:
         return text
     while _width(text) > width - 1:

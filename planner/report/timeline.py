@@ -1,20 +1,21 @@
-"""One step over time, simulated pass by pass: what its stages do and wait for, in words, and as
-figures where they are asked for."""
+"""One step over time, simulated pass by pass: what each stage does and waits for, in words and as
+figures."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
-from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
+from planner.base import numbers
 from planner.base.errors import PlanError
+from planner.base.numbers import column, shares
 from planner.report import lanes
 from planner.report.lanes import LOOKS, ORDER
-from planner.report.numbers import Data, column, shares, shown, signed
+from planner.report.layout import Data, pick
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
 from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, simulate
@@ -26,7 +27,7 @@ LEGEND = {
     "weights": "gradients of weights",
     "update": "optimizer",
     "exchange": "exchange between passes",
-    "beside": "exchange during passes, hidden or not",
+    "beside": "communication during passes, hidden or not",
 }
 CALLED = {
     "recompute": "recomputation",
@@ -43,38 +44,45 @@ CALLED = {
 WORK, IDLE = "at work", "idle in the pipeline bubble"
 SPACE = "\u00a0"  # at which no line ends
 ALIKE = 0.002  # of a step, by which stages differ that share a row
-SHARED = f"Stages that differ by less than {100 * ALIKE:g} % of the step share a row."
-ASSUMED = " Its utilisation is assumed (time.mfu); this is the step that is predicted without."
+_ALIKE = numbers.trimmed(numbers.text(ALIKE, style="share"))
+SHARED = f"Stages that differ by less than {_ALIKE} of the step share a row."
+
+#: Of a plan whose own step is assumed.
+ASSUMED = " The plan's time is assumed (time.use); this is the step that is predicted."
 
 
 def step(result: Result) -> Step | None:
-    """The step of a plan over time; None where none can be simulated."""
+    """Simulate the step of a plan; None if that is impossible."""
     try:
         timeline = simulate(result)
     except PlanError:
         return None
-    return Step(timeline, assumed=result.predicted is not None)
+    made = Step(timeline)
+    if result.assumes_utilisation:
+        made.said[2] += ASSUMED
+    return made
 
 
 class Step:
-    """A step over time, as a report shows it.
+    """A step over time, for a report."""
 
-    Args:
-        assumed: whether the plan's own step is assumed, and this one stands beside it.
-    """
-
-    def __init__(self, timeline: Timeline, assumed: bool = False) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.title = f"One step of {shown(timeline.seconds, 's')} over time"
+        self.title = f"One step of {numbers.text(timeline.seconds, 's')} over time"
         self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
         self._spans = [list(found) for _, found in groupby(timeline.spans, itemgetter(0))]
         #: What the busiest stage does, what the critical path is made of, and how long it takes.
-        self.said = [self._stage_said(), self._path_said(), self._length_said(assumed)]
+        self.said = [self._stage_said(), self._path_said(), self._length_said()]
+
+    def to_data(self, drawn: bool) -> Data:
+        """Make what templates read; ``drawn`` with the figures."""
+        figures = ("figures", "legend", "break_said") if drawn else ()
+        return pick(self, ("title", "said", "table", *figures))
 
     # -- words --------------------------------------------------------------------------------
 
     def _parts(self, stage: int) -> dict[str, float]:
-        """The seconds of a stage: work, exchange that nothing hides by kind, idle time."""
+        """Return the seconds of a stage: work, exposed communication by kind, idle time."""
         of = self.timeline
         return {WORK: of.busy[stage], **of.exposed[stage], IDLE: of.idle[stage]}
 
@@ -93,37 +101,37 @@ class Step:
             reached = span.end
         parts = {CALLED.get(work, work): seconds for work, seconds in spent.items()}
         stage, most = max(where.items(), key=lambda item: item[1])
-        on = f", {shown(most, 's')} of it on stage {stage + 1}" if of.stages > 1 else ""
+        on = f", {numbers.text(most, 's')} of it on stage {stage + 1}" if of.stages > 1 else ""
         return f"The critical path{on}: {_listed(parts)}."
 
     @cached_property
     def _work(self) -> list[list[Span]]:
-        """Of each stage what it works at, in the order of time."""
+        """The work of each stage, in the order of time."""
         return [[span for span in spans if span.work in LOOKS] for spans in self._spans]
 
     def _beside(self, span: Span) -> str:
-        """What a stage works at when something else begins there."""
+        """Return the work of a stage at the start of a span."""
         work = self._work[span.stage]
         before = bisect_left(work, span.start, key=attrgetter("start")) - 1
         runs = before >= 0 and work[before].end >= span.start
         return work[before].work if runs else "waiting"
 
-    def _length_said(self, assumed: bool) -> str:
+    def _length_said(self) -> str:
         of = self.timeline
         more = of.closed / of.seconds - 1
-        said = f"Simulated pass by pass, the step takes {shown(of.seconds, 's')}"
+        said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
         if abs(more) < 5e-4:
             said += ", as the closed form says that this report rests on."
         else:
             said += (
-                f"; the closed form that this report rests on says {shown(of.closed, 's')} "
-                f"({signed(Fraction(more))})."
+                f"; the closed form that this report rests on says {numbers.text(of.closed, 's')} "
+                f"({numbers.text(more, style='change')})."
             )
-        return said + (ASSUMED if assumed else "")
+        return said
 
     @cached_property
     def table(self) -> Data:
-        """Work, exchange and idle time by stage; neighbours that are alike share a row."""
+        """Work, communication and idle time by stage; similar neighbours share a row."""
         of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
         for stage in range(of.stages):
             parts = self._parts(stage)
@@ -139,7 +147,7 @@ class Step:
         said = [f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s, _ in rows]
         size = len(names)
         return Data(
-            title=f"The step of each stage, {unit}: work, exchange that it waits for, idle time",
+            title=f"The step of each stage, {unit}: work, exposed communication, idle time",
             head=[
                 "Stage",
                 *(name.removesuffix(" exchange").partition(" in ")[0] for name in names),
@@ -156,7 +164,7 @@ class Step:
 
     @cached_property
     def _lanes(self) -> list[lanes.Lane]:
-        """One for each stage, or for each stream of a single one."""
+        """One lane per stage, or per stream of a single stage."""
         if self.timeline.stages > 1:
             named = [(f"stage {i}", spans) for i, spans in enumerate(self._spans, 1)]
         else:
@@ -166,7 +174,7 @@ class Step:
 
     @cached_property
     def figures(self) -> list[Data]:
-        """The lanes; of many first the outer ones and the busiest, then the others."""
+        """The lanes; of many first the outer stages and the busiest, then the others."""
         count = len(self._lanes)
         seen = list(range(count))
         if count > MOST:
@@ -178,7 +186,7 @@ class Step:
 
     @cached_property
     def legend(self) -> list[Data]:
-        """The looks that are drawn, with what a micro-batch takes of each on the busiest stage."""
+        """The looks in use, each with its time per micro-batch on the busiest stage."""
         spent, batches = defaultdict[str, float](float), set()
         for span in self._spans[self.busiest]:
             if span.micro_batch is not None and span.work in LOOKS:
@@ -191,10 +199,10 @@ class Step:
                 each, words = spent[look] / len(batches), LEGEND.get(look, look)
                 if look == "exchange" and self.timeline.stages == 1:
                     words = look  # in a lane of its own, beside passes or between them
-                text = f"{words}, {shown(each, 's')} a micro-batch" if each else words
+                text = f"{words}, {numbers.text(each, 's')} a micro-batch" if each else words
                 rows.append(Data(look=look, words=text))
         found = sorted(self.timeline.idle)
-        idle = list(dict.fromkeys(shown(each, "s") for each in found))
+        idle = list(dict.fromkeys(numbers.text(each, "s") for each in found))
         if found[-1] * 10**6 > self.timeline.seconds:  # less is left of sums of doubles
             spans = f"{idle[0]} to {idle[-1]}" if len(idle) > 1 else idle[0]
             rows.append(Data(look="idle", words=f"idle, {spans} of a stage"))
@@ -202,15 +210,15 @@ class Step:
 
     @cached_property
     def break_said(self) -> str:
-        """What is left out of the lanes."""
+        """A sentence about what the lanes leave out."""
         axis = self._axis
-        gone = shown(axis.end - axis.start, "s") if axis.batches else ""
+        gone = numbers.text(axis.end - axis.start, "s") if axis.batches else ""
         said = f"The break leaves out {gone}, {axis.batches} micro-batches that pass alike."
         return said if axis.batches else ""
 
 
 def _listed(parts: Mapping[str, float]) -> str:
-    """Seconds by name with their shares, which add up as printed; what has none is left out."""
+    """Format seconds by name with shares that add up as printed; zero shares are left out."""
     unit, texts = column(list(parts.values()), "s")
     rows = zip(parts, texts, shares(list(parts.values())), strict=True)
     listed = [

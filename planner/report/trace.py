@@ -1,6 +1,6 @@
-"""A simulated step as Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing
-open: a process for each stage, a thread for each of its streams, memory as a counter; and behind
-them one for each layer kind, with a forward pass in pieces.
+"""A simulated step as Chrome's trace events, for Perfetto (ui.perfetto.dev) and chrome://tracing: a
+process per stage, a thread per stream, memory as a counter; then a process per kind of layer with
+one forward pass in pieces.
 
 The format is the JSON object of "Trace Event Format" (Google, 2016): times in microseconds.
 """
@@ -20,10 +20,10 @@ DIGITS = 3  # of microseconds: a nanosecond
 
 
 def text(result: Result) -> str:
-    """The trace of a step of an evaluated plan.
+    """Format the trace of a step of an evaluated plan.
 
     Raises:
-        PlanError: there is no step to simulate.
+        PlanError: no step can be simulated.
     """
     found = simulate(result)
     said = {
@@ -38,8 +38,8 @@ def text(result: Result) -> str:
 
 
 def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
-    """The trace events of a timeline, stage by stage; stages, chunks and micro-batches count from
-    1, as in print. What a stream does at once, as sends both ways, stands on threads of its own."""
+    """Yield the trace events of a timeline, stage by stage; stages, chunks and micro-batches count
+    from 1. Concurrent work of a stream, as sends both ways, is on separate threads."""
     critical = set(timeline.critical)
     ends: dict[tuple[int, str], list[float]] = {}  # of what stands on each thread, so far
     lines = []
@@ -70,7 +70,7 @@ def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
 
 
 def _thread(stream: str, place: int) -> int:
-    """The number of a thread: streams in their order, and of each what it does at once."""
+    """Return the number of a thread: streams in order, then concurrent work of each."""
     return STREAMS.index(stream) + len(STREAMS) * place
 
 
@@ -79,7 +79,7 @@ def _named(pid: int, thread: dict[str, int], what: str, name: str) -> dict[str, 
 
 
 def _complete(span: Span, thread: int, critical: bool) -> dict[str, Any]:
-    """A span; what it belongs to, and whether the length of the step follows from it, as args."""
+    """Make the event of a span; its micro-batch, chunk and critical path are args."""
     args: dict[str, Any] = {}
     if span.micro_batch is not None:
         args["micro-batch"] = span.micro_batch + 1

@@ -1,6 +1,6 @@
-"""The view of a result: everything a report says, arranged as plain data for the templates.
+"""The view of a result: the contents of a report as plain data for the templates.
 
-Both reports are made from this one view. Numbers are final text here; templates only place them.
+Both reports use this one view. Numbers are final text here; templates only place them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from planner.base.display import flow, significant
+from planner.base import numbers
+from planner.base.display import clean, flow, headline
 from planner.base.errors import PlanError
+from planner.base.numbers import column, shares
 from planner.base.version import __version__
 from planner.plans import error_bands as bands
 from planner.report import facts, pictures, timeline
 from planner.report.answer import answer_of
 from planner.report.derivations import MANY, Derivations, place
-from planner.report.layout import SECTIONS, STEP, Beside, Section, by_prefix, prefix
+from planner.report.layout import SECTIONS, STEP, Beside, Data, Section, by_prefix, pick, prefix
 from planner.report.limits import limits
-from planner.report.numbers import Data, clean, column, exactly, headline, shares, shown
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
@@ -34,10 +35,16 @@ SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 PRICES = {"reserved": "cluster.reserved_price"}
 LONGEST = 2000  # characters of a sentence on an answer
 QUIET = (False, None, 0, "none", "")
+#: What templates read of a view as it is.
+SAID = (
+    "name", "warnings", "version", "fingerprint", "asked", "limits", "layouts", "comparison",
+    "symbols", "inputs", "facts_sources", "references", "numbered", "accuracy", "agreements",
+    "command",
+)  # fmt: skip
 
 
 class View:
-    """What a report says about a result, element by element."""
+    """The contents of a report, element by element."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -55,13 +62,32 @@ class View:
         #: How far this plan goes, one key at a time.
         self.limits = limits(result)
         self.derivations = Derivations(result)
-        #: Derivations by the prefix of their ids.
-        self.prefixes = by_prefix(self.derivations.items)
+
+    def to_data(self, drawn: bool) -> Data:
+        """Make what templates read; ``drawn`` with the figures that only pages have."""
+        timelines = (one.timeline and one.timeline.to_data(drawn) for one in self.sections)
+        return Data(
+            **vars(pick(self, SAID)),
+            answer=self.answer.to_data(),
+            #: Of every quantity that has one its value, by its id.
+            values={i: quantity.value for i, quantity in self.result.quantities.items()},
+            sections=[
+                Data(**vars(one) | {"timeline": timeline})
+                for one, timeline in zip(self.sections, timelines, strict=True)
+            ],
+            derivations=self.derivations.items,
+            #: Derivations by the prefix of their ids: what a closed fold says of them, and those
+            #: that are not of nothing, with those of one quantity together.
+            prefixes=[
+                Data(id=i, title=title, items=items, opening=opening(items), alike=by_base(items))
+                for i, title, items in by_prefix(self.derivations.items)
+            ],
+        )
 
     @cached_property
     def layouts(self) -> Any:
-        """What a search among all layouts says of this one (``searched.view``); None where none is
-        asked for."""
+        """The comparison with a search over all layouts, as templates of searches read it; None if
+        the plan has no search."""
         plan = self.result.plan
         if plan.searched is None and plan.get("report.alternatives") != "search":
             return None
@@ -79,7 +105,7 @@ class View:
 
     @cached_property
     def comparison(self) -> Data | None:
-        """Planned, measured and their ratio, where the log of a run stands beside the plan."""
+        """Planned, measured and their ratio, if the plan has the log of a run."""
         found = self.result.comparison
         if found is None:
             return None
@@ -91,8 +117,8 @@ class View:
                     id=row.quantity.id,
                     title=headline(row.title),
                     planned="" if row.planned is None else facts.brief(row.quantity, False),
-                    measured=shown(row.measured, row.quantity.unit, row.quantity.declared.share),
-                    ratio="–" if row.ratio is None else significant(row.ratio, 3),
+                    measured=row.text(row.measured),
+                    ratio=numbers.text(row.ratio),
                     inside={True: "inside", False: "outside", None: "–"}[row.inside],
                     how=clean(row.how),
                 )
@@ -105,7 +131,7 @@ class View:
 
     @cached_property
     def symbols(self) -> list[Data]:
-        """The inputs in the formulas, each once: letter, values, meaning and who decided it."""
+        """The inputs of the formulas, each once: letter, values, meaning and origin."""
         found: dict[str, Data] = {}
         for item in self.derivations.items:
             for row in item.inputs:
@@ -117,15 +143,13 @@ class View:
 
     @cached_property
     def inputs(self) -> Data:
-        """What somebody stated, first; then what decides though nobody stated it. What is off or
-        none by default is only named; what formulas take is among the symbols."""
+        """Stated inputs first, then defaults that affect the result. Defaults that are off or none
+        are only named; inputs of formulas are among the symbols."""
         stated, presets, assumed, quiet = (list[Data]() for _ in range(4))
         decides = ("training.", "parallelism.", "time.", "cluster.")
-        printed = {
-            key
-            for row in self.symbols
-            if (key := self.result.evaluation.book.notation[row.symbol].key)
-        }
+        notation = self.result.evaluation.book.notation.items()
+        keys = {str(symbol): note.key for symbol, note in notation}
+        printed = {keys[row.symbol] for row in self.symbols}
         for entry in joined(self.result.inputs):
             row = self._input(entry)
             if entry.kind not in ("default", "derived"):
@@ -140,11 +164,11 @@ class View:
                 assumed.append(row)
         tables = (
             ("Stated", stated),
-            ("Decides, though nobody stated it; each key changes its own", assumed),
+            ("Defaults that affect the result; each key changes one", assumed),
         )
         return Data(
-            told=f"{len(stated)} stated, {len(presets)} from presets; {len(assumed)} that nobody "
-            "stated decide too",
+            told=f"{len(stated)} from the plan, {len(presets)} from presets; {len(assumed)} "
+            "defaults that affect the result",
             tables=[(title, rows) for title, rows in tables if rows],
             quiet=quiet,
         )
@@ -156,7 +180,7 @@ class View:
 
     @cached_property
     def facts_sources(self) -> list[Data]:
-        """Where the facts of the documents come from."""
+        """The sources of the documents' facts."""
         plan = self.result.plan
         cluster = plan.data.get("cluster") or {}
         accelerator, provider = cluster.get("accelerator") or {}, cluster.get("provider")
@@ -191,7 +215,7 @@ class View:
 
     @cached_property
     def sections(self) -> list[Data]:
-        """Elements 5 to 8, those that have anything to show."""
+        """The sections with anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
         rest = tuple(dict.fromkeys(p for q in self._plain if (p := prefix(q.id)) not in named))
         told = tuple((clean(q.title), q.id) for q in self._plain if q.declared.own)
@@ -234,36 +258,19 @@ class View:
         )
 
     def _told(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
-        """What a closed fold answers: some of its numbers, each before what it is. Predicted ones
-        lead, as on the first screen."""
+        """Return the head of a closed section: some of its numbers, each with a label."""
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
-            own = self.result[identifier]
-            text = facts.brief(own.predicted or own, False)
+            text = facts.brief(self.result[identifier], False)
             if text.startswith("−"):
                 text, words = text[1:], "too little"
             after = f" {words}" if words else ""
             pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
-        if any(self.result[identifier].predicted for _, identifier in quantities):
-            pieces.append((" · as predicted; below at the assumed utilisation", False))
         return pieces
 
-    def by_base(self, items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
-        """Derivations that are not of nothing, those of one quantity together."""
-        found: dict[str, list[Data]] = {}
-        for item in items:
-            if not item.nothing:
-                found.setdefault(item.base, []).append(item)
-        return list(found.items())
-
-    def opening(self, items: Sequence[Data]) -> str:
-        """What a closed fold of derivations holds: the first few titles."""
-        titles = list(dict.fromkeys(item.title for item in items))
-        return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
-
     def _sums(self, base: str) -> list[Data]:
-        """The instances of a sum, each as the table of its terms: of pipeline stages the first that
-        sets the pace, of the parts of a model its layers, as embedding and head say little."""
+        """Return the instances of a sum, each as a table of its terms: of pipeline stages the
+        slowest only, of a model's parts its layers, not embedding and head."""
         found = [q for q in self.result.quantities.values() if q.base == base]
         if base == SLOWEST and found:
             found = [max(found, key=lambda stage: stage.number)]
@@ -278,7 +285,7 @@ class View:
 
     def _row(self, quantity: Quantity) -> Data:
         text = facts.brief(quantity, False)
-        full = exactly(quantity.value, quantity.unit)
+        full = quantity.text("exact")
         share = quantity.declared.share
         return Data(
             id=quantity.id,
@@ -289,8 +296,7 @@ class View:
         )
 
     def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
-        """A table of terms that add up to a quantity, with their shares; terms of nothing are left
-        out."""
+        """Return a table of the terms of a quantity, with their shares, without zero terms."""
         terms = [term for term in terms if term.value] or terms
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
@@ -302,8 +308,8 @@ class View:
         return Data(id=quantity.id, title=title, unit=unit, rows=rows, total=texts[-1])
 
     def _beside(self, table: Beside) -> Data | None:
-        """What the entries of an axis say, such as scaling laws; some say nothing of a column. In
-        one unit there are columns only of which all entries say something, and several entries."""
+        """Return a table with a row per entry of an axis, such as scaling laws; cells may be empty.
+        With one unit, only complete columns, and only for several entries."""
         entries = self.result.entries(table.axis)
         if len(entries) < 1 + table.one_unit:
             return None
@@ -334,11 +340,11 @@ class View:
         )
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
-        """Ways to count one thing, with their ratio to the first."""
+        """Compare conventions for one quantity by their ratio to the first."""
         measure, several = quantities[0].number if quantities else 0, len(quantities) > 1
         rows = []
         for quantity in quantities:
-            ratio = f"{float(quantity.number / measure):.3f}" if several and measure else "–"
+            ratio = numbers.text(quantity.number / measure if several and measure else None)
             row = vars(self._row(quantity))
             rows.append(Data(**row, why=clean(quantity.why), ratio=ratio if several else "1"))
         return rows
@@ -347,20 +353,19 @@ class View:
 
     @cached_property
     def references(self) -> list[tuple[int, str]]:
-        """Papers, manuals and documents that formulas come from, with the number that links lead
-        to; what a source says of itself, as that a sum is one, is no reference."""
+        """Numbered bibliography of the formulas' sources; sources such as "sum" are left out."""
         found = [text for text in self.derivations.sources if REFERENCE.search(text)]
         return [(self.derivations.sources[text], text) for text in found]
 
     @cached_property
     def numbered(self) -> dict[int, str]:
-        """How a long reference is called where it is cited: by its authors and year."""
+        """The short form of a long reference: authors and year."""
         brief = ((n, BRIEF.match(text), len(text)) for n, text in self.references)
         return {n: found[0] for n, found, size in brief if found and len(found[0]) < size - 20}
 
     @cached_property
     def accuracy(self) -> list[Data]:
-        """The published runs that the estimates of this report are held against."""
+        """The published runs behind the estimates of this report."""
         settings, rows = self.result.evaluation.case.settings, []
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
             quantity, found = self.result.get(base), intervals.basis(base, settings)
@@ -374,24 +379,24 @@ class View:
                 else headline(quantity.title),
                 runs=runs
                 if found.rows
-                else f"none of its kind ({runs}): as wide as the least certain",
+                else f"none of its kind ({runs}): as wide as the widest known interval",
                 rows=str(found.rows),
                 sources=str(found.sources),
-                low=found.low,
-                high=found.high,
+                low=numbers.text(found.low, style="change"),
+                high=numbers.text(found.high, style="change"),
             )
             rows.append(row)
         return rows
 
     @cached_property
     def agreements(self) -> list[Data]:
-        """What other software counts the same, of the quantities that this report has."""
+        """Other software with the same counts, for the quantities of this report."""
         return [
             Data(
                 id=row["quantity"],
                 agree=f"{row['exact']} of {row['cases']} cases to the byte"
                 if row["exact"]
-                else f"{row['cases']} cases within {100 * row['worst']:.3f} %",
+                else f"{row['cases']} cases within {numbers.text(row['worst'], style='share')}",
             )
             for row in bands.memory()["counted"]
             if row["quantity"] in self.result
@@ -399,7 +404,7 @@ class View:
 
     @cached_property
     def command(self) -> str:
-        """What makes this report again."""
+        """The command that reproduces this report."""
         plan = self.result.document or "PLAN.yaml"
         words = ["python", "plan.py", plan]
         found = self.result.comparison
@@ -413,8 +418,23 @@ class View:
         return shlex.join(words)
 
 
+def by_base(items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
+    """Group the derivations of nonzero values by quantity."""
+    found: dict[str, list[Data]] = {}
+    for item in items:
+        if not item.nothing:
+            found.setdefault(item.base, []).append(item)
+    return list(found.items())
+
+
+def opening(items: Sequence[Data]) -> str:
+    """Return the first titles of a closed group of derivations."""
+    titles = list(dict.fromkeys(item.title for item in items))
+    return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
+
+
 def asked_of(result: Result) -> Data:
-    """The answers to the questions of a plan, and whether what it requires holds."""
+    """Return the answers to the plan's questions, and whether its requirements are met."""
     asked = result.questions
     if asked is None:
         return Data(answers=[], required=[])
@@ -445,7 +465,7 @@ view_of = lru_cache(maxsize=1)(View)
 
 
 def joined(entries: dict[str, Input]) -> list[Input]:
-    """The inputs, a figure and the convention that it is printed in as one."""
+    """Return the inputs; a figure and its convention are one."""
     found = []
     for key, entry in entries.items():
         around, _, last = key.rpartition(".")
@@ -460,14 +480,14 @@ def joined(entries: dict[str, Input]) -> list[Input]:
 
 
 def input_text(entry: Input) -> str:
-    """An input as it was written, or in full."""
+    """Format an input as it was written, or exactly."""
     value = entry.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if entry.text is not None and entry.kind not in ("derived", "default"):
         return clean(entry.text)
     if isinstance(value, (int, Fraction)):
-        return exactly(value, entry.unit or "1")
+        return numbers.text(value, entry.unit or "1", "exact")
     if isinstance(value, (list, tuple)):
         return clean(", ".join(map(flow, value)))
     return clean(value)

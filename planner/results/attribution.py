@@ -1,11 +1,11 @@
-"""What a step or a device's memory consists of, in terms that a reader can act on: matrix products,
-exchanges, the pipeline bubble; weights, activations.
+"""What a step or a device's memory consists of, in terms that a reader can act on: matmuls,
+communication, the pipeline bubble; weights, activations.
 
-A step is made of the times below by sums, maxima, roots of powers and factors without a unit, so it
-is twice as long where all of them are. Such a function is the sum of its arguments, each times its
-derivative (Euler's theorem on homogeneous functions): what nothing hides of each time. Nothing is
-left over, so the parts of two layouts differ by as much as their steps. Costs and energies that
-grow with time are divided alike.
+The time of a step is made of the times below by sums, maxima, roots of powers and factors without a
+unit, so it doubles if all of them double. By Euler's theorem on homogeneous functions it is then
+the sum of its arguments, each times its derivative: the exposed share of each time. Nothing
+remains, so the parts of two layouts differ by as much as their steps. Costs and energies that grow
+with time are divided alike.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 from planner.engine.evaluate import Evaluation, Point
 from planner.engine.run import slopes
 
-#: What is left of a quantity, as a share, is due to rounding below this.
+#: A remainder below this share of a quantity is rounding error.
 ROUNDING = 1e-9
-#: What floats that cancel leave behind, as a share.
+#: Rounding error of floats that cancel, as a share.
 NOTHING = 1e-13
 
 
 def taken_apart(
     evaluation: Evaluation, quantity: str, point: Point | None = None
 ) -> dict[str, Any]:
-    """What a quantity (at a point, if it has axes) consists of, in its own unit and in the order of
-    the book, and what it has besides by its own id.
+    """Break a quantity down (at a point, if it has axes), in its own unit and in the order of the
+    book; any remainder has the quantity's own id.
 
-    A quantity that grows with those that declare an ``attribution`` has these as names, another one
-    the ids of its summands.
+    The parts are the ``attribution`` names of quantities, if those grow with it, else the ids of
+    its summands.
 
     Raises:
         Absent: the quantity has no value.
@@ -52,7 +52,7 @@ def taken_apart(
 
 
 def _summands(evaluation: Evaluation, quantity: str, point: Point) -> dict[str, Any]:
-    """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
+    """Return the summands of a quantity that equal, or are a multiple of, one of the same unit."""
     book, held = evaluation.book, evaluation.trace(quantity, point).chosen
     unit, whole = book.quantities[quantity].unit, held.expression if held is not None else None
     terms = () if whole is None else whole.args if whole.op == "add" else (whole,)

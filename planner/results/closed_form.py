@@ -1,9 +1,9 @@
-"""The closed form of a quantity: in the plan's basic symbols, with its numbers, term by term, and
-the published equation that it is.
+"""The closed form of a quantity: in the plan's symbols, with its numbers, term by term, and the
+published equation that it equals.
 
-A form is taken down to the inputs where it stays short, else to the letters of the field, such as
-N and t_step. It is a published equation where the difference of the two is nought by algebra, never
-by how they are written.
+A form is expanded down to the inputs if it stays short, else to the letters of the field, such as N
+and t_step. It equals a published equation if their difference is zero by algebra, however they are
+written.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 class ClosedTerm(NamedTuple):
-    """A summand: what it is called, what it is in symbols, its value; ``times``: what it is in
-    symbols is multiplied by the common factor."""
+    """A summand: its name, its expression, its value; ``times``: whether the expression is to be
+    multiplied by the common factor."""
 
     label: str
     factor: Box
@@ -45,8 +45,8 @@ class ClosedTerm(NamedTuple):
 
 
 class Basic(NamedTuple):
-    """A symbol of a closed form: its name, what it means, its value, and who decided that: a place
-    in a document, a preset, a default; or the id of the quantity that it is."""
+    """A symbol of a closed form: its name, meaning, value and origin (a place in a document, a
+    preset, a default), or the id if it is a quantity."""
 
     name: Box
     meaning: str
@@ -58,9 +58,9 @@ class Basic(NamedTuple):
 class ClosedForm(NamedTuple):
     """``symbol = symbolic = numeric = value``.
 
-    ``factor`` is what the factors of ``terms`` are multiplied by, None where they stand alone.
-    ``recognised`` names the published equation that it is, and what to read in it; ``others`` are
-    what papers print for the same quantity under other settings or for a GPT, with their sources.
+    ``factor`` is the common factor of ``terms``, or None. ``recognised`` names the published
+    equation that it equals, with remarks; ``others`` are what papers print for the same quantity
+    under other settings or for a GPT, with their sources.
     """
 
     symbol: Box
@@ -75,8 +75,8 @@ class ClosedForm(NamedTuple):
 
 
 def closed_form(quantity: Quantity) -> ClosedForm | None:
-    """The closed form of a quantity; None where it is absent, a name, or where its formula says as
-    much already."""
+    """Return the closed form of a quantity; None if it is absent, a name or zero, or if its formula
+    already shows as much."""
     if quantity.absent is not None or isinstance(quantity.value, str) or not quantity.value:
         return None
     collapse = quantity.result.collapse
@@ -113,7 +113,7 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
 
 
 def _shortest(quantity: Quantity, collapse: Collapse) -> Form | None:
-    """The form in inputs where that is short, else in letters; None where neither is."""
+    """Return the form in inputs if that is short, else in letters; None if neither is."""
     multiple = _multiple(quantity, collapse)
     if multiple is not None:
         return multiple
@@ -121,15 +121,15 @@ def _shortest(quantity: Quantity, collapse: Collapse) -> Form | None:
 
 
 def _forms(quantity: Quantity, collapse: Collapse) -> Iterator[Form]:
-    """A quantity in inputs, if that is no long form, and in letters."""
+    """Yield a quantity's form in inputs, unless it is long, and in letters."""
     for stops in (briefly, at_letters):
         with suppress(NoForm):
             yield collapse.form(quantity.base, quantity.trace.point, stops)
 
 
 def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
-    """A quantity of a stage as a multiple of the parameters there, as papers write states; None
-    where it is none."""
+    """Express a quantity of a stage as a multiple of the parameters there, as papers write
+    optimizer states; return None if it is none."""
     if not any(
         quantity.base in each.quantities and Psi in each.value.symbols for each in EQUATIONS
     ):
@@ -152,8 +152,8 @@ def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
 
 
 def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form, bool] | None:
-    """The published equation that a quantity is, the quantity's form, and whether all of it is in
-    the equation."""
+    """Return the published equation that a quantity equals, the quantity's form, and whether they
+    agree without ``besides``."""
     equations = [each for each in EQUATIONS if quantity.base in each.quantities]
     if not equations:
         return None
@@ -164,10 +164,9 @@ def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form,
             theirs, besides = _theirs(equation.value, collapse), equation.besides[0]
             if theirs is None:
                 continue
-            # A degree that the paper has not is none here either.
-            same = form.without(
-                {each for each in form.atoms - theirs.atoms if _is_one(each, collapse)}
-            )
+            # A degree of 1 that the paper does not have is left out.
+            more = (each for each in form.atoms - theirs.atoms if isinstance(each, Symbol))
+            same = form.without({each for each in more if collapse.values.get(each) == 1})
             left = same - theirs
             if not left:
                 return equation, same, True
@@ -176,13 +175,9 @@ def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form,
     return None
 
 
-def _is_one(each: Expression, collapse: Collapse) -> bool:
-    return isinstance(each, Symbol) and collapse.values.get(each) == 1
-
-
 def _printed(equation: Equation, all_of_it: bool, collapse: Collapse) -> Expression:
-    """An equation as its paper has it, with what the paper leaves out; what the plan makes numbers,
-    as bytes of an element, are numbers."""
+    """Return an equation as its paper prints it, plus the term that the paper omits; symbols that
+    the plan fixes, as bytes of an element, become numbers."""
     tree = equation.value if all_of_it else equation.value + equation.besides[0]
     forms = {each: _theirs(each, collapse) for each in tree.symbols}
     return written(
@@ -197,8 +192,8 @@ def _printed(equation: Equation, all_of_it: bool, collapse: Collapse) -> Express
 
 
 def _theirs(tree: Expression, collapse: Collapse) -> Form | None:
-    """The form of a paper's equation under the plan: what the plan makes numbers are numbers, and
-    letters of the field stay."""
+    """Convert a paper's equation to a form under the plan: symbols that the plan fixes become
+    numbers, and letters of the field stay."""
 
     def leaf(part: Expression) -> Form | None:
         if not isinstance(part, Symbol):
@@ -226,7 +221,7 @@ def _said(equation: Equation, form: Form, all_of_it: bool) -> str:
 def _terms(
     quantity: Quantity, collapse: Collapse, whole: Form, factor: Form | None
 ) -> Iterator[ClosedTerm]:
-    """The named summands, in the letters of the whole; alike ones of several norms as one."""
+    """Yield the named summands, in the symbols of the whole; equal labels (norms) are merged."""
     stops = at_letters if any(_is_letter(each, collapse) for each in whole.symbols) else briefly
     rows: dict[str, tuple[Form, Any]] = {}
     for label, body, point in _summands(quantity, collapse):
@@ -244,7 +239,7 @@ def _terms(
 
 
 def _is_letter(symbol: Symbol, collapse: Collapse) -> bool:
-    """Whether a form with this symbol stops at quantities."""
+    """Decide whether this symbol is a quantity at which a form stopped."""
     base = symbol.name.partition("[")[0]
     return base in collapse.book.quantities and base not in LETTERS
 
@@ -258,8 +253,8 @@ def _of_term(body: Expression, point: Point, collapse: Collapse, stops: Stops) -
 
 
 def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Expression, Point]]:
-    """The summands of the first sum below a quantity, with their names: where its formula takes
-    the largest of others, those of the largest."""
+    """Yield the summands of the first sum below a quantity, with their names; below a maximum,
+    those of its largest operand."""
     result, book = quantity.result, collapse.book
     chosen, point = quantity.chosen, quantity.trace.point
     tree = chosen.expression if chosen is not None else None
@@ -287,8 +282,8 @@ def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Exp
 
 
 def _words(term: Expression, collapse: Collapse) -> str:
-    """What a term is called that is no multiple of one quantity in its unit: by its only quantity
-    or input; a product of several, by how it is written."""
+    """Name a term that is no multiple of one quantity in its unit: by its only quantity or input,
+    else by how it is written."""
     book = collapse.book
     quantities = [each for each in term.symbols if each in book.symbols]
     if len(quantities) == 1:
@@ -302,8 +297,8 @@ def _words(term: Expression, collapse: Collapse) -> str:
 
 
 def called(entry: Entry) -> str:
-    """What an entry is called among others of its axis: a tensor or a component by its block too,
-    the norms of a layer together."""
+    """Name an entry among others of its axis: a tensor or a component with its block too, the norms
+    of a layer together."""
     block, name = entry.parent, (entry.title or entry.name).replace("_", " ")
     if block is None or entry.axis not in ("tensor", "component"):
         return name
@@ -311,7 +306,7 @@ def called(entry: Entry) -> str:
     return f"{_OF.get(kind, kind.replace('_', ' '))}: {name}"
 
 
-#: What a block is called, where not by its kind.
+#: Names of blocks that differ from their kind.
 _OF = {"norm": "norms", "mlp": "MLP", "moe": "experts"}
 
 
@@ -319,7 +314,7 @@ _OF = {"norm": "norms", "mlp": "MLP", "moe": "experts"}
 
 
 def _basics(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterator[Basic]:
-    """The symbols of a form in the order of the notation, quantities last."""
+    """Yield the symbols of a form in the order of the notation, quantities last."""
     result, book = quantity.result, collapse.book
     order = {symbol: place for place, symbol in enumerate([*book.notation, *book.symbols])}
     for symbol in sorted(tree.symbols, key=lambda one: order.get(one, len(order))):

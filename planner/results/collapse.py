@@ -1,10 +1,10 @@
-"""Quantities collapsed to basic symbols: what the plan's own choices leave of the formulas.
+"""Quantities expanded to the plan's basic symbols: the formulas under the plan's own choices.
 
-Formulas are followed as the plan has them: the alternative that holds, the entry where something is
-largest, each summand of a sum over entries, a rounding that rounds nothing left out. What the plan
-makes equal is written as one: the head size as h/a where heads divide the width, 4h for a
+Formulas are followed as the plan has them: the alternative that applies, the entry with the
+maximum, each summand of a sum over entries; a rounding of a whole number is dropped. What the plan
+makes equal becomes one symbol: the head size h/a where heads divide the width, 4h for a
 feed-forward of four times the width, L/p for the layers of an even stage. Bytes of an element are
-numbers, as in print; so is what is 0, and what is 1 outside of the model and the usual degrees.
+numbers, as in print; so is every 0, and every 1 outside the model and the usual degrees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from planner.typeset import Box, Typesetter, parse, with_subscript
 LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))
 #: Degrees and sizes that stay in a form though they are 1.
 KEPT = frozenset((n.b, n.t, n.p, n.c, n.e))
-#: Symbols that say a number, not a choice of the plan: bytes of elements, whether something runs.
+#: Keys of symbols that are shown as numbers: bytes of elements, whether something runs.
 NUMBERS = ("training.bytes.", "time.dropout", "time.lora_dropout", "time.rope")
 #: Where others stay letters: quantities of the whole plan that are followed all the same, and
 #: quantities with entries that are not.
@@ -43,17 +43,17 @@ class NoForm(Exception):
 
 
 def everywhere(key: Key, depth: int) -> bool:
-    """Stop at no quantity but what papers have letters for."""
+    """Stop at no quantity but those that papers have letters for."""
     return False
 
 
 def briefly(key: Key, depth: int) -> bool:
-    """As everywhere, but what grows long, or has a root or a rounding in it, has no form."""
+    """Stop at no quantity either, but refuse a form that is long, or has a root or a rounding."""
     return False
 
 
 def at_letters(key: Key, depth: int) -> bool:
-    """Stop at quantities of the whole plan, as at N and t_step; what has entries is followed."""
+    """Stop at quantities of the whole plan, as N and t_step; expand those with entries."""
     return key[0] in STAYING or (not key[1] and not key[0].startswith(FOLLOWED))
 
 
@@ -62,20 +62,20 @@ def after(levels: int) -> Stops:
     return lambda key, depth: depth > levels
 
 
-#: Stops that say the same at every depth below the quantity.
+#: Stops that do not depend on the depth.
 SAME = (everywhere, briefly, at_letters)
 #: Terms of a form that is read at a glance, and of those that it may be made of.
 MOST_TERMS, LONG, MOST_SYMBOLS = 8, 24, 12
 
 
 def is_brief(form: Form, most: int = MOST_TERMS) -> bool:
-    """Whether a form is short, of plain symbols."""
+    """Decide whether a form is short and has plain symbols only."""
     plain = all(isinstance(each, Symbol) for each in form.atoms)
     return plain and len(form.terms) <= most and len(form.atoms) <= most + MOST_SYMBOLS - MOST_TERMS
 
 
 class Collapse:
-    """Forms of the quantities of one evaluation, and what their symbols are worth and called."""
+    """Forms of the quantities of one evaluation, with the values and names of their symbols."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
@@ -83,7 +83,7 @@ class Collapse:
         self._kept: dict[Any, Form | NoForm] = {}
         self._several: dict[Symbol, bool] = {}
         self.values: dict[Symbol, Any] = {}
-        #: What symbols are called that hold for some entries only.
+        #: Names of symbols that apply to some entries only.
         self.names: dict[Symbol, Box] = {}
         #: The book, with the names of symbols that differ from entry to entry.
         self.book = copy(evaluation.book)
@@ -92,28 +92,28 @@ class Collapse:
     # -- quantities ---------------------------------------------------------------------------
 
     def form(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
-        """The form of a quantity.
+        """Expand a quantity to a form.
 
         Raises:
-            NoForm: it is absent or a name, or rests on what is.
+            NoForm: it is absent or a name, or needs such a quantity.
         """
         return self._instance(identifier, point, stops, 0)
 
     def of(self, expression: Expression, point: Point, stops: Stops = everywhere) -> Form:
-        """The form of an expression at a point, as of a summand."""
+        """Expand an expression at a point, such as a summand, to a form."""
         return self._of(expression, point, stops, 1)
 
     def expression(self, identifier: str, point: Point, levels: int | None = None) -> Expression:
-        """A quantity in basic symbols, or with so many ``levels`` of formulas put in its own.
+        """Derive a quantity in basic symbols, or with ``levels`` of formulas put into its own.
 
         Raises:
-            NoForm: it is absent or a name, or rests on what is.
+            NoForm: it is absent or a name, or needs such a quantity.
         """
         found = self.form(identifier, point, everywhere if levels is None else after(levels))
         return found.tree(factored(found))
 
     def letter(self, identifier: str, point: Point) -> Symbol:
-        """The symbol of a quantity, with its entries where it has some."""
+        """Make the symbol of a quantity, with its entries if it has some."""
         trace = self.evaluation.trace(identifier, point)
         quantity, entries = self.book.quantities[identifier], trace.key[1]
         if isinstance(trace.value, (Absent, str)):
@@ -187,7 +187,7 @@ class Collapse:
             raise NoForm(str(error)) from None
 
     def best(self, fold: Expression, point: Point) -> Point:
-        """Where the largest of a reduction is, the first of equals."""
+        """Find the point of the largest value of a reduction, the first of equals."""
         evaluation = self.evaluation
         points = evaluation.entries(fold.axis, point, fold.where)
         return max(points, key=lambda below: evaluation.compute(fold.args[-1], below))
@@ -207,7 +207,7 @@ class Collapse:
         return self._input(symbol, scope, value)
 
     def _input(self, symbol: Symbol, scope: tuple[Entry, ...], value: Any) -> Form:
-        """An input: a number, what the plan makes it equal to, or its own symbol."""
+        """Expand an input to a number, to what the plan makes it equal to, or to its symbol."""
         note = self.book.notation[symbol]
         if value == 0 or note.per in (("tensor",), ("component",), ("stage", "component")):
             if symbol == n.copies_on_stage:
@@ -229,7 +229,7 @@ class Collapse:
     def _named(
         self, symbol: Symbol, note: Notation, scope: tuple[Entry, ...], value: Any
     ) -> Symbol:
-        """A symbol of its own for some entries."""
+        """Make a symbol for some entries only."""
         path = ",".join(entry.path for entry in scope)
         named = Symbol(f"{symbol.name}[{path}]", positive=True)
         if named not in self.book.notation:
@@ -243,7 +243,7 @@ class Collapse:
         return named
 
     def _differs(self, symbol: Symbol) -> bool:
-        """Whether entries bind a symbol to different values, so that it needs a name for each."""
+        """Decide whether entries bind a symbol to different values, so that each needs a name."""
         if symbol not in self._several:
             axes = (self.case.entries(axis) for axis in self.book.notation[symbol].per)
             entries = (entry for axis in axes for entry in axis)
@@ -253,14 +253,14 @@ class Collapse:
         return self._several[symbol]
 
     def _whole(self, symbol: Symbol) -> Any:
-        """What the plan binds a symbol to; None where it leaves it open."""
+        """Return what the plan binds a symbol to, None if it is absent."""
         value = self.case.bindings.get(symbol)
         return None if isinstance(value, Absent) else value
 
     # -- what the plan makes equal ------------------------------------------------------------
 
     def _head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
-        """h/a, where the heads divide the width."""
+        """Return h/a if the heads divide the width."""
         block = scope or self._attention
         heads = bound(self.case, n.a, block) if block else None
         if not isinstance(heads, int) or heads * value != self._whole(n.h):
@@ -268,26 +268,26 @@ class Collapse:
         return self._input(n.h, (), heads * value) / self._input(n.a, block, heads)
 
     def _kv_heads(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
-        """a, where every query head has its own."""
+        """Return a if every query head has its own keys."""
         heads = bound(self.case, n.a, scope)
         return self._input(n.a, scope, heads) if heads == value else None
 
     def _width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
-        """4h, where it is that."""
+        """Return 4h if the width is that."""
         hidden = self._whole(n.h)
         return (
             constant(4) * self._input(n.h, (), hidden) if hidden and value == 4 * hidden else None
         )
 
     def _count(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
-        """How often a part occurs: L, where all layers are of one kind; once, as the embedding."""
+        """Count a part: L if all layers are of one kind; 1 for the embedding or the head."""
         if not scope[0].settings["layers"]:
             return constant(value)
         layers = self._whole(n.L)
         return self._input(n.L, (), layers) if value == layers and value > 1 else None
 
     def _on_stage(self, scope: tuple[Entry, ...], value: Any) -> Form:
-        """Layers of a stage: L/p where stages are even."""
+        """Count the layers of a stage: L/p if stages are even."""
         part, stages = scope[1], self._whole(n.p)
         count = bound(self.case, n.L_k, (part,))
         if part.settings["layers"] and value * stages == count:
@@ -296,7 +296,7 @@ class Collapse:
         return constant(value)
 
     def _in_flight(self, scope: tuple[Entry, ...], value: Any) -> Form:
-        """Layers times micro-batches alive: p on the first stage of 1F1B, m under GPipe."""
+        """Count layers times micro-batches in flight: p in 1F1B's first stage, m in GPipe."""
         held, part = bound(self.case, n.layers_on_stage, scope), scope[1]
         if not held or not part.settings["layers"]:
             return constant(value)
@@ -313,12 +313,12 @@ class Collapse:
         return self._on_stage(scope, held) * same
 
     def _recomputed(self, scope: tuple[Entry, ...], value: Any) -> Form:
-        """Of these, those that are computed again: all of them, or a share."""
+        """Count those in flight that are recomputed: all of them, or a share."""
         alive = bound(self.case, n.in_flight, scope)
         return constant(Fraction(value) / Fraction(alive)) * self._in_flight(scope, alive)
 
     def _of_component(self, scope: tuple[Entry, ...], value: Any) -> Form:
-        """How often a stage holds a component: as often as its layer."""
+        """Count the copies of a component on a stage: as many as of its layer."""
         stage, part = scope[0], scope[1].around["part"]
         held = bound(self.case, n.layers_on_stage, (stage, part))
         return self._on_stage((stage, part), held) if value == held else constant(value)
@@ -337,17 +337,17 @@ class Collapse:
         return _Written(self)
 
     def worth(self, symbol: Symbol) -> Any:
-        """The value of a symbol of a form, or of a published equation."""
+        """Return the value of a symbol of a form, or of a published equation."""
         known = self.values.get(symbol)
         return self.evaluation.compute(symbol, {}) if known is None else known
 
     def box(self, tree: Expression, numbers: bool = False) -> Box:
-        """A form's expression as a box."""
+        """Build the box of a form's expression."""
         return self.typesetter.box(tree, None, numbers)
 
 
 class _Written(Typesetter):
-    """Writes forms, whose symbols stand for themselves."""
+    """Typesets forms, whose symbols have no further definition."""
 
     def __init__(self, collapse: Collapse) -> None:
         super().__init__(collapse.evaluation)
@@ -377,9 +377,9 @@ _ALIKE: dict[Symbol, Callable[[Collapse, tuple[Entry, ...], Any], Form | None]] 
 
 
 def factored(form: Form) -> Form | None:
-    """What a sum, or most of it, is written as a multiple of: its term in the highest power of the
-    hidden size, with the fewest symbols; without that size the term that leaves the fewest symbols
-    to read. None where none leaves fewer than the sum has."""
+    """Choose the common factor of a sum, or of most of it: the term in the highest power of the
+    hidden size with the fewest symbols; without that size, the term that leaves the fewest symbols
+    to read. Return None if none leaves fewer than the sum has."""
     if len(form.terms) < 2:
         return None
 

@@ -1,5 +1,5 @@
-"""How long the passes and the traffic of a step take, and what they hold: values of the book, by
-stage and chunk. What a simulated step is made of (planner/results/timeline.py)."""
+"""Durations of the passes and the communication of a step, and memory held by them: values of the
+book, by stage and chunk, from which a step is simulated (planner/results/timeline.py)."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ BESIDE = (
     (("gather",), ("gather",), "time.shards", "time.part.gathers"),
     (("offload",), ("fetch",), HOST, "time.part.offload.ways"),
 )
-#: How the names end of what travels, among what a layer's time is taken apart into.
+#: Endings of the names of communication, among the parts of a layer's time.
 TRAVELS = ("exchange", "offloading activations")
-#: What of the time of a layer is taken as its share of what.
-SHARES = {"busy": ("busy.forward", "busy.backward"), "passes": ("weights", "repeated")}
-#: Pieces in which the gradients of a chunk travel, at most: more change nothing that is seen.
+#: Parts of a layer's time, by the quantity of which they are shares.
+SHARES = {"busy": ("busy.forward", "busy.backward", "busy.weights"), "passes": ("repeated",)}
+#: The most buckets of a chunk's gradients: more make no visible difference.
 MOST_BUCKETS = 16
 
 
 class Chunk(NamedTuple):
-    """What one chunk of the model takes, in seconds, and keeps, in bytes, for a micro-batch."""
+    """Seconds and saved bytes of one chunk of the model for a micro-batch."""
 
     forward: float
     backward: float  # the whole of it: gradients of inputs and weights, recomputation
     weight: float  # of it, gradients of weights
     again: float  # of it, recomputation
-    #: Of forward and backward pass: traffic that nothing hides, by name.
+    #: Exposed communication of forward and backward pass, by name.
     exposed: tuple[Mapping[str, float], Mapping[str, float]]
     kept: float
     held_again: float  # by the largest layer that is computed again, then
@@ -59,7 +59,7 @@ class Chunk(NamedTuple):
     travels: tuple[tuple[tuple[str, tuple[str, ...], float], ...], ...] = ((), ())
 
     def seconds(self, kind: str) -> float:
-        """Seconds of a pass."""
+        """Return the seconds of a pass."""
         if kind == FORWARD:
             return self.forward
         if kind == INPUT:
@@ -67,13 +67,13 @@ class Chunk(NamedTuple):
         return self.weight if kind == WEIGHT else self.backward
 
     def shown(self, kind: str) -> Mapping[str, float]:
-        """Seconds of a pass in which it waits for traffic; gradients of weights need none."""
+        """Return the seconds of a pass that wait for communication; weight gradients: none."""
         return {} if kind == WEIGHT else self.exposed[kind != FORWARD]
 
 
 @dataclass
 class Step:
-    """What a step is made of, by stage: seconds, and bytes."""
+    """The data of a step, by stage: seconds, and bytes."""
 
     schedule: Schedule
     turns: float  # micro-batches that pass a chunk
@@ -98,7 +98,7 @@ class Step:
     base: list[tuple[float, float]] = field(default_factory=list)
     update: list[float] = field(default_factory=list)
     capacity: float = 0.0
-    #: What traffic that is waited for is called.
+    #: Names of exposed communication.
     names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in TRAFFIC})
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Step:
         for name in ("reduce", "gather", "optimizer", "update"):
             setattr(self, name, getattr(self, name) or [0.0] * size)
         self.base = self.base or [(0.0, 0.0)] * size
-        #: Of the parameters of a stage what each of its chunks has.
+        #: Each chunk's share of the parameters of its stage.
         self.parted = [
             {number: chunk.trained / whole for number, chunk in chunks.items()}
             for chunks in self.chunks
@@ -115,12 +115,12 @@ class Step:
 
 
 def of_plan(result: Result, slow: Mapping[int, float]) -> Step:
-    """The step of a plan; ``slow`` stages take so many times as long for their passes."""
+    """Read the step of a plan; passes of ``slow`` stages take so many times as long."""
     return Reader(result).step(slow)
 
 
 class Reader:
-    """Values of the book for one plan."""
+    """Reads values of the book for one plan."""
 
     def __init__(self, result: Result) -> None:
         self.result, self.evaluation, self.plan = result, result.evaluation, result.plan
@@ -199,14 +199,14 @@ class Reader:
         )
 
     def __call__(self, quantity: str, **point: Entry) -> float:
-        """The value of a quantity of the book; 0 where this plan has none."""
+        """Return the value of a quantity of the book; 0 if this plan has none."""
         try:
             return float(self.evaluation.value(quantity, widen(dict(point))))
         except Absent:
             return 0.0
 
     def _relative(self, quantity: str, stage: Entry) -> float:
-        """Of a quantity that is the largest over stages what one stage has, relative to it."""
+        """Return one stage's value of a quantity divided by the maximum over stages."""
         most, chosen = self(quantity), self.evaluation.trace(quantity).chosen
         if not most or chosen is None:
             return 1.0
@@ -214,7 +214,7 @@ class Reader:
         return float(self.evaluation.compute(body, {"stage": stage})) / most
 
     def _chunk(self, holds: Sequence[Entry], most: int, slow: float, added: float) -> Chunk:
-        """A chunk of some parts, ``most`` layers of which are computed again."""
+        """Read a chunk of some parts, of which at most ``most`` layers are recomputed."""
         total: dict[str, float] = defaultdict(float)
         exposed: dict[str, float] = defaultdict(float)
         on_device = self("memory.activations.offloaded")
@@ -244,11 +244,12 @@ class Reader:
                 travelled[quantity] += count * self(quantity, part=part)
         adding = added * total["trained"]
         backward = total["busy.backward"]
-        share = total["busy.forward"] / (total["busy.forward"] + backward)
+        busy = total["busy.forward"] + backward  # none, where a stage holds nothing
+        share = total["busy.forward"] / busy if busy else 0.0
         return Chunk(
             forward=total["busy.forward"],
             backward=backward + adding,
-            weight=total["weights"] + adding,
+            weight=total["busy.weights"] + adding,
             again=total["repeated"],
             exposed=(
                 {name: seconds * share for name, seconds in exposed.items()},
@@ -263,8 +264,8 @@ class Reader:
     def _beside(
         self, travelled: Mapping[str, float], back: int, share: float
     ) -> tuple[tuple[str, tuple[str, ...], float], ...]:
-        """What travels beside a forward or a backward pass: of all a share; of what lies on the
-        host half, there or back."""
+        """List the communication beside a forward (0) or a backward pass (1): ``share`` of each
+        time; of host traffic half, to the host or back."""
         return tuple(
             (
                 self._stream(where),
@@ -276,14 +277,14 @@ class Reader:
         )
 
     def _stream(self, where: str) -> str:
-        """The stream over which a group's traffic passes."""
+        """Return the stream over which a group communicates."""
         if where in STREAMS:
             return where
         return NETWORK if self.plan.settings[where] == "nodes" else LINK
 
     def _trained(self, part: Entry, first: bool) -> float:
-        """Trained parameters of a part; a matrix tied to the embedding counts there, if that is
-        in the same chunk."""
+        """Count the trained parameters of a part; a matrix tied to the embedding counts there, if
+        that is in the same chunk."""
         return sum(
             self("parameters.trained", component=entry)
             for entry in self.result.entries("component")

@@ -1,8 +1,8 @@
-"""Plans evaluated one after another, in less time than each by itself.
+"""Plans evaluated one after another, in less time than each alone.
 
-What a plan has in common with the nearest of the last ones is lowered once, and what rests on
-nothing that differs is worked out once; every value is what it would be by itself. Results then
-share a graph, so this is asked for, by a server's process, and holds within one thread.
+What a plan shares with the nearest of the last ones is lowered once, and values whose inputs are
+equal are computed once; every value is as if it were evaluated alone. Results then share a graph,
+so this is optional, for a server's process, and limited to one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from planner.engine.lower import Case
+from planner.engine.lower import Case, Lowering
 
 #: Results that are kept (of the module that asks here, so of no type), and nodes of a graph beyond
 #: which the next plan begins another.
@@ -22,7 +22,7 @@ _KEPT: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """Until the end, each plan is evaluated like the nearest of the last ones."""
+    """Evaluate each plan, in this context, on the graph of the nearest of the last ones."""
     token = _KEPT.set([])
     try:
         yield
@@ -31,17 +31,17 @@ def in_turn() -> Iterator[None]:
 
 
 def nearest(case: Case) -> Any:
-    """Of the last results the one whose case differs least from another."""
+    """Return the last result whose case differs least from another, or None."""
     alike = (
         one
         for one in _KEPT.get() or ()
         if one.evaluation.book is case.book and len(one.evaluation.graph.nodes) < LARGEST
     )
-    return min(alike, key=lambda one: one.evaluation.differs(case), default=None)
+    return min(alike, key=lambda one: Lowering.differs(one.evaluation, case), default=None)
 
 
 def keep(result: Any) -> None:
-    """Another plan may be like this one."""
+    """Record a result, for a later plan may share its graph."""
     kept = _KEPT.get()
     if kept is not None:
         kept[:] = [result, *kept[: MOST - 1]]

@@ -1,4 +1,4 @@
-"""Every resolved value of a plan, with who decided it: the inputs of a result."""
+"""Every resolved value of a plan, with its origin: the inputs of a result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Input(NamedTuple):
 
 
 def inputs(plan: Plan) -> list[Input]:
-    """The values in the order of the document; derived ones where they belong."""
+    """List the values in the order of the document; derived ones stand beside them."""
     found = []
     for path, value in _leaves(plan.data, ()):
         key = ".".join(path)
@@ -45,7 +45,7 @@ def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def origin(plan: Plan, key: str) -> tuple[str, str]:
-    """Kind and words of who decided the value of a dotted key."""
+    """Return the kind and the description of the origin of a dotted key's value."""
     path = tuple(key.split("."))
     # A value that follows from others may replace what the document says; the last word counts.
     for end in range(len(path), 0, -1):

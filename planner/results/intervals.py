@@ -1,9 +1,8 @@
-"""The interval around a prediction: what published runs of its kind leave open.
+"""The 90 % interval of a prediction, from published runs of its kind
+(``planner.plans.error_bands``).
 
-The runs are those of ``planner.plans.error_bands``.
-
-No interval crosses what physics allows: no step is faster than its FLOPs at the rate that large
-products sustain, no memory is smaller than the states in it.
+No interval crosses what physics allows: no step is faster than its FLOPs at the best matmul
+efficiency, no memory is smaller than weights, gradients and optimizer states.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from planner.book.quantity import BOOK
-from planner.engine.evaluate import Absent
+from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
 from planner.plans import error_bands as bands
 
@@ -24,9 +23,9 @@ HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst
 STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
 
-def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | None:
-    """Lowest and highest value that published runs leave open, of a value of the quantity of that
-    name in an evaluation; None for one that no published run is held against."""
+def around(base: str, value: Value, evaluation: Evaluation) -> tuple[Value, Value] | None:
+    """Return the ends of the 90 % interval of a quantity's value in an evaluation; None if it is
+    compared with no published run."""
     found = basis(base, evaluation.case.settings)
     if found is None:
         return None
@@ -35,11 +34,11 @@ def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | No
     )
 
 
-def carried(base: str, evaluation: Any) -> tuple[Value, Value] | None:
-    """Lowest and highest value of a quantity that a document defines, while those of the book that
-    it is made of run through their intervals: all times together, and all memory together. Between
-    the ends it is taken to rise or to fall. None where none of them has an interval, or where there
-    is no value at an end."""
+def carried(base: str, evaluation: Evaluation) -> tuple[Value, Value] | None:
+    """Return the ends of the interval of a quantity that a document defines, while the book's
+    quantities in it run through their intervals: all times together, and all memory together. It is
+    taken to be monotonic in between. None if none of them has an interval, or if there is no value
+    at an end."""
     ends: dict[int, tuple[str, tuple[Value, Value]]] = {}
     nodes, declared = evaluation.graph.nodes, evaluation.book.quantities
     inner, waiting = set[int](), [evaluation.instance(base, {})]
@@ -50,7 +49,8 @@ def carried(base: str, evaluation: Any) -> tuple[Value, Value] | None:
             name, entries = nodes[arguments[1]][1][0]
             if not declared[name].own:
                 value = evaluation.worth(place)
-                found = None if entries else _between(name, value, evaluation)
+                known = not entries and not isinstance(value, Absent | str)
+                found = around(name, value, evaluation) if known else None
                 if found is not None:
                     ends[place] = name, found
                 continue
@@ -67,14 +67,8 @@ def carried(base: str, evaluation: Any) -> tuple[Value, Value] | None:
     return min(values), max(values)
 
 
-def _between(name: str, value: Any, evaluation: Any) -> tuple[Value, Value] | None:
-    if isinstance(value, Absent | str):
-        return None
-    return around(name, value, evaluation)
-
-
 def _end(name: str, between: tuple[Value, Value], slow: bool, full: bool) -> Value:
-    """The end of an interval where a run is slow or fast, and memory full or not."""
+    """Return the end of an interval for a slow or fast run, and full or free memory."""
     scaling = scales_with(name)
     high = (
         slow != (scaling == "rate") if scaling in ("time", "rate") else full != (name == HEADROOM)
@@ -82,8 +76,8 @@ def _end(name: str, between: tuple[Value, Value], slow: bool, full: bool) -> Val
     return between[high]
 
 
-def known(name: str, evaluation: Any) -> Value:
-    """The value of a quantity, 0 where it is absent."""
+def known(name: str, evaluation: Evaluation) -> Value:
+    """Return the value of a quantity, 0 if it is absent."""
     try:
         found: Value = evaluation.value(name)
     except Absent:
@@ -92,7 +86,7 @@ def known(name: str, evaluation: Any) -> Value:
 
 
 def rests_on(base: str) -> tuple[str, ...]:
-    """The other quantities that bound the interval of one; nothing where it never has one."""
+    """List the other quantities that bound the interval of one; empty if it never has one."""
     if base == HEADROOM:
         return PROCESS, *rests_on(PROCESS)
     scaling = scales_with(base)
@@ -110,12 +104,12 @@ def bounds(
     smaller: Callable[[Any, Any], Any],
     larger: Callable[[Any, Any], Any],
 ) -> tuple[Any, Any]:
-    """Lowest and highest value of a quantity: numbers, or arrays that broadcast to each other.
+    """Compute the lowest and highest value of a quantity: numbers, or arrays that broadcast.
 
     Args:
-        other: gives the value of each quantity of ``rests_on``, 0 where it is absent.
-        low, high: how measured values compare with predicted ones, at the 5th and 95th percentile.
-        smaller, larger: of two values.
+        other: returns the value of another quantity that bounds it, 0 if it is absent.
+        low, high: measured over predicted values, at the 5th and 95th percentile.
+        smaller, larger: minimum and maximum of two values.
     """
     if base == HEADROOM:
         process = other(PROCESS)
@@ -126,12 +120,16 @@ def bounds(
         most = other(WORST) if base == PROCESS else value * high
         return smaller(value, larger(value * low, sum(other(name) for name in STATES))), most
     low = larger(low, other(FLOOR))
-    return (value / high, value / low) if scaling == "rate" else (value * low, value * high)
+    if scaling == "time":
+        return value * low, value * high
+    # A convention may count more than is performed: no utilisation is shown above 1 for that.
+    most = larger(value, 1) if BOOK.quantities[base].share else value / low
+    return value / high, smaller(value / low, most)
 
 
 def scales_with(base: str) -> str:
-    """What published runs measure of a quantity: ``memory``, or the ``time`` that it grows with or
-    is a ``rate`` of; empty where no run is held against it."""
+    """Return what published runs measure of a quantity: ``memory``, or the ``time`` that it grows
+    with or is a ``rate`` of; empty if it is compared with no run."""
     quantity = BOOK.quantities.get(base)  # None: a document defines it
     if quantity is None:
         return ""
@@ -139,8 +137,8 @@ def scales_with(base: str) -> str:
 
 
 def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
-    """What the interval of a quantity rests on under a plan's settings; None where no published run
-    is held against it: its time is assumed, or rests on no shape."""
+    """Return the basis of the interval of a quantity under a plan's settings; None if it has none:
+    its time is assumed, or the model has no shape."""
     base = PROCESS if base == HEADROOM else base
     scaling = scales_with(base)
     if not scaling or not settings.get("model.shape"):

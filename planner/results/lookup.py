@@ -1,4 +1,4 @@
-"""Quantities by what people call them: ids and their ends and beginnings, labels, symbols."""
+"""Finds quantities by their common names: ids, parts of ids, labels, symbols."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 
 from planner.base.errors import Fault, PlanError
+from planner.documents import aliases
 from planner.results.figures import KEY_FIGURES
 from planner.results.result import Quantity, Result
 
@@ -15,12 +16,12 @@ LABELS = {row.id: row.label for row in KEY_FIGURES}
 
 
 def is_pattern(asked: str) -> bool:
-    """Whether it asks for all that begins so, or for all that a pattern with ``*`` fits."""
+    """Decide whether a name is a prefix (``memory.``) or a pattern with ``*``."""
     return asked.endswith((".", "[")) or "*" in asked
 
 
 def matching(result: Result, pattern: str) -> list[Quantity]:
-    """The quantities whose ids begin so, or fit a pattern; those with entries by name only.
+    """List the quantities whose ids match a prefix or a pattern; those with entries only by name.
 
     Raises:
         PlanError: there is none.
@@ -38,11 +39,10 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
 
 
 def called(result: Result, names: Sequence[str]) -> list[Quantity]:
-    """The quantities that people call so, each name as for ``look_up`` or ``matching``, in their
-    order and once each.
+    """List the quantities of some names or patterns, in their order and once each.
 
     Raises:
-        PlanError: as these.
+        PlanError: a name or a pattern has none, or a name has several.
     """
     found = (
         matching(result, name) if is_pattern(name) else [look_up(result, name)] for name in names
@@ -54,8 +54,8 @@ _ALL = "see plan.py list quantities"
 
 
 def input_called(result: Result, asked: str) -> str | None:
-    """The key of the input that is called so, by its key or its symbol; None where a quantity may
-    be."""
+    """Return the key of the input with this key or symbol; None if a quantity may have the
+    symbol."""
     if asked in result.inputs:
         return asked
     from planner.typeset import TEXT, parse  # no summary needs it
@@ -70,22 +70,25 @@ def input_called(result: Result, asked: str) -> str | None:
 
 
 def look_up(result: Result, asked: str) -> Quantity:
-    """The quantity that people call so: by its id, else by a label or a symbol, the end of an id or
-    words of it, its beginning, words of its title. Of several the only key figure is meant, else
-    the only one of the fewest parts.
+    """Find the quantity of a name: by its id or an alias, else by a label or a symbol, the end of
+    an id or words of it, its beginning, words of its title, at last in any order. Of several
+    matches the only key figure is returned, else the only one with the fewest parts.
 
     Raises:
-        PlanError: none is called so, with near spellings, or several are, with their ids.
+        PlanError: no quantity matches (with near spellings), or several do (with their ids).
     """
     base, _, _ = asked.partition("[")
     if base in result.evaluation.book.quantities:
         return result.find(asked)
+    meant = aliases.quantities(asked)
+    if meant:
+        return result.find(next((name for name in meant if result.get(name)), meant[0]))
     wanted = _plain(asked)
     whole = [quantity for quantity in result.quantities.values() if not quantity.entries]
     by_symbol = [quantity for quantity in whole if quantity.symbol == asked]
     by_words = ([one for one in whole if called(one, wanted)] for called in _WAYS if wanted)
     for found in chain([by_symbol], by_words):
-        # What all others begin with is the whole of which they are parts.
+        # A match that is the prefix of all others is their whole.
         short = min(found, key=lambda one: len(one.id), default=None)
         figures = [quantity for quantity in found if quantity.id in LABELS]
         if short is not None and all(one.id.startswith(short.id) for one in found):
@@ -106,41 +109,27 @@ def look_up(result: Result, asked: str) -> Quantity:
 
 
 def _plain(words: str) -> str:
-    """Words without capitals, and with spaces between them."""
+    """Normalise words: lower case, with spaces between them."""
     return " ".join(words.lower().replace("_", " ").replace("-", " ").split())
 
 
 def _names(quantity: Quantity) -> Iterator[str]:
-    """Its label and its title."""
+    """Yield its label and its title."""
     yield LABELS.get(quantity.id, "")
     yield quantity.title
 
 
-def _whole_name(quantity: Quantity, wanted: str) -> bool:
-    return wanted in map(_plain, _names(quantity))
+def _any_order(quantity: Quantity, wanted: str) -> bool:
+    words = aliases.words_of(wanted)
+    return bool(words) and any(words <= aliases.words_of(name) for name in _names(quantity))
 
 
-def _end(quantity: Quantity, wanted: str) -> bool:
-    return f".{_plain(quantity.id)}".endswith(f".{wanted}")
-
-
-def _words(quantity: Quantity, wanted: str) -> bool:
-    return f" {_plain(quantity.id).replace('.', ' ')}".endswith(f" {wanted}")
-
-
-def _beginning(quantity: Quantity, wanted: str) -> bool:
-    return _plain(quantity.id).startswith(wanted)
-
-
-def _in_name(quantity: Quantity, wanted: str) -> bool:
-    return any(f" {wanted}" in f" {_plain(name)}" for name in _names(quantity))
-
-
-#: From the surest way to the least sure; the first by which something is called so decides.
+#: Ways to match, most reliable first; the first that matches decides.
 _WAYS: tuple[Callable[[Quantity, str], bool], ...] = (
-    _whole_name,
-    _end,
-    _words,
-    _beginning,
-    _in_name,
+    lambda quantity, wanted: wanted in map(_plain, _names(quantity)),
+    lambda quantity, wanted: f".{_plain(quantity.id)}".endswith(f".{wanted}"),
+    lambda quantity, wanted: f" {_plain(quantity.id).replace('.', ' ')}".endswith(f" {wanted}"),
+    lambda quantity, wanted: _plain(quantity.id).startswith(wanted),
+    lambda quantity, wanted: any(f" {wanted}" in f" {_plain(name)}" for name in _names(quantity)),
+    _any_order,
 )

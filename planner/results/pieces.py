@@ -1,10 +1,10 @@
-"""The forward pass of one layer as events: products, and the pieces of exchanges with tensor-
-parallel ranks that travel beside them (``parallelism.tensor_overlap``).
+"""The forward pass of one layer as events: matmuls, and the chunks of tensor-parallel communication
+that overlap with them (``parallelism.tensor_overlap``).
 
-How long a product or an exchange takes is what the book says. Before the products that are divided
-by columns the rows of all ranks are gathered, behind those that are divided by rows the sums are
-scattered, each as long as the other, in as many pieces as there are ranks: a piece of a product
-waits for the rows that it reads, a piece of the sums for the product that makes it.
+Durations are the book's. Before column-parallel matmuls the rows of all ranks are gathered, after
+row-parallel ones the sums are scattered, each for as long as the other and in as many pieces as
+there are ranks: a piece of a matmul waits for the rows that it reads, a piece of the sums for the
+matmul that computes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from planner.results.result import Result
 
 
 class Piece(NamedTuple):
-    """A kernel, or traffic; seconds from the start of the pass."""
+    """A kernel, or communication; seconds from the start of the pass."""
 
     block: str
     works: bool  # on the compute stream, else traffic between devices
@@ -26,13 +26,13 @@ class Piece(NamedTuple):
     end: float
 
 
-#: What traffic is called before and behind the products of a block.
+#: Names of the communication before and after the matmuls of a block.
 OF_RANKS, OF_EXPERTS = ("gathering rows", "scattering sums"), ("dispatch", "combine")
 
 
 def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
-    """The forward pass of a layer kind, the embedding or the head, in the order in which its pieces
-    end on each stream; the last one ends after ``time.part.forward`` seconds."""
+    """Simulate the forward pass of a layer kind, the embedding or the head, in the order in which
+    its pieces end on each stream; the last one ends after ``time.part.forward`` seconds."""
     layout, settings = result.plan.data["parallelism"], result.plan.settings
     count = layout["tensor"] if settings["time.tensor_overlap"] else 1
     contention = float(result.plan.get("time.efficiency.contention") or 0) if count > 1 else 0.0
@@ -81,8 +81,8 @@ def block(
     count: int,
     contention: float,
 ) -> list[Piece]:
-    """A block from a moment on: products that are divided by columns, what waits for all of them,
-    and products that are divided by rows; an exchange before and one behind, each in pieces."""
+    """Simulate a block from ``start``: column-parallel matmuls, what waits for all of them, and
+    row-parallel matmuls (``sides``: seconds of each); communication before and after, in pieces."""
     columns, between, rows = sides
     done, compute, link = list[Piece](), start, start
 
@@ -99,7 +99,7 @@ def block(
         compute = run(True, "products by rows", compute, rows / count)
         link = run(False, called[1], max(link, compute), exchange / count)
     end = max(compute, link)
-    # Neither stream ever waits while the other one does, so what is more than the time is at once.
+    # The streams never wait at once, so time beyond the duration is overlap.
     both = sum(piece.end - piece.start for piece in done) - (end - start)
     run(True, "work that traffic slows", end, contention * max(0.0, both))
     return done

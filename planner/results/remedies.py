@@ -1,10 +1,10 @@
-"""When a plan does not fit, or only tightly: what is missing, which part decides, and the nearest
-plans that are safe.
+"""If a plan does not fit, or only tightly: the missing memory, the largest part of it, and the
+nearest plans that are safe.
 
-Safe is what fits at worst (``memory.headroom_p95``). Every change is a plan of its own, evaluated
-like any other, its time predicted even where the plan assumes a utilisation. They are ranked by
-that time and, where nothing predicts it, by how much they interfere: dividing states costs least,
-computing activations again costs another forward pass, another optimizer changes the training.
+Safe means that the 95th percentile fits (``memory.headroom_p95``). Every change is a plan of its
+own, evaluated like any other, its time predicted even if the plan assumes a utilisation. They are
+ranked by that time or, without a prediction, by how much they interfere: sharding states costs
+least, activation checkpointing costs another forward pass, another optimizer changes the training.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from planner.plans.plan import follows_again, variant
 from planner.results.intervals import known
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
-#: What is left of a device at worst: a plan is safe where it is not below zero.
+#: Free memory at the 95th percentile: a plan is safe if it is not negative.
 SAFE = "memory.headroom_p95"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
-#: Changes tried at once where no single one is enough.
+#: The most changes combined if no single one is enough.
 TOGETHER = 2
 
 
 class Remedy(NamedTuple):
-    """Changes of a plan, by dotted key, with what they do."""
+    """Changes of a plan, by dotted key, with their effect."""
 
     changes: Mapping[str, Any]
     headroom: float  # bytes left on the fullest device
@@ -59,7 +59,7 @@ MOST_WORK = 120
 
 
 class Advice(NamedTuple):
-    """What is missing, what holds most, and what would help (the cheapest first)."""
+    """The missing memory, its largest part, and the changes that help (the cheapest first)."""
 
     missing: float  # bytes, at worst
     decides: str  # id of the quantity that is largest at the peak
@@ -71,8 +71,8 @@ class Advice(NamedTuple):
 
 
 def remedies(plan: Plan, most: int = 3) -> Advice | None:
-    """The ``most`` cheapest changes that make the plan safe; None where it is, or where a model
-    given by its size only leaves open whether it is."""
+    """Return the ``most`` cheapest changes that make the plan safe; None if it is safe already, or
+    if a model given by its size only does not decide that."""
     with suppress(PlanError):  # the hardware may lack what a prediction needs
         plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
     evaluation = Evaluation(case.build(plan))
@@ -119,7 +119,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
 def _tried(
     like: Evaluation, plan: Plan, changes: Mapping[str, Any], now: float, rank: int
 ) -> Remedy | None:
-    """The plan with these changes; None where it is no valid plan, or none that is safe."""
+    """Evaluate the plan with these changes; return None if it is invalid or not safe."""
     try:
         evaluation = Evaluation(case.build(variant(plan, changes)), like=like)
         headroom = float(evaluation.value("memory.headroom"))
@@ -134,10 +134,10 @@ def _tried(
 
 
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Single changes with their rank, those first that interfere least."""
+    """Yield single changes with their rank, those first that interfere least."""
     layout, training = plan.data["parallelism"], plan.data["training"]
     again = follows_again(plan)
-    if training["mode"] == "train":
+    if training["mode"] == "train" and layout["data"] * layout["context"] > layout["replicate"]:
         told = "training.distributed_optimizer"
         agrees = {told: True} if plan.document.get(told) is not None else {}
         for stage in range(layout["zero"] + 1, 4):
@@ -150,7 +150,10 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
         yield rank, {"training.recompute": mode}
     if training["micro_batch"] % 2 == 0:
-        yield 3, {"training.micro_batch": training["micro_batch"] // 2, **again}
+        for fewer in sorted({training["micro_batch"] // 2, 1}, reverse=True):
+            yield 3, {"training.micro_batch": fewer, **again}
+    if plan.get("training.lora.base") in ("bf16", "int8"):
+        yield 6, {"training.lora.base": "nf4"}
     for key in at(OUTER):
         rank = 4 if ROW[key].divides == MATRICES else 5
         yield rank, {key: plan.get(key) * 2, **again}

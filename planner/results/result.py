@@ -1,8 +1,8 @@
-"""What a plan gives: every quantity with its value, its formula and how it was found.
+"""The result of a plan: every quantity with its value, its formula and its derivation.
 
 ``result["memory.total"]`` is a quantity; one with axes is named by its entry too, as in
 ``memory.activations.layer[moe]``. Values are exact (int, or Fraction, which becomes a decimal
-number in JSON only). Formulas are printed when they are asked for: a summary never pays for them.
+number in JSON only). Formulas are typeset on demand: a summary never pays for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.base.display import plain
+from planner.base import numbers
+from planner.base.display import clean, plain
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.notebook import Shown
 from planner.base.progress import tell
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 
 def evaluate(plan: Plan, like: Result | None = None) -> Result:
-    """The result of a plan, perhaps one ``like`` another. Nothing is computed before it is asked
-    for."""
+    """Evaluate a plan, on the graph of the result ``like`` if given. Values are computed on
+    demand."""
     from planner.engine import instance as case
 
     tell(f"evaluating {plan.name}")
@@ -52,7 +53,6 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     if again is None or again.sealed:
         again = Evaluation(built, like=before)
     result = Result(plan, again)
-    result.predicted_before = last and last.__dict__.get("predicted")
     in_turn.keep(result)
     return result
 
@@ -67,14 +67,12 @@ class Result(Shown):
         #: What its plan asks, answered (planner.questions.plan_questions); None of a plan that is
         #: evaluated for another question.
         self.questions: Any = None
-        #: What another plan's time was predicted by, which may serve again.
-        self.predicted_before: Result | None = None
         self.comparison: Any = None  # a planner.connect.compare.Comparison, beside the log of a run
 
     # -- access -------------------------------------------------------------------------------
 
     def __getitem__(self, identifier: str) -> Quantity:
-        """The quantity of an id or of ``ID[ENTRY]``; its value is None where it is absent.
+        """Return the quantity of an id or of ``ID[ENTRY]``; its value is None if it is absent.
 
         Raises:
             KeyError: the book has no such quantity.
@@ -88,14 +86,14 @@ class Result(Shown):
         return isinstance(identifier, str) and self.get(identifier) is not None
 
     def __iter__(self) -> Iterator[str]:
-        """The ids of all quantities that have a value, in the order of the book."""
+        """Iterate over the ids of all quantities that have a value, in the order of the book."""
         return iter(self.quantities)
 
     def __repr__(self) -> str:
         return f"<Result of {self.plan.name!r}>"
 
     def to_pandas(self) -> Any:
-        """The quantities as a data frame with their ids as index.
+        """Return the quantities as a data frame with their ids as index.
 
         Raises:
             ImportError: pandas is not installed.
@@ -105,7 +103,7 @@ class Result(Shown):
         return frame(self.quantities.values())
 
     def get(self, identifier: str) -> Quantity | None:
-        """The quantity, or None where it is unknown or absent."""
+        """Return the quantity, or None if it is unknown or absent."""
         try:
             quantity = self.find(identifier)
         except PlanError:
@@ -113,7 +111,7 @@ class Result(Shown):
         return quantity if quantity.absent is None else None
 
     def find(self, identifier: str) -> Quantity:
-        """As ``result[identifier]``, but an unknown id is a fault with a near spelling.
+        """Find a quantity as ``result[identifier]`` does; a near spelling is suggested.
 
         Raises:
             PlanError: the book has no such quantity, or it has no such entry.
@@ -134,12 +132,12 @@ class Result(Shown):
         return self.quantity(base, {})
 
     def entries(self, axis: str) -> tuple[Entry, ...]:
-        """The entries of an axis; none where the plan leaves it open."""
+        """Return the entries of an axis; none if the plan does not decide it."""
         return self.evaluation.case.entries(axis)
 
     def _instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
-        """The id and the point of ``BASE[PATH]``. A quantity that folds another one over an axis,
-        such as the largest over the layer kinds, stands for that one's entries too."""
+        """Return the id and the point of ``BASE[PATH]``. For a quantity that folds another one over
+        an axis, such as the largest over layer kinds, those of that one."""
         book = self.evaluation.book
         per = book.quantities[base].per
         if not per and book.quantities[base].stacked:
@@ -152,9 +150,15 @@ class Result(Shown):
                 raise PlanError(Fault(f"{base} has no entries", None, base))
             return self._instance(book.symbols[fold.body], path, asked)
         point: Point = {}
-        unknown = f"unknown quantity '{asked}'"
-        for axis, name in zip(per, path.split(","), strict=False):
+        rest, unknown = f"{path},", f"unknown quantity '{asked}'"
+        for axis in per:
+            if not rest:
+                break
             entries = {str(entry.path): entry for entry in self.entries(axis)}
+            # A layer kind may have a comma in its name.
+            begun = (name for name in entries if rest.startswith(f"{name},"))
+            name = max(begun, key=len, default=rest.partition(",")[0])
+            rest = rest[len(name) + 1 :]
             if name not in entries:
                 allowed = f"a {axis} such as {', '.join(list(entries)[:8])}"
                 raise PlanError(Fault(unknown, None, allowed, nearest(name, entries)))
@@ -164,7 +168,7 @@ class Result(Shown):
         return base, point
 
     def quantity(self, base: str, point: Point) -> Quantity:
-        """The quantity of an id at a point."""
+        """Return the quantity of an id at a point."""
         trace = self.evaluation.trace(base, point)
         if trace.key not in self._quantities:
             self._quantities[trace.key] = Quantity(self, trace)
@@ -174,8 +178,8 @@ class Result(Shown):
 
     @cached_property
     def _all(self) -> dict[Key, Quantity]:
-        """Every id of the book without axes, what each convention and each scaling law says of the
-        plan, and what these rest on."""
+        """Every quantity of the book without axes, those of each convention and scaling law, and
+        all that they use."""
         book = self.evaluation.book
         found: dict[Key, Quantity] = {}
         stack = []
@@ -205,7 +209,7 @@ class Result(Shown):
 
     @cached_property
     def absent(self) -> dict[str, str]:
-        """What has no value, with the reason."""
+        """The reasons of all quantities without a value, by id."""
         return {q.id: q.absent for q in self._all.values() if q.absent is not None}
 
     @cached_property
@@ -215,7 +219,7 @@ class Result(Shown):
 
     @cached_property
     def advice(self) -> Advice | None:
-        """What would make a plan safe that does not fit, or only tightly; None where it fits."""
+        """Changes that make a plan safe that does not fit, or only tightly; None if it fits."""
         if self.verdict["state"] not in ("no", "tight"):
             return None
         from planner.results.remedies import remedies
@@ -224,16 +228,16 @@ class Result(Shown):
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
-        """Whether the plan fits into the memory of a device: ``fits`` by what is predicted, None
-        where that is unknown, and ``state`` by how sure that is.
+        """Whether the plan fits into the memory of a device: ``fits`` by the prediction, None if
+        that is unknown, and ``state``, which includes the uncertainty.
 
-        ``fits``: the 95th percentile of published readings is within capacity; ``tight``: what is
-        predicted is, the percentile is not; ``no``: what is predicted is not; ``open``: what
-        decides is not stated, as the shape of a model given by its size.
+        ``fits``: the 95th percentile of published measurements is within capacity; ``tight``: the
+        prediction is, the percentile is not; ``no``: the prediction is not; ``open``: an input that
+        decides is missing, such as the shape of a model given by its size.
         """
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
-            return {"fits": None, "state": "open", "reason": headroom.absent}
+            return {"fits": None, "state": "open", "reason": _missing(headroom.absent)}
         fits = bool(headroom.number >= 0)
         if not fits:
             state = "no"
@@ -241,28 +245,35 @@ class Result(Shown):
             state = "open"  # the states fit; activations and buffers need a shape
         else:
             state = "fits" if self["memory.headroom_p95"].number >= 0 else "tight"
-        return {"fits": fits, "state": state, "reason": SIZE_ONLY if state == "open" else None}
+        return {
+            "fits": fits,
+            "state": state,
+            "reason": _missing(SIZE_ONLY) if state == "open" else None,
+        }
 
     @cached_property
-    def predicted(self) -> Result | None:
-        """The same plan with its time predicted, to stand beside an assumed utilisation; None where
-        none is assumed, or where nothing predicts it."""
+    def alternative(self) -> Result | None:
+        """The same plan with its time predicted if this result assumes the plan's utilisation, and
+        vice versa, for a note; None if there is one time only."""
         if self.plan.get("time.mfu") is None:
             return None
-        try:
-            result = evaluate(
-                variant(self.plan, {"time.mfu": None}), like=self.predicted_before or self
-            )
-        except PlanError:
-            return None
-        return result if "time.step_seconds" in result else None
+        use = "predicted" if self.assumes_utilisation else "assumed"
+        other = evaluate(variant(self.plan, {"time.use": use}), like=self)
+        if other.assumes_utilisation == self.assumes_utilisation:
+            return None  # nothing predicts it
+        return other if "time.tokens_per_second" in other else None
+
+    @property
+    def assumes_utilisation(self) -> bool:
+        """Whether the times follow from a utilisation that the plan assumes (``time.mfu``)."""
+        return bool(self.plan.settings["time.assumed"])
 
     @cached_property
     def step_parts(self) -> dict[str, float]:
-        """Seconds of a predicted step by what they are spent on, most first, to nine digits; what
-        other work hides does not count, so that they add up. Nothing where time is assumed."""
+        """Seconds of a predicted step by part, largest first, to nine digits; only exposed time
+        counts, so that they add up. Empty if time is assumed."""
         step = "time.step_seconds"
-        if self.plan.get("time.mfu") is not None or step not in self:
+        if self.assumes_utilisation or step not in self:
             return {}
         from planner.results.attribution import taken_apart
 
@@ -272,7 +283,7 @@ class Result(Shown):
 
     @cached_property
     def used_by(self) -> dict[Key, list[Quantity]]:
-        """Which quantities rest on a quantity directly."""
+        """The quantities that use a quantity directly, by its key."""
         users: dict[Key, list[Quantity]] = {}
         for quantity in self._all.values():
             if quantity.absent is None:
@@ -295,8 +306,7 @@ class Result(Shown):
 
     @cached_property
     def document(self) -> str | None:
-        """The plan as it was named, a file or one that ships; None for a mapping or standard
-        input."""
+        """The name of the plan's file or preset; None for a mapping or standard input."""
         file = self.plan.document.name or self.plan.document.node.place.file
         if file.startswith("<"):
             return None
@@ -304,18 +314,18 @@ class Result(Shown):
         return path.name if path.is_absolute() else path.as_posix()
 
     def fingerprint(self) -> str:
-        """A hash of the resolved input, the same wherever it is computed."""
+        """Hash the resolved input; the hash is the same on every machine."""
         import hashlib  # which loads OpenSSL
 
         text = json.dumps([[i.key, plain(i.value)] for i in self.inputs.values()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self, only: Sequence[Quantity] | None = None) -> dict[str, Any]:
-        """Plain data as schemas/result.schema.json describes it. Equal for equal input.
+        """Return plain data as schemas/result.schema.json describes it. Equal for equal input.
 
         Args:
-            only: the quantities that somebody wants: a tenth of the work, with nothing of what
-                takes all of them, nor of what other plans would do.
+            only: the wanted quantities: a tenth of the work, without what needs all of them or
+                other plans.
         """
         shown = self._all.values() if only is None else only
         data = {
@@ -348,8 +358,16 @@ class Result(Shown):
         return data
 
 
+def _missing(reason: str) -> str:
+    """Name the input that a verdict lacks, by the reason of what is absent without it."""
+    what, lacks, _ = reason.partition(" is not given")
+    if reason == SIZE_ONLY:
+        what, lacks = "model shape", SIZE_ONLY
+    return f"memory: {what} missing" if lacks else f"memory: {reason}"
+
+
 class Term(NamedTuple):
-    """One summand of a quantity: what it is, what it is worth, the quantity it rests on."""
+    """One summand of a quantity: its label, its value, and the id of its quantity, if any."""
 
     label: str
     value: Value
@@ -357,8 +375,8 @@ class Term(NamedTuple):
 
 
 def told_apart(entries: Sequence[Entry]) -> list[str]:
-    """What entries of an axis are called; those that would be called alike by what they lie in
-    too, as far out as it takes."""
+    """Label the entries of an axis uniquely: equal labels are prefixed with their parents' names,
+    as far out as necessary."""
     labels = [(entry.title or entry.path).replace("_", " ") for entry in entries]
     around = list(entries)
     while len(set(labels)) < len(labels):
@@ -373,7 +391,9 @@ def told_apart(entries: Sequence[Entry]) -> list[str]:
     return labels
 
 
-#: What the JSON of a quantity says of it in any case.
+#: The basis of times on an accelerator without calibrated rates.
+DEFAULT_RATES = "default rates, which no run on this accelerator was held against"
+#: Attributes that the JSON of a quantity always has.
 SAID = (
     *("value", "unit", "symbol", "title", "formula", "latex", "substituted"),
     *("kind", "exact", "source", "why"),
@@ -381,7 +401,7 @@ SAID = (
 
 
 def _noted(note: Notation, scope: Sequence[Entry]) -> Notation:
-    """What a symbol means in an entry: of a tower, a key of the tower."""
+    """Return what a symbol means in an entry: in a tower, its key is one of the tower."""
     stack = scope[0].around.get("stack") if scope else None
     if stack is None or not stack.title or note.key is None:
         return note
@@ -391,13 +411,13 @@ def _noted(note: Notation, scope: Sequence[Entry]) -> Notation:
 
 
 class Quantity:
-    """One evaluated quantity. What it prints is made when it is asked for."""
+    """One evaluated quantity. Its printed forms are made on demand."""
 
     def __init__(self, result: Result, trace: Trace) -> None:
         self.result, self.key, self.trace = result, trace.key, trace
         #: The id without the entry, and the entries.
         self.base, self.entries = trace.key
-        #: What the book says of it, whichever formula holds; and the one that does, or None.
+        #: Its declaration in the book, and the formula that applies, or None.
         self.declared = result.evaluation.book.quantities[self.base]
         self.chosen = trace.chosen
         self._formula = self.chosen or self.declared.formulas[0]
@@ -410,8 +430,12 @@ class Quantity:
         self.unit, self.title, self.why = self.declared.unit, self._formula.title, self._formula.why
 
     def __repr__(self) -> str:
-        shown = f"absent: {self.absent}" if self.absent is not None else f"{self.value} {self.unit}"
+        shown = f"absent: {self.absent}" if self.absent is not None else self.text("exact")
         return f"<{self.id} = {shown}>"
+
+    def text(self, style: numbers.Style = "headline") -> str:
+        """Format its value for people."""
+        return clean(self.declared.text(self.value, style))
 
     @cached_property
     def id(self) -> str:
@@ -420,7 +444,7 @@ class Quantity:
 
     @cached_property
     def source(self) -> str:
-        """Where its formula comes from; with a price, also whose and of which day it is."""
+        """The source of its formula; for a price, also its provider and date."""
         cited = [given.origin for note, _, given in self.symbols if note.cited and given]
         return ": ".join([self._formula.source, *dict.fromkeys(cited)])
 
@@ -443,18 +467,17 @@ class Quantity:
 
     @cached_property
     def kind(self) -> str:
-        """How it is known, of ``quantity.KINDS``: as sure as its formula, and as the least sure of
-        what it rests on."""
+        """Its certainty, of ``quantity.KINDS``: the weakest of its formula and its inputs."""
         return KINDS[self.result.evaluation.kind(self.trace.place)]
 
     @property
     def exact(self) -> bool:
-        """Whether arithmetic alone gives it, from choices and from facts with a source."""
+        """Whether it follows by arithmetic alone from choices and from facts with a source."""
         return self.kind == "exact"
 
     @cached_property
     def interval(self) -> tuple[Number, Number] | None:
-        """Lowest and highest value that published runs of the kind leave open, of a prediction."""
+        """Ends of the 90 % interval of a prediction, from published runs of its kind."""
         if self.absent is not None or isinstance(self.value, str):
             return None
         if self.declared.own:
@@ -462,11 +485,25 @@ class Quantity:
         return intervals.around(self.base, self.number, self.result.evaluation)
 
     @cached_property
-    def predicted(self) -> Quantity | None:
-        """What is predicted where an assumed utilisation stands; None where nothing else is."""
-        other = self.result.predicted if self.kind == "assumed" else None
-        found = other.get(self.id) if other is not None else None
-        return found if found is not None and found.value != self.value else None
+    def assumption(self) -> str:
+        """What an assumed value is based on; empty if it is not assumed, or a plan's own input."""
+        result = self.result
+        if self.kind != "assumed" or not self.declared.scales_with:
+            return ""
+        if result.assumes_utilisation:
+            return "an assumed utilisation (time.mfu)"
+        default = result.plan.defaults.get("time.efficiency.matmul", "")
+        return DEFAULT_RATES if default.startswith("assumed:") else ""
+
+    @cached_property
+    def alternative(self) -> Quantity | None:
+        """The same quantity by the plan's other time, assumed or predicted, if it differs."""
+        if self.kind not in ("estimate", "assumed") or self.result.alternative is None:
+            return None
+        other = self.result.alternative.get(self.id)
+        if other is None or "assumed" not in (self.kind, other.kind):
+            return None
+        return other if other.value != self.value else None
 
     # -- what it rests on ---------------------------------------------------------------------
 
@@ -481,8 +518,8 @@ class Quantity:
 
     @cached_property
     def symbols(self) -> list[tuple[Notation, list[Value], Input | None]]:
-        """The inputs in its formula: symbol, its values (inside a reduction it may have several),
-        and who decided them."""
+        """The inputs in its formula: symbol, its values (several inside a reduction), and their
+        origin."""
         evaluation = self.result.evaluation
         found: dict[Symbol, list[Value]] = {}
         notes: dict[Symbol, Notation] = {}
@@ -501,7 +538,7 @@ class Quantity:
 
     @cached_property
     def terms(self) -> list[Term]:
-        """The summands of a sum: of its terms, or over the entries of a fold. Empty elsewhere."""
+        """The summands of a sum: its terms, or one for each entry of a fold. Else empty."""
         expression = self.chosen.expression if self.chosen else None
         if self.absent is not None or expression is None:
             return []
@@ -533,7 +570,7 @@ class Quantity:
         return Term(label, evaluation.compute(term, point), identifier)
 
     def _id_of(self, term: Any, point: Point) -> str | None:
-        """The quantity that a term is, or is a multiple of, with its entry."""
+        """Return the id, with entry, of the quantity that a term equals or is a multiple of."""
         base = self.result.evaluation.book.carrier(term, self.unit)
         per = self.result.evaluation.book.quantities[base].per if base is not None else ()
         if base is None or any(axis not in point for axis in per):
@@ -560,8 +597,8 @@ class Quantity:
 
     @cached_property
     def boxes(self) -> tuple[Box, ...]:
-        """Its formula with symbols and, where it has a value, with numbers in their places; nothing
-        where no formula holds."""
+        """Its formula with symbols and, if it has a value, with numbers instead; empty if no
+        formula applies."""
         typesetter, formula, point = self.result.typesetter, self.chosen, self.trace.point
         if formula is None:
             return ()
@@ -570,7 +607,7 @@ class Quantity:
         return symbolic, *numeric
 
     def print(self, style: Style, numbers: bool = False) -> str:
-        """Its formula in a style of planner.typeset; empty where there is none."""
+        """Write its formula in a style of planner.typeset; empty if there is none."""
         return style.write(self.boxes[numbers]) if len(self.boxes) > numbers else ""
 
     @property
@@ -580,7 +617,7 @@ class Quantity:
 
     @property
     def substituted(self) -> str:
-        """The same with numbers in the places of the symbols."""
+        """The same with numbers instead of symbols."""
         return self.print(self.result.typesetter.text, numbers=True)
 
     @property
@@ -592,7 +629,7 @@ class Quantity:
     def expression(self) -> sympy.Expr:
         """The quantity in the plan's basic symbols (h, L, a, s, b, V, f, t, p, d, c …): reductions
         are resolved, the plan's own alternatives chosen, and what it makes equal is one symbol.
-        Bytes of an element are numbers. Symbols are called as in plain text, and are positive.
+        Bytes of an element are numbers. Symbols are named as in plain text, and are positive.
 
         Raises:
             ValueError: it is absent or a name.
@@ -600,8 +637,8 @@ class Quantity:
         return self._sympy(None)
 
     def expanded(self, levels: int = 1) -> sympy.Expr:
-        """Its formula with the formulas of the quantities in it put in, so many levels deep; what
-        lies below stays a symbol, called as in plain text. ``expression`` puts in all of them.
+        """Expand its formula: put in the formulas of its quantities, so many levels deep; deeper
+        ones stay symbols, named as in plain text. ``expression`` puts in all of them.
 
         Raises:
             ValueError: it is absent or a name, or the levels are negative.
@@ -623,8 +660,9 @@ class Quantity:
         return to_sympy(tree.put({each: Symbol(name, True) for each, name in names.items()}))
 
     def to_json(self, users: bool = True) -> dict[str, Any]:
-        """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any; who uses
-        it only where that is asked for, as it takes all quantities."""
+        """Return plain data; ``terms``, ``interval`` and the plan's other time (``assumed`` or
+        ``predicted``) only if there are any; ``used_by`` only with ``users``, as it needs all
+        quantities."""
         data = {name: plain(getattr(self, name)) for name in SAID}
         data["uses"] = [used.id for used in self.uses]
         if users:
@@ -636,8 +674,10 @@ class Quantity:
             ]
         if self.interval is not None:
             data["interval"] = [plain(bound) for bound in self.interval]
-        if self.predicted is not None:
-            data["predicted"] = {"value": plain(self.predicted.value)}
-            if self.predicted.interval is not None:
-                data["predicted"]["interval"] = [plain(end) for end in self.predicted.interval]
+        other = self.alternative
+        if other is not None:
+            name = "predicted" if self.result.assumes_utilisation else "assumed"
+            data[name] = {"value": plain(other.value)}
+            if other.interval is not None:
+                data[name]["interval"] = [plain(end) for end in other.interval]
         return data

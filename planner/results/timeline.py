@@ -1,10 +1,10 @@
 """One optimizer step as events: what each stage of a pipeline does when, and what it waits for.
 
-Stages run the passes that their schedule orders (planner/plans/schedules.py), each for as long as
-the book says (planner/results/durations.py); what a pass needs from another stage arrives when it
-was sent. So bubbles, exposed traffic and the effect of a slow stage follow. A device does one thing
-at a time on each of its streams: ``compute``, the ``link`` inside its node, the ``network`` and its
-``host``.
+Stages run the passes in the order of their schedule (planner/plans/schedules.py), each for the
+book's duration (planner/results/durations.py); the inputs of a pass arrive when another stage has
+sent them. Bubbles, exposed communication and the effect of a slow stage follow. A device does one
+thing at a time on each of its streams: ``compute``, the ``link`` inside its node, the ``network``
+and its ``host``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from planner.results import pieces
 from planner.results.durations import COMPUTE, Step, of_plan
 from planner.results.result import Result
 
-#: What passes are called in a timeline.
+#: Names of passes in a timeline.
 WORK = {
     FORWARD: "forward",
     BACKWARD: "backward",
@@ -31,7 +31,7 @@ WORK = {
 
 
 class Span(NamedTuple):
-    """One thing that a stage does on one of its streams; seconds from the start of the step."""
+    """One activity of a stage on one of its streams; seconds from the start of the step."""
 
     stage: int  # from 0 on
     stream: str  # compute, link, network, host
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """A step, simulated; each stage is busy, idle or waits for exposed traffic, all of it."""
+    """A simulated step; at any time each stage is busy, idle or waits for exposed communication."""
 
     schedule: str
     stages: int
@@ -55,7 +55,7 @@ class Timeline(NamedTuple):
     #: Seconds of traffic that each stage waits for, by the names of ``Result.step_parts``.
     exposed: tuple[Mapping[str, float], ...]
     critical: tuple[Span, ...]  # what the length of the step follows from, first to last
-    #: Of each stage, from which time (s) on a device holds so many bytes.
+    #: Steps of each stage's memory: from this time (s) on, so many bytes.
     memory: tuple[tuple[tuple[float, float], ...], ...]
     capacity: float  # bytes of a device
     #: Of each layer kind, embedding and head what one forward pass is made of, exchanges with other
@@ -64,33 +64,38 @@ class Timeline(NamedTuple):
 
 
 def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
-    """The timeline of one step of an evaluated plan.
+    """Simulate one step of an evaluated plan.
 
     Args:
         slow: stages, from 0 on, whose passes take so many times as long.
 
     Raises:
-        PlanError: the plan has no step to simulate: inference, a model without a shape, or more
-            passes than anybody looks at.
+        PlanError: the plan has no step to simulate: inference, a model without a shape, or too many
+            passes.
     """
     found = run(_step(result, slow or {}))
-    result = result.predicted or result
+    result = _predicted(result)
     parts = [(part.title, pieces.forward(result, part)) for part in result.entries("part")]
     return found._replace(layers=tuple(parts))
 
 
 def step_seconds(result: Result) -> float:
-    """Of ``simulate`` how long the step takes, alone, in a fraction of the time.
+    """Simulate a step for its duration only, in a fraction of the time of a timeline.
 
     Raises:
-        PlanError: as there.
+        PlanError: the plan has no step to simulate.
     """
     return _Run(_step(result, {}), told=False).run()[0]
 
 
+def _predicted(result: Result) -> Result:
+    """Return the plan with its time predicted: an assumed utilisation gives no time of a pass."""
+    return result.alternative or result if result.assumes_utilisation else result
+
+
 def _step(result: Result, slow: Mapping[int, float]) -> Step:
-    """What the step of an evaluated plan is made of."""
-    result = result.predicted or result
+    """Return the data of the step of an evaluated plan."""
+    result = _predicted(result)
     reason = result["time.step_seconds"].absent
     if result.plan.settings["training.mode"] != "train":
         reason = "inference has no training step"
@@ -105,12 +110,12 @@ def _step(result: Result, slow: Mapping[int, float]) -> Step:
 
 
 def run(step: Step) -> Timeline:
-    """The timeline of a step, by how long its passes and its traffic take."""
+    """Run a step: return its timeline, from the durations of its passes and communication."""
     return _Run(step).timeline()
 
 
 class _Sent(NamedTuple):
-    """Traffic of data parallelism on its way, and the number of its span."""
+    """Data-parallel communication in progress, and the number of its span."""
 
     work: str
     start: float
@@ -119,12 +124,12 @@ class _Sent(NamedTuple):
 
 
 class _Run:
-    """A step on its way: how far each stage is, and what was sent; and, if it is ``told``, what
-    happened when, and why then."""
+    """A step in progress: the state of each stage, and what was sent; with ``told``, also a record
+    of all spans and what each waited for."""
 
     def __init__(self, of: Step, told: bool = True) -> None:
         self.of, self.told, size = of, told, len(of.chunks)
-        #: Everything that was done, and of each the one that it waited for; none if it is not told.
+        #: All spans, and for each the one that it waited for; empty unless ``told``.
         self.spans: list[Span] = []
         self.after: list[int] = []
         #: Of each stage: from when on its device is free, and after which span.
@@ -159,11 +164,11 @@ class _Run:
             for one in (work, work.beside)
             if one is not None and one.kind in (BACKWARD, WEIGHT)
         )
-        #: What comes behind and before a chunk on the way of a micro-batch.
+        #: The next and the previous chunk on the way of a micro-batch.
         self.behind, self.before = of.schedule.neighbours()
 
     def run(self) -> tuple[float, int]:
-        """Run the step; returns when it is over, and its last span."""
+        """Run the step; return its end, and its last span."""
         if self.of.gathers_first:
             self._gather()
         walk(self.of.schedule, self._run)
@@ -172,7 +177,7 @@ class _Run:
         return self._ends()
 
     def timeline(self) -> Timeline:
-        """Run the step, and tell it."""
+        """Run the step, and return its timeline."""
         seconds, last = self.run()
         size = len(self.of.chunks)
         idle = [
@@ -198,7 +203,7 @@ class _Run:
         )
 
     def _add(self, after: int, *span: Any) -> int:
-        """Note a span that waited for another one; returns its number, -1 if nothing is told."""
+        """Add a span that waited for another one; return its number, -1 without a record."""
         if not self.told:
             return -1
         self.spans.append(tuple.__new__(Span, span))  # quicker by half than Span(*span)
@@ -208,7 +213,7 @@ class _Run:
     # -- passes -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Note how long each stage works in its passes, and waits for traffic within them."""
+        """Count each stage's time in its passes, and its waits for communication within them."""
         for stage, order in enumerate(self.of.schedule.orders):
             both = chain(order, (one.beside for one in order if one.beside is not None))
             for (number, kind), times in Counter((one.chunk, one.kind) for one in both).items():
@@ -247,12 +252,12 @@ class _Run:
         return True
 
     def _waited(self, stage: int, seconds: float, on: Span) -> None:
-        """Note for what a stage waited: traffic as long as it took, and else for other stages."""
+        """Record a wait of a stage: communication for as long as it took, the rest is idle."""
         if on.work in self.of.names:
             self.exposed[stage][self.of.names[on.work]] += min(seconds, on.end - on.start)
 
     def _pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
-        """Run one pass on the device of a stage; returns when it ends, and its span."""
+        """Run one pass on the device of a stage; return its end, and its span."""
         kind, number, *_ = one
         if self.told:
             self._hold(stage, start, one)
@@ -271,7 +276,7 @@ class _Run:
         return now, self._tell(stage, one, start, now, after) if self.told else after
 
     def _tell(self, stage: int, one: Pass, start: float, now: float, after: int) -> int:
-        """Note the spans of a pass; returns the last."""
+        """Record the spans of a pass; return the last."""
         kind, number, batch, _ = one
         chunk = self.of.chunks[stage][number]
         for stream, works, each in chunk.travels[kind != FORWARD] if kind != WEIGHT else ():
@@ -285,7 +290,7 @@ class _Run:
         return self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
 
     def _reduce_beside(self, stage: int, one: Pass, start: float, after: int) -> None:
-        """Reduce the gradients that a pass adds to, as far as they are all there."""
+        """Reduce the gradients that a pass adds to, as soon as they are complete."""
         of, took, place = self.of, self.takes[stage][one.chunk, one.kind], (stage, one.chunk)
         self.adding[place] -= 1
         whole = not self.adding[place]
@@ -296,14 +301,14 @@ class _Run:
                 self._reduce(stage, one.chunk, ready, pieces, after)
 
     def _slow(self, stage: int, start: float, end: float) -> None:
-        """Note for how long a pass runs beside traffic of data parallelism."""
+        """Record for how long a pass overlaps with data-parallel communication."""
         on_its_way = [span for span in self.traffic[stage] if span.end > start]
         self.traffic[stage] = on_its_way
         for span in on_its_way:
             self.beside[stage] += max(0.0, min(end, span.end) - max(start, span.start))
 
     def _pass_on(self, stage: int, one: Pass, end: float, number: int) -> None:
-        """Send what a pass made to the stage that needs it."""
+        """Send the output of a pass to the stage that needs it."""
         of, (kind, chunk, batch, _) = self.of, one
         if kind == WEIGHT:
             return
@@ -324,7 +329,7 @@ class _Run:
         self.arrived[*there, forward, batch] = end, number
 
     def _hold(self, stage: int, start: float, one: Pass) -> None:
-        """Note what a device holds from the beginning of a pass on."""
+        """Record the memory of a device from the beginning of a pass on."""
         chunk = self.of.chunks[stage][one.chunk]
         if one.kind == FORWARD:
             self.kept[stage] += chunk.kept
@@ -339,7 +344,7 @@ class _Run:
     def _travel(
         self, after: int, stage: int, work: str, chunk: int | None, ready: float, seconds: float
     ) -> _Sent:
-        """Send traffic of data parallelism, behind what is on its way."""
+        """Send data-parallel communication, after what is in progress."""
         before = self.through[stage]
         if before is not None and before.end > ready:
             after, ready = before.number, before.end
@@ -358,7 +363,7 @@ class _Run:
         start: float,
         seconds: float,
     ) -> _Sent:
-        """Note traffic that belongs to no micro-batch."""
+        """Record communication that belongs to no micro-batch."""
         end = start + seconds
         return _Sent(
             work, start, end, self._add(after, stage, stream, work, None, chunk, start, end)
@@ -373,7 +378,7 @@ class _Run:
             self._travel(after, stage, "reduce", chunk, ready, seconds)
 
     def _gather(self) -> None:
-        """Gather the weights of all chunks, those that are needed first before others."""
+        """Gather the weights of all chunks, in the order in which they are needed."""
         of = self.of
         for stage, order in enumerate(of.schedule.orders):
             for chunk in dict.fromkeys(one.chunk for one in order if one.kind == FORWARD):
@@ -384,14 +389,14 @@ class _Run:
                     )
 
     def _ends(self) -> tuple[float, int]:
-        """What follows on the passes; returns when the step is over, and its last span."""
+        """Run what follows the passes; return the end of the step, and its last span."""
         of, size = self.of, len(self.free)
         for stage, seconds in enumerate(of.reduce):
             if seconds and not of.reduces_beside:
                 self._travel(self.last[stage], stage, "reduce", None, self.free[stage], seconds)
             self._wait(stage, self.through[stage])
             if slowed := of.contention * self.beside[stage]:
-                # Where it is on the way of others it counts once, at the end.
+                # If it delays others too, it counts once, at the end.
                 start, after = self.free[stage], self.last[stage]
                 self._wait(
                     stage, self._sent(after, stage, of.shares, "contention", None, start, slowed)
@@ -400,7 +405,7 @@ class _Run:
             ready, after = self._latest((0, size - 1))
             for stage in (0, size - 1):
                 self._wait(stage, self._sent(after, stage, of.sends, "tied", None, ready, of.tied))
-        # The norm of all gradients, by which they are clipped, is known when all stages are there.
+        # Gradient clipping needs the norm of all gradients: a barrier for all stages.
         ready, after = self._latest(range(size))
         for stage, seconds in enumerate(of.optimizer):
             span = (stage, of.updates, "optimizer", None, None, ready, ready + seconds)
@@ -416,12 +421,12 @@ class _Run:
         return self._latest(range(size))
 
     def _latest(self, stages: Iterable[int]) -> tuple[float, int]:
-        """When the last of some stages is free, and after which span."""
+        """Return when the last of some stages is free, and after which span."""
         late = max(stages, key=lambda stage: self.free[stage])
         return self.free[late], self.last[late]
 
     def _wait(self, stage: int, sent: _Sent | None) -> None:
-        """Let a stage wait until traffic is through, which nothing hides from then on."""
+        """Wait until communication ends, all of which is exposed from then on."""
         free = self.free[stage]
         if sent is not None and sent.end > free:
             shown = sent.end - (free if sent.work == "reduce" else max(sent.start, free))

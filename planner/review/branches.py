@@ -1,7 +1,8 @@
-"""What a branch does to the plans of a repository: each plan of which any document is another one.
+"""The effects of a branch on a repository's plans: one row per plan, compared if any of its
+documents changed.
 
-Which documents a plan has is known from reading it, on either side: the plan itself, its model, its
-cluster, what these extend, and whatever else is opened on the way.
+The documents of a plan are those read for it, on either side: the plan itself, its model, its
+cluster, what these extend, and any other file that is opened.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from planner.base import files
-from planner.base.display import as_json, one_line
+from planner.base.display import as_json, clean, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import tell
 from planner.documents import references
@@ -25,13 +26,12 @@ from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.plan_questions import checked, evaluate
 from planner.report import as_text
-from planner.report.numbers import clean
 from planner.report.report import code, escaped
 from planner.results.result import Result
 from planner.review import revisions, writing
 from planner.review.diff import Diff, between, counted
 
-#: Two documents are one that was renamed where so much of their lines is the same.
+#: The similarity of lines from which a document counts as renamed.
 ALIKE = 0.7
 #: Plans that are shown in full; more are folded.
 FEW = 3
@@ -49,8 +49,8 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """One plan of one side: the documents that were read for it, by path from the top of the tree,
-    and what came of it."""
+    """A plan on one side: the documents read for it, by path from the top of the tree, and the plan
+    or its faults."""
 
     documents: Mapping[str, str]  # digests
     text: str
@@ -59,13 +59,13 @@ class Reading:
 
     @cached_property
     def result(self) -> Result | None:
-        """What the plan gives, with what it asks and requires; None where it is not valid."""
+        """The result of the plan, with its answers and requirements; None if it is not valid."""
         return None if self.plan is None else evaluate(self.plan)
 
 
 @dataclass(frozen=True)
 class PlanChange:
-    """What became of one plan; ``documents`` are those by which its two sides differ."""
+    """The change of one plan; ``documents`` are those that differ between its sides."""
 
     path: str
     kind: str  # of WORDS
@@ -74,11 +74,11 @@ class PlanChange:
     diff: Diff | None = None
     summary: str = ""  # of a new one
     faults: tuple[Fault, ...] = ()
-    missed: tuple[Fault, ...] = ()  # what it requires and does not hold
+    missed: tuple[Fault, ...] = ()  # failed requirements
 
     @property
     def sentence(self) -> str:
-        """What became of it, in words."""
+        """The change as a sentence."""
         if self.diff is not None:
             return writing.sentence(self.diff)
         if self.kind == "invalid":
@@ -88,7 +88,7 @@ class PlanChange:
 
 
 def compare(old: str, new: str | None = None, paths: Sequence[Path] = ()) -> list[PlanChange]:
-    """What happened to each plan between a revision and another one, or the working tree.
+    """Compare each plan between a revision and another one, or the working tree.
 
     Args:
         old: a revision of git.
@@ -97,7 +97,7 @@ def compare(old: str, new: str | None = None, paths: Sequence[Path] = ()) -> lis
             default.
 
     Returns:
-        A row for each plan that either side has, by path, those that are as before too.
+        A row for each plan on either side, by path, unchanged ones too.
 
     Raises:
         PlanError: there is no such revision, or no plan on either side.
@@ -122,8 +122,9 @@ def compare(old: str, new: str | None = None, paths: Sequence[Path] = ()) -> lis
 def _side(
     revision: str | None, paths: Sequence[Path], also: Collection[str] = ()
 ) -> Iterator[dict[str, Reading]]:
-    """The plans of a revision, or of the working tree, by their paths from the current folder, and
-    what is there now of those that were plans before; their documents are there until the end."""
+    """Yield the plans of a revision, or of the working tree, by path from the current folder, and
+    the files at the paths ``also``, which were plans on the other side; the documents stay until
+    the end."""
     if revision is None:
         top = revisions.top()[0]
         yield _read(top, Path(), "", revisions.presets(top), paths, also)
@@ -145,7 +146,7 @@ def _read(
     paths: Sequence[Path],
     also: Collection[str],
 ) -> dict[str, Reading]:
-    """Every plan of a tree below its current folder, or below some paths there."""
+    """Read every plan of a tree below its current folder, or below some paths there."""
     there = [path for path in (current / path for path in paths or (Path(),)) if path.exists()]
     names = [
         os.path.relpath(file, current)
@@ -172,7 +173,7 @@ def _reading(file: Path, said: str, top: Path, presets: Path | None) -> Reading:
         for path in sorted(opened)
         if path.startswith(bound)
     }
-    if said:  # nobody knows the folder of a copy
+    if said:  # faults name the revision, not the folder of the copy
         faults = tuple(
             replace(one, place=one.place._replace(file=said + one.place.file.removeprefix(bound)))
             if one.place is not None and one.place.file.startswith(bound)
@@ -183,8 +184,7 @@ def _reading(file: Path, said: str, top: Path, presets: Path | None) -> Reading:
 
 
 def _renamed(before: Mapping[str, Reading], after: Mapping[str, Reading]) -> dict[str, str]:
-    """The path before of each plan that has another one now: of those that came and went, the pairs
-    that are most alike."""
+    """Detect renamed plans: match added and removed files by similarity; map new paths to old."""
     gone, new = before.keys() - after.keys(), after.keys() - before.keys()
     pairs = []
     for path in sorted(new):
@@ -202,7 +202,7 @@ def _renamed(before: Mapping[str, Reading], after: Mapping[str, Reading]) -> dic
 
 def _alike(one: list[str], other: list[str]) -> float:
     matcher = SequenceMatcher(None, one, other, autojunk=False)
-    return matcher.ratio() if matcher.real_quick_ratio() >= ALIKE else 0.0
+    return matcher.quick_ratio() if matcher.real_quick_ratio() >= ALIKE else 0.0
 
 
 def _changed(
@@ -212,12 +212,14 @@ def _changed(
     after: Mapping[str, Reading],
     names: tuple[str, str],
 ) -> PlanChange:
-    """One plan on both sides."""
+    """Compare one plan on both sides."""
     old, new = before.get(was), after.get(path)
     moved = was if was != path else ""
     if new is None:
         return PlanChange(path, "removed")
-    documents = _differing(old.documents, new.documents) if old is not None else ()
+    former = new.documents if old is None else old.documents
+    named = sorted({**former, **new.documents})
+    documents = tuple(name for name in named if former.get(name) != new.documents.get(name))
     if old is not None and not documents:  # also one that was not valid before
         return PlanChange(path, "same")
     if new.result is None:
@@ -243,24 +245,18 @@ def _changed(
     return PlanChange(path, kind, moved, documents, found, missed=missed)
 
 
-def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
-    """The documents that either side lacks or has otherwise."""
-    return tuple(name for name in sorted({**old, **new}) if old.get(name) != new.get(name))
-
-
 # formats -----------------------------------------------------------------------------------
 
 
 def counts(found: Sequence[PlanChange]) -> str:
-    """``3 plans: 1 changed, 2 as before``."""
+    """Count plans by change: ``3 plans: 1 changed, 2 as before``."""
     kinds = [one.kind for one in found]
     said = [f"{kinds.count(kind)} {words}" for kind, words in WORDS.items() if kind in kinds]
     return f"{counted(len(found), 'plan')}: {', '.join(said)}"
 
 
 def because(one: PlanChange) -> str:
-    """Which documents of a plan are others, where that is not the plan alone; and how it was
-    called."""
+    """List the former path of a plan and its changed documents, unless the plan alone changed."""
     said = [f"before: {one.was}"] if one.was else []
     others = [name for name in one.documents if Path(name).name != Path(one.path).name]
     if others and one.kind != "removed":
@@ -274,7 +270,7 @@ def shown(found: Sequence[PlanChange]) -> list[PlanChange]:
 
 
 def text(found: Sequence[PlanChange], everything: bool = False) -> str:
-    """For a terminal: a block for each plan that is not as before, and how many there are."""
+    """Format for a terminal: a block per changed plan, and the counts."""
     blocks = []
     for one in shown(found):
         lines = [one.path, *filter(None, [because(one)])]
@@ -288,8 +284,8 @@ def text(found: Sequence[PlanChange], everything: bool = False) -> str:
 
 
 def markdown(found: Sequence[PlanChange], everything: bool = False) -> str:
-    """For a comment on a pull request: how many plans there are, then each that is not as before;
-    of many a sentence, and the rest in a fold."""
+    """Format for a comment on a pull request: the counts, then each changed plan; if there are
+    many, a sentence each with the rest in a fold."""
     lines, several = [f"{escaped(counts(found))}.", ""], len(shown(found)) > FEW
     for one in shown(found):
         name = code(one_line(clean(one.path)))
@@ -315,7 +311,7 @@ def _section(one: PlanChange, everything: bool) -> list[str]:
 
 
 def json_text(found: Sequence[PlanChange]) -> str:
-    """All of it as data."""
+    """Format all changes as JSON."""
     return as_json(
         {
             "plans": [

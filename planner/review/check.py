@@ -1,7 +1,7 @@
-"""Committed reports held against what their plans give today. Nothing is written.
+"""Committed reports compared with the results of their plans today, and rewritten on demand.
 
-A report is rendered again and compared: lines that agree but for their digits are moved numbers,
-all others moved wording.
+A report is rendered again and compared: lines that differ in digits alone are changed numbers, all
+others changed wording.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner import report as render
-from planner.base import fault_formats, files
+from planner.base import fault_formats, files, numbers
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import tell
@@ -25,16 +25,17 @@ from planner.review.writing import HEADLINES, line
 KINDS = (".md", ".html", ".json")
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 _GROUPS = re.compile("[\u202f\u2009,]")
-#: Numbers that say nothing but where a source stands in the list at the end.
+#: Numbers of references to the list of sources.
 _REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
 _BAR = re.compile("[█░]+")
 #: What is markup of a line, in Markdown and HTML, and how many characters of its words are shown.
-_MARKUP = re.compile(r"<[^>]*>|\]\([^)]*\)|[\\*`|\[\]~]")
+_MARKUP = re.compile(r"<[^<>]*>|\]\([^()]*\)|[\\*`|\[\]~]")
 MOST_WORDS = 50
 #: Values that differ by less, as a share, are the same: the last digits of floats.
 ROUNDING = 1e-12
-#: Differences shown of a report, and lines of all that drifted, where they are few.
-MOST, LINES = 12, 25
+#: Differences shown of a report, lines of all that drifted, where they are few, and how many times
+#: the lines of today's report are compared; of an old one more are none of its own.
+MOST, LINES, LONGER = 12, 25, 4
 #: What became of a report, and how a summary counts it.
 KINDS_SAID = {
     "same": "unchanged",
@@ -62,8 +63,8 @@ SUMMED = {
 
 
 class Finding(NamedTuple):
-    """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` says
-    whether the plan changed since, or the program."""
+    """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` is
+    whether the plan or the program changed since."""
 
     path: str
     kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
@@ -72,28 +73,31 @@ class Finding(NamedTuple):
     line: int | None = None  # of the report, where the first of them stands
     faults: tuple[Fault, ...] = ()  # of a plan that is no longer valid
     missed: tuple[Fault, ...] = ()  # what its plan requires and does not hold
+    fresh: str = ""  # the report as it is today, where it drifted
+    written: bool = False
 
     @property
     def drift(self) -> bool:
-        return self.kind != "same"
+        return self.kind != "same" and not self.written
 
     @property
     def words(self) -> str:
-        """What became of the report, and why."""
-        return KINDS_SAID[self.kind] + (f"; {self.cause}" if self.cause else "")
+        """The outcome of the report, and its cause."""
+        more = (self.cause, "written" if self.written else "")
+        return "; ".join(filter(None, (KINDS_SAID[self.kind], *more)))
 
 
 def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
-    """Every report under the paths, evaluated anew; without paths under the folders that a team's
-    trainplan.yaml names, else below the current folder.
+    """Evaluate every report under the paths again; without paths those of the folders in a team's
+    trainplan.yaml, or else below the current folder.
 
     Args:
         paths: reports and folders of reports.
         plans: plans and folders of plans, each of which must have a report among them.
 
     Raises:
-        PlanError: a path does not exist, a file named outright is no report, or there is no report
-            below the paths.
+        PlanError: a path does not exist, a named file is no report, or there is no report below the
+            paths.
     """
     found, covered = list[Finding](), set[Path]()
     if not paths and (around := defaults.of(Path("here"))) is not None:
@@ -104,7 +108,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             if named:
                 raise reports.none(path)
             continue
-        tell(f"{path}, {len(found):,} reports before it")
+        tell(f"{path}, {numbers.text(len(found))} reports before it")
         found.append(_compare(path, claim))
         file = reports.find(path, claim.plan)
         if file is not None:
@@ -119,10 +123,24 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
     return found
 
 
+def write(findings: Sequence[Finding]) -> list[Finding]:
+    """Write the current version of each report that drifted, whole or not at all.
+
+    Raises:
+        PlanError: a report cannot be written.
+    """
+    made = list[Finding]()
+    for one in findings:
+        if one.fresh:
+            files.write_text(one.path, one.fresh)
+        made.append(one._replace(written=bool(one.fresh)))
+    return made
+
+
 def text(findings: Sequence[Finding], everything: bool = False) -> str:
-    """A block for each report that drifted: who moved it, and what of it, fewer lines of each where
-    there are several, all with ``everything``; a summary last."""
-    drifted = [finding for finding in findings if finding.drift]
+    """Format a block for each drifted report: its cause and its differences, fewer of each if there
+    are several, all with ``everything``; a summary last."""
+    drifted = [finding for finding in findings if finding.kind != "same"]
     most = max(0, min(MOST, (LINES - 1) // len(drifted) - 2)) if drifted else 0
     lines = []
     for finding in findings if everything else drifted:
@@ -137,12 +155,12 @@ def text(findings: Sequence[Finding], everything: bool = False) -> str:
 
 
 def _missed(findings: Sequence[Finding]) -> list[Fault]:
-    """The requirements that do not hold, once each whatever reports their plan has."""
+    """Return the failed requirements, each once."""
     return list(dict.fromkeys(fault for one in findings for fault in one.missed))
 
 
 def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
-    """What is not as it was, as faults at their lines: those of a plan at the plan, once each."""
+    """Return everything that changed as faults with lines; those of a plan once each."""
     found: list[fault_formats.Row] = []
     for one in findings:
         if one.faults:
@@ -159,12 +177,13 @@ def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
 
 
 def written(findings: Sequence[Finding], how: str) -> str:
-    """The findings for a program, in one of the formats of faults; JSON has every report too."""
+    """Format the findings as one of the formats of faults; JSON has every report too."""
     if how != "json":
         said = fault_formats.WRITERS[how](rows(findings), RULES)
         return said + (_summary(findings) + "\n" if how == "github" else "")
     reports_found = [
         {"path": one.path, "state": one.kind, "cause": one.cause, "details": list(one.details)}
+        | ({"written": True} if one.written else {})
         for one in findings
     ]
     faults = [fault_formats.data(fault, rule) for rule, fault in rows(findings)]
@@ -172,7 +191,7 @@ def written(findings: Sequence[Finding], how: str) -> str:
 
 
 def _summary(findings: Sequence[Finding]) -> str:
-    """How many reports there are, and how many drifted in which way."""
+    """Count the reports, and those that drifted by kind."""
     if not findings:
         return "no reports found"
     kinds = Counter(finding.kind for finding in findings)
@@ -181,7 +200,9 @@ def _summary(findings: Sequence[Finding]) -> str:
     ways = [f"{count} {SUMMED[kind]}" for kind, count in kinds.items() if kind != "same"]
     drifted = sum(kinds.values()) - kinds["same"]
     said = f"{drifted} drifted ({', '.join(ways)})" if drifted else "none drifted"
-    more = f"; {counted(missing, 'plan')} without a report" if missing else ""
+    written = sum(finding.written for finding in findings)
+    more = f"; {written} written" if written else ""
+    more += f"; {counted(missing, 'plan')} without a report" if missing else ""
     unmet = len(_missed(findings))
     more += f"; {counted(unmet, 'requirement')} not met" if unmet else ""
     return f"{reports_found}, {said}{more}"
@@ -201,11 +222,12 @@ def _compare(path: Path, claim: reports.Claim) -> Finding:
         told = tuple(map(str, error.faults))
         return Finding(str(path), "invalid", told, faults=error.faults)
     found = _held_against(path, files.read_text(path, files.MAX_JSON), fresh)
-    return found._replace(missed=tuple(result.questions.missed))
+    fresh = fresh if found.drift else ""
+    return found._replace(missed=tuple(result.questions.missed), fresh=fresh)
 
 
 def _held_against(path: Path, old: str, fresh: str) -> Finding:
-    """What became of a report, by its text as committed and as it is today."""
+    """Compare a report as committed with its current version."""
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":
@@ -226,14 +248,14 @@ def _held_against(path: Path, old: str, fresh: str) -> Finding:
 
 
 def _line_of(identifier: str | None, content: str) -> int | None:
-    """The line of a result in JSON where a quantity begins."""
+    """Return the line at which a quantity begins in a JSON result."""
     at = content.find(f'"{identifier}": {{', content.find('"quantities"'))
     return content.count("\n", 0, at) + 1 if identifier is not None and at >= 0 else None
 
 
 def _cause(before: reports.Stated, after: reports.Stated, found: Diff | None = None) -> str:
-    """Who moved a report since it was written: its plan, or the program; of results, which keys of
-    the plan, or of presets."""
+    """Describe what changed a report: its plan or the program; for results, also which keys, or
+    presets."""
     old, new = before.version, after.version
     program = f"the program changed ({old} → {new})" if old != new else ""
     if before.fingerprint == after.fingerprint:
@@ -249,8 +271,8 @@ def _cause(before: reports.Stated, after: reports.Stated, found: Diff | None = N
 
 
 def _compare_results(old: Any, new: Any) -> tuple[str, list[str], str | None]:
-    """Two results in JSON: quantities whose values moved, came or went, those that decide first;
-    else wording; and the first of the quantities."""
+    """Compare two JSON results: quantities with other values first, headlines leading; else
+    wording. Also return the first changed quantity."""
     rank = {figure: place for place, figure in enumerate(HEADLINES)}
     rows = compare(old, new, precision=ROUNDING)
     rows.sort(key=lambda row: rank.get(row.id, len(rank)))
@@ -275,8 +297,8 @@ def _compare_results(old: Any, new: Any) -> tuple[str, list[str], str | None]:
 
 
 def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int | None, str]]]:
-    """Two reports as lines: numbers that moved in a line, and lines of other words; each with the
-    line of the old one."""
+    """Compare two reports by line: changed numbers, and changed wording, each with its line in the
+    old one."""
     from difflib import SequenceMatcher
 
     numbers: list[tuple[int | None, str]] = []
@@ -286,9 +308,12 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int 
         [_BAR.sub("=", _NUMBER.sub("0", line)) for line in lines]
         for lines in (plain_old, plain_new)
     )
-    # Lines that stand everywhere, as empty ones, say nothing of what belongs together.
-    matcher = SequenceMatcher(None, masked_old, masked_new)
-    for what, a, b, c, d in matcher.get_opcodes():
+    # Only so many lines of the old report are compared, which bounds the time.
+    most = LONGER * len(new) + 1000
+    steps = SequenceMatcher(None, masked_old[:most], masked_new).get_opcodes()
+    if len(old) > most:
+        steps.append(("delete", most, len(old), len(new), len(new)))
+    for what, a, b, c, d in steps:
         before, after = plain_old[a:b], plain_new[c:d]
         if what == "equal":
             for number, (one, other) in enumerate(zip(before, after, strict=True), a + 1):
@@ -298,7 +323,7 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int 
                     (numbers if moved else wording).append((number, how))
             continue
         told = a + 1, f"{_short(old[a:b])} → {_short(new[c:d])}"
-        # Numbers that go with wording: both say something new, so both are told.
+        # If numbers differ too, it counts as changed numbers.
         figures = (_figures("\n".join(lines)) for lines in (before, after))
         (wording if next(figures) == next(figures) else numbers).append(told)
     if numbers:
@@ -307,21 +332,19 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int 
 
 
 def _figures(text: str) -> list[str]:
-    """The numbers of a text, however their digits are grouped."""
+    """Return the numbers in a text, without grouping of digits."""
     return [_GROUPS.sub("", number) for number in _NUMBER.findall(text)]
 
 
 def _moved(before: str, after: str) -> str:
-    """The words before the first number that moved, and that number old and new; nothing where
-    digits are only grouped otherwise."""
+    """Return the words before the first changed number, and that number old and new; empty if only
+    the grouping of digits changed."""
     pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
     for a, b in pairs:
         if _GROUPS.sub("", a[0]) != _GROUPS.sub("", b[0]):
-            words = _MARKUP.sub(" ", before[: a.start()]).split()
-            while len(" ".join(words)) > MOST_WORDS:
-                words = words[1:]
+            words = " ".join(["", *_MARKUP.sub(" ", before[: a.start()]).split()])
             pair = (_GROUPS.sub(",", number[0]) for number in (a, b))
-            return " ".join([*words, " → ".join(pair)])
+            return f"{words[-MOST_WORDS - 1 :].partition(' ')[2]} {' → '.join(pair)}".strip()
     same = _figures(before) == _figures(after) and _BAR.findall(before) == _BAR.findall(after)
     return "" if same else "a bar"
 

@@ -1,8 +1,8 @@
-"""What changed between two plans or results, who changed it, and what that does.
+"""The differences between two plans or results, their causes and effects.
 
 A side is a plan (YAML), a result (JSON), a report (Markdown or HTML: its plan, evaluated today), or
-one of these of a git revision, ``main:plans/x.yaml``. Numbers that print the same are the same.
-planner/review/writing.py says it in words.
+one of these in a git revision, ``main:plans/x.yaml``. Numbers that print the same are the same.
+planner/review/writing.py formats them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base import files
-from planner.base.display import flow, format_value, significant
+from planner.base import files, numbers
+from planner.base.display import clean, flow
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.numbers import plain_text
+from planner.book.quantity import BOOK
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
-from planner.report.numbers import clean, exactly
 from planner.review import reports, revisions
 
-#: Who may have changed something, in the order in which it is told.
+#: Causes of a change, in the order of print.
 CAUSES = ("plan", "program", "presets", "prices")
-#: Origins of an input that somebody wrote for this plan, and of one from a preset.
+#: Origins of an input stated for this plan, and of one from a preset.
 _STATED = re.compile(r"--set|argument|[^:]+:\d+")
 _PRESET = re.compile("preset (.+)")
 #: Inputs that follow from a provider, an accelerator and a day.
 _PRICES = ("cluster.price", "cluster.reserved_price")
 _PRICED = ("cluster.provider", "cluster.accelerator.name")
-#: What is left of a sum, as a share, is due to rounding below this.
+#: A rest of a sum below this share is rounding.
 ROUNDING = Fraction(1, 10**6)
 STEP, PROCESS = "time.step_seconds", "memory.process"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One input or quantity that changed; None on the side where it is absent. An input has who
-    decided it on either side."""
+    """One changed input or quantity; None on a side where it is absent. An input has its origin on
+    either side."""
 
     id: str
     kind: str  # verdict | input | quantity | answer | requirement
@@ -50,13 +51,22 @@ class Row:
     new: Any
     origins: tuple[str, ...] = ("", "")
 
+    def text(self, value: Any) -> str:
+        """Format one of its values, counts exactly; values that print alike are the same."""
+        if not is_number(value):
+            return worded(value)
+        declared = BOOK.quantities.get(self.id.partition("[")[0])
+        if declared is None or declared.unit != self.unit:
+            return numbers.text(value, self.unit, full=True)
+        return declared.text(value, full=True)
+
     def said_by(self, pattern: re.Pattern[str]) -> bool:
-        """Whether an origin of a kind decided it, on one side at least."""
+        """Decide whether an origin on either side matches a pattern."""
         return any(map(pattern.fullmatch, self.origins))
 
 
 class Change(NamedTuple):
-    """What somebody changed: one input, or all that one preset says in the place of another."""
+    """One change by somebody: an input, or all inputs of a preset in place of another."""
 
     key: str
     old: str
@@ -65,7 +75,7 @@ class Change(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """A sum on either side, in its unit, and what it consists of by name."""
+    """A sum on either side, in its unit, and its parts by name."""
 
     unit: str
     of: str
@@ -75,7 +85,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """All that changed between two results, and the results as JSON has them."""
+    """The differences between two results, and the results as JSON data."""
 
     old: str
     new: str
@@ -87,7 +97,7 @@ class Diff:
 
     @cached_property
     def moved(self) -> dict[str, Row]:
-        """The quantities that changed, by id."""
+        """The changed quantities, by id."""
         return {row.id: row for row in self.of("quantity")}
 
     @cached_property
@@ -100,26 +110,26 @@ class Diff:
 
     @cached_property
     def versions(self) -> tuple[str, str]:
-        """The program that each side is of."""
+        """The program version of each side."""
         old, new = (clean(side.get("version") or "unknown", 40) for side in self.sides)
         return old, new
 
     @cached_property
     def one_plan(self) -> bool:
-        """Whether both sides are of one document, at two times."""
+        """Whether both sides are one document, at two times."""
         names = ((side.get("plan") or {}).get("document") for side in self.sides)
         return len({Path(str(name)).name for name in names}) == 1
 
     @cached_property
     def _kept(self) -> set[str]:
-        """Parts of a plan (its model, its accelerator) that take the same preset on both sides."""
+        """Parts of a plan (its model, its accelerator) with the same preset on both sides."""
         old, new = map(_presets, self.sides)
         return {part for part in old if old[part] & new.get(part, set())}
 
     @cached_property
     def causes(self) -> dict[str, list[Row]]:
-        """What changed, of ``CAUSES``, each with the inputs by which it did. What only follows from
-        other inputs is the program's doing where nobody changed any other one."""
+        """The causes, of ``CAUSES``, each with its inputs. Derived inputs are attributed to the
+        program if no other input changed."""
         found: dict[str, list[Row]] = {cause: [] for cause in CAUSES}
         follow, inputs = [], self.of("input")
         priced = {row.id for row in inputs}.intersection(_PRICED)
@@ -144,8 +154,8 @@ class Diff:
 
     @cached_property
     def changes(self) -> list[Change]:
-        """What was changed, as a reviewer looks for it: keys with their places; of another preset
-        its name, and by how many keys they differ."""
+        """The changes for a reviewer: keys with their places; for another preset, its name and the
+        number of keys that differ."""
         found: list[Change] = []
         swapped: dict[str, int] = {}
         for rows in self.causes.values():
@@ -168,8 +178,8 @@ class Diff:
 
     @cached_property
     def first_moved(self) -> list[Row]:
-        """The quantities that moved although none that they rest on did: what the inputs, or the
-        program, moved directly. None where a side does not say what its quantities rest on."""
+        """The changed quantities none of whose inputs changed: the direct effects of inputs, or of
+        the program. Empty if a side does not list the inputs of its quantities."""
         after = self.sides[1].get("quantities", {})
         told = {i: after[i].get("uses") for i in self.moved if i in after}
         if any(uses is None for uses in told.values()):
@@ -178,8 +188,7 @@ class Diff:
 
     @cached_property
     def parts(self) -> list[Parts]:
-        """The time of a step and the memory of the fullest device by what they consist of, where
-        they moved."""
+        """The time of a step and the memory of the fullest device by part, if they changed."""
         found = []
         for identifier, unit, parted in ((STEP, "s", _step), (PROCESS, "bytes", _memory)):
             old, new = (_number(side, identifier) for side in self.sides)
@@ -191,7 +200,7 @@ class Diff:
 
 
 def diff(old: str, new: str) -> Diff:
-    """What changed from one plan or result to another.
+    """Compare two plans or results.
 
     Args:
         old: a plan document, a report, a result in JSON, or ``REVISION:PATH`` of one.
@@ -204,7 +213,8 @@ def diff(old: str, new: str) -> Diff:
 
 
 def between(old: str, new: str, before: Any, after: Any, precision: float | None = None) -> Diff:
-    """The same of two results in JSON form, by their names; see ``compare``."""
+    """Compare two named results in JSON form, with verdicts and inputs; ``precision`` as a
+    share."""
     rows = compare(before, after, everything=True, precision=precision)
     return Diff(old, new, tuple(rows), (before, after))
 
@@ -212,10 +222,11 @@ def between(old: str, new: str, before: Any, after: Any, precision: float | None
 def compare(
     old: Any, new: Any, everything: bool = False, precision: float | None = None
 ) -> list[Row]:
-    """Rows of the quantities that differ between two results in JSON form.
+    """Return rows for the quantities that differ between two results in JSON form.
 
-    ``everything`` adds the verdict and the inputs. Values are the same where they print the same,
-    or, with ``precision``, where they differ by no more than that share.
+    Args:
+        everything: also the verdict and the inputs.
+        precision: share up to which values are the same; by default those that print the same are.
     """
     rows = []
     if everything:
@@ -233,16 +244,17 @@ def compare(
         a, b = before.get(identifier), after.get(identifier)
         about = b or a
         values = a and a["value"], b and b["value"]
-        if not _same(*values, about["unit"], precision):
-            # Entries of an axis share their title.
-            entry = identifier.partition("[")[2].removesuffix("]")
-            title = f"{about['title']}: {entry}" if entry else about["title"]
-            rows.append(Row(identifier, "quantity", title, about["unit"], *values))
+        # Entries of an axis share their title.
+        entry = identifier.partition("[")[2].removesuffix("]")
+        title = f"{about['title']}: {entry}" if entry else about["title"]
+        row = Row(identifier, "quantity", title, about["unit"], *values)
+        if not _same(row, precision):
+            rows.append(row)
     return [*rows, *_asked(old, new, precision)]
 
 
 def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
-    """The answers to questions of the plans, and the requirements, that differ."""
+    """Yield the answers to questions, and the requirements, that differ."""
     sides = [{str(a["asked"]): a for a in side.get("answers", ())} for side in (old, new)]
     for key in dict.fromkeys((*sides[0], *sides[1])):
         both = [side.get(key) for side in sides]
@@ -252,9 +264,9 @@ def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
         if values == [None, None]:
             values = [answer and answer["sentence"] for answer in both]
         unit = about.get("unit", "") if any(map(is_number, values)) else ""
-        if not _same(values[0], values[1], unit, precision):
-            name = about["name"]
-            yield Row(name, "answer", name, unit, values[0], values[1])
+        row = Row(about["name"], "answer", about["name"], unit, values[0], values[1])
+        if not _same(row, precision):
+            yield row
     required = [
         {one["requirement"]: one["holds"] for one in side.get("requirements", ())}
         for side in (old, new)
@@ -265,15 +277,15 @@ def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
             yield Row(text, "requirement", text, "", before, after)
 
 
-def _same(old: Any, new: Any, unit: str, precision: float | None) -> bool:
-    if precision is None or not (is_number(old) and is_number(new)):
-        return printed(old, unit) == printed(new, unit)
-    a, b = Fraction(old), Fraction(new)  # an integer may be too large for a float
+def _same(row: Row, precision: float | None) -> bool:
+    if precision is None or not (is_number(row.old) and is_number(row.new)):
+        return row.text(row.old) == row.text(row.new)
+    a, b = Fraction(row.old), Fraction(row.new)  # an integer may be too large for a float
     return abs(a - b) <= Fraction(precision) * max(abs(a), abs(b))
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, as yes and no are none."""
+    """Decide whether a value is a number, not a boolean."""
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
 
@@ -286,13 +298,13 @@ def _number(side: Any, identifier: str) -> Fraction | None:
 
 
 def _step(side: Any) -> dict[str, Fraction]:
-    """Seconds of a step by what they are spent on; nothing where its time is assumed."""
+    """Return the seconds of a step by part; empty if its time is assumed."""
     return {clean(name, 38): Fraction(s) for name, s in side.get("step_parts", {}).items()}
 
 
 def _memory(side: Any) -> dict[str, Fraction]:
-    """Bytes of the fullest device: its live tensors by kind, what the allocator keeps besides, and
-    the runtime."""
+    """Return the bytes of the fullest device: live tensors by kind, the allocator, and the
+    runtime."""
     total = side["quantities"].get("memory.total") or {}
     kinds = [i for i in total.get("uses", ()) if i.startswith("memory.")]
     found = {i: _number(side, i) for i in (*kinds, "memory.allocator")}
@@ -306,7 +318,7 @@ def _memory(side: Any) -> dict[str, Fraction]:
 def _beside(
     before: dict[str, Fraction], after: dict[str, Fraction], totals: tuple[Fraction, Fraction]
 ) -> dict[str, tuple[Fraction, Fraction]]:
-    """The parts of two sums beside each other, with what is left of the sums."""
+    """Pair the parts of two sums, with the rest of the sums."""
     none = Fraction(0)
     both = {name: (before.get(name, none), after.get(name, none)) for name in {**before, **after}}
     rest = totals[0] - sum(before.values()), totals[1] - sum(after.values())
@@ -315,13 +327,13 @@ def _beside(
 
 
 def _part(key: str) -> str:
-    """The part of a plan that a key is of: its model, its cluster or the accelerator there."""
+    """Return the part of a plan with a key: its model, its cluster or the accelerator there."""
     head, *rest = key.split(".")
     return f"{head}.accelerator" if rest[:1] == ["accelerator"] else head
 
 
 def _presets(side: Any) -> dict[str, set[str]]:
-    """The presets that the inputs of each part of a plan come from."""
+    """Return the presets of the inputs, by part of the plan."""
     found: dict[str, set[str]] = {}
     for key, said in side.get("inputs", {}).items():
         preset = _PRESET.fullmatch(said.get("origin", ""))
@@ -334,8 +346,8 @@ def _presets(side: Any) -> dict[str, set[str]]:
 
 
 def _load(side: str) -> Any:
-    """A side as a result in JSON form; one of a git revision with all documents of that revision,
-    as a plan names others."""
+    """Load a side as a result in JSON form; for a git revision, with all documents of that
+    revision."""
     revision, colon, path = side.partition(":")
     if not colon or Path(side).exists() or (len(revision) == 1 and path[:1] in "\\/"):
         return _read(side, side)
@@ -363,37 +375,31 @@ def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
 # values ------------------------------------------------------------------------------------
 
 
-def printed(value: Any, unit: str) -> str:
-    """A value as it is shown; two that print the same are the same."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return {True: "yes", False: "no"}[value]
-    if isinstance(value, (int, float)):
-        if unit == "h" and value >= 1:  # device hours stay hours
-            return f"{significant(Fraction(value), 3)} h"
-        return format_value(Fraction(value), unit).replace("-", "−")
-    return clean(value)
-
-
 def _input(key: str, value: Any) -> str:
-    """An input as a plan states it: counts as 15T where that is all of them."""
+    """Format an input as a plan does: counts as 15T if that is exact."""
     if is_number(value) and not key.startswith(("cluster.", "memory.")):
         for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
             if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
-                return f"{float(Fraction(value, size)):g}{suffix}"
+                return f"{plain_text(Fraction(value) / size)}{suffix}"
     if isinstance(value, (list, tuple)):
         return clean(flow(value))
-    return exactly(value, "1") if is_number(value) else printed(value, "")
+    return numbers.text(value, "1", "exact") if is_number(value) else worded(value)
+
+
+def worded(value: Any) -> str:
+    """Format a value that is no number."""
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "–"}[value]
+    return clean(value)
 
 
 def counted(count: int, what: str) -> str:
-    """``1 row``, ``2 rows``."""
+    """Format a count with its noun: ``1 row``, ``2 rows``."""
     return f"{count} {what}" + ("s" if count != 1 else "")
 
 
 def change(row: Row) -> str:
-    """The change in percent; ``new`` against zero or nothing, ``gone`` where nothing is left."""
+    """Format the change in per cent; ``new`` from zero or nothing, ``gone`` if absent now."""
     a, b = row.old, row.new
     if b is None:
         return "gone"
@@ -401,5 +407,4 @@ def change(row: Row) -> str:
         return "new"
     if not (is_number(a) and is_number(b)):
         return ""
-    percent = (Fraction(b) - Fraction(a)) / abs(Fraction(a)) * 100
-    return f"{'+' if percent > 0 else '−'}{significant(abs(percent), 2)} %"
+    return numbers.text((Fraction(b) - Fraction(a)) / abs(Fraction(a)), style="change")

@@ -1,4 +1,4 @@
-"""Committed reports as files: which are some, of which plan, and what they say of themselves.
+"""Committed reports as files: which files are reports, of which plan, and their claims.
 
 A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
 command under "Reproduce".
@@ -24,22 +24,20 @@ from planner.questions.plan_questions import with_questions
 from planner.results.result import Result, evaluate
 
 #: How a report ends: with the fingerprint of its input.
-MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
-_INPUT = re.compile(
-    r"^(?:<p[^>]*>)?trainplan ([^;\n]+);[^\n]*resolved input (?:<code>|`)([0-9a-f]+)", re.MULTILINE
-)
+MARK = re.compile(r"^(?:<p[^>\n]*>)?trainplan ([^;\n]+);[^\n]*resolved input", re.MULTILINE)
+_INPUT = re.compile(rf"{MARK.pattern} (?:<code>|`)([0-9a-f]+)", re.MULTILINE)
 WRITTEN = "a .md, .html or .json written with -o"
-_COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:<pre[^>\n]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
 
 
 class Claim(NamedTuple):
-    """What a report says of itself."""
+    """The plan and options that a report names."""
 
     plan: str
     overrides: tuple[str, ...]
-    log: str | None = None  # of the run that stands beside the plan
+    log: str | None = None  # of the run compared with the plan
     warm_up: int | None = None
-    step_time: str | None = None  # that was told in the place of a log
+    step_time: str | None = None  # given instead of a log
     no_defaults: bool = False  # whether a team's were left out
 
 
@@ -51,8 +49,8 @@ class Stated(NamedTuple):
 
 
 def is_result(data: Any, report: bool = False) -> bool:
-    """Whether everything is there that a comparison reads, of any version of the program; of a
-    ``report``, what it says of how it was made too."""
+    """Decide whether data has everything that a comparison reads, of any version of the program;
+    for a ``report``, also its provenance."""
     said = resources.read_yaml(Path(__file__).with_name("results.yaml"))
     if not accepts(said["result"], data) or (report and not accepts(said["report"], data)):
         return False
@@ -62,12 +60,12 @@ def is_result(data: Any, report: bool = False) -> bool:
 
 
 def none(name: str | Path) -> PlanError:
-    """That a file which was named is no report."""
+    """Return the error that a named file is no report."""
     return PlanError(Fault("this is no report of trainplan", Place(str(name)), WRITTEN))
 
 
 def read(path: Path) -> Claim | None:
-    """What a file says of the plan that made it; None where it is no report."""
+    """Read the plan and options that a file names; None if it is no report."""
     try:
         content = files.read_text(path, files.MAX_JSON)
         if path.suffix == ".json":
@@ -104,12 +102,12 @@ def read(path: Path) -> Claim | None:
 
 
 def stated(content: str) -> Stated:
-    """What a report in Markdown or HTML states at its end."""
+    """Read the version and the fingerprint at the end of a report in Markdown or HTML."""
     return Stated(*(_INPUT.findall(content) or [("", "")])[-1])
 
 
 def find(report: Path, name: str, here: Path = Path()) -> Path | None:
-    """A file as a report names it, from here or from any folder around the report; a shipped plan
+    """Find a file that a report names, from ``here`` or any folder around the report; a preset plan
     by its name."""
     for base in (here, *report.parents):
         if files.is_file(base / name):
@@ -120,11 +118,11 @@ def find(report: Path, name: str, here: Path = Path()) -> Path | None:
 def evaluated(
     report: Path, claim: Claim, here: Path = Path(), presets: Path | None = None
 ) -> Result:
-    """What the plan of a report gives today, named as the report names it from ``here``; names of
-    shipped documents are looked up in ``presets`` where that is not the program's own.
+    """Evaluate the plan of a report today, found from ``here`` as the report names it; names of
+    presets are looked up in ``presets``, if that is another folder than the program's own.
 
     Raises:
-        PlanError: the plan is no longer there, or no longer valid.
+        PlanError: the plan no longer exists, or is no longer valid.
     """
     found_plan = find(report, claim.plan, here) or claim.plan
     team = False if claim.no_defaults else None

@@ -1,6 +1,7 @@
 """Documents of a git revision, copied to a folder: all of them, since a plan names others.
 
-Git only lists and prints what a revision holds, so nothing that a repository configures is run.
+Git only lists and prints the contents of a revision, so nothing that a repository configures is
+run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from planner.documents.references import ENDINGS
 from planner.documents.yaml_nodes import MAX_BYTES
 
 _LINK = b"120000"  # mode of a link in a tree
+#: What a repository may configure that runs: a monitor of files, hooks; and a repository without a
+#: working tree, which somebody committed to another, is none. No object is fetched either, which
+#: runs programs that a repository names.
+QUIET = (
+    *("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "safe.bareRepository=explicit"),
+)
 #: A file that says that a tree is one of this program, whose presets are then its own.
 PROGRAM = "planner/base/resources.py"
 
@@ -38,7 +46,7 @@ class Tree(NamedTuple):
 
 
 def top() -> tuple[Path, str]:
-    """The top of the repository, and the current folder from there.
+    """Return the top of the repository, and the current folder relative to it.
 
     Raises:
         PlanError: there is no repository here.
@@ -52,17 +60,17 @@ def top() -> tuple[Path, str]:
 
 
 def exists(revision: str) -> bool:
-    """Whether a word names a revision."""
+    """Decide whether a word names a revision."""
     return bool(_tree(revision, Place(revision)))
 
 
 def short(revision: str) -> str:
-    """A revision as it is told: of a whole commit its first digits."""
+    """Shorten a revision: a whole commit to its first digits."""
     return revision[:10] if re.fullmatch("[0-9a-f]{40,64}", revision) else revision
 
 
 def presets(folder: Path) -> Path | None:
-    """The presets of a checkout of this program; None in any other folder."""
+    """Return the presets of a checkout of this program; None in any other folder."""
     return folder / "presets" if (folder / PROGRAM).is_file() else None
 
 
@@ -74,10 +82,10 @@ def _tree(revision: str, place: Place) -> str:
 
 
 def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
-    """Copies all documents and links of a revision to an empty folder.
+    """Copy all documents and links of a revision to an empty folder.
 
     Raises:
-        PlanError: there is no such revision or repository.
+        PlanError: there is no such revision or repository, or a document is not in this clone.
     """
     place, folder = place or Place(revision), Path(os.path.realpath(folder))
     whole, here = top()
@@ -94,8 +102,12 @@ def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
         name = os.fsdecode(raw)  # a name that is no UTF-8 keeps its bytes
         if kind == b"blob":
             (links if mode == _LINK else regular)[name] = sha
-        if name in regular and name.endswith(ENDINGS) and int(size) <= MAX_BYTES:
-            documents[name] = sha
+        if name in regular and name.endswith(ENDINGS):
+            if not size.isdigit():  # of a clone without it
+                missing = f"{name} is not in this clone, and nothing is fetched"
+                raise PlanError(Fault(missing, place, "a clone without a filter"))
+            if int(size) <= MAX_BYTES:
+                documents[name] = sha
     _lay(place, documents, folder)
     _lay(place, links, folder, as_links=True)
     for name in links:
@@ -106,7 +118,7 @@ def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
 
 
 def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
-    """Copies a file of a revision, with all documents and links of it, to a folder.
+    """Copy a file of a revision, with all documents and links of it, to a folder.
 
     Args:
         revision: of git, such as HEAD, a branch or a commit.
@@ -114,7 +126,7 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
         folder: an empty one.
 
     Returns:
-        The copy, and the folder of presets of that revision, where it is one of this program.
+        The copy, and the folder of presets of that revision, if it is one of this program.
 
     Raises:
         PlanError: there is no such revision, file or repository.
@@ -131,13 +143,16 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
 
 
 def _git(place: Place, *words: str, given: bytes | None = None, may_fail: bool = False) -> bytes:
-    """What git prints; nothing where it fails and may.
+    """Run git and return its output; nothing if it fails and ``may_fail``.
 
     Raises:
-        PlanError: git is not there, or says why not.
+        PlanError: git is missing, or reports an error.
     """
+    command, environment = ["git", *QUIET, *words], {**os.environ, "GIT_ALLOW_PROTOCOL": ""}
     try:
-        done = subprocess.run(["git", *words], input=given, capture_output=True, check=False)
+        done = subprocess.run(
+            command, input=given, capture_output=True, check=False, env=environment
+        )
     except FileNotFoundError:
         raise PlanError(Fault("git is not installed", place)) from None
     if done.returncode and not may_fail:
@@ -148,8 +163,8 @@ def _git(place: Place, *words: str, given: bytes | None = None, may_fail: bool =
 
 
 def _lay(place: Place, objects: Mapping[str, bytes], folder: Path, as_links: bool = False) -> None:
-    """Writes what git holds of some objects to their paths in a folder; what a crafted tree would
-    put outside is left out."""
+    """Write git objects to their paths in a folder, except paths outside it, as a crafted tree may
+    have."""
     named = b"".join(sha + b"\n" for sha in objects.values())
     data, at = _git(place, "cat-file", "--batch", given=named), 0
     for name in objects:
@@ -160,7 +175,7 @@ def _lay(place: Place, objects: Mapping[str, bytes], folder: Path, as_links: boo
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
         if as_links:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # where no path can be called so
                 to.symlink_to(os.fsdecode(content))
         else:
             to.write_bytes(content)

@@ -1,7 +1,7 @@
-"""A difference in words: for a terminal, for a comment on a pull request, as JSON.
+"""A difference as text: for a terminal, for a comment on a pull request, as JSON.
 
-The verdict and who changed something come first, then the keys that were changed, then seconds and
-bytes by what they consist of, then what else moved and what did not. ``everything`` adds each row.
+The verdict and the causes come first, then the changed keys, then seconds and bytes by part, then
+other changes and what is unchanged. ``everything`` adds each row.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from planner.base.display import as_json, columns, exact_text, one_line, plain, rounded
+from planner.base import numbers
+from planner.base.display import as_json, clean, columns, one_line, plain
+from planner.base.numbers import SCALES, apportioned, fixed, rounded
 from planner.report.layout import STATUS, by_prefix
-from planner.report.numbers import SCALES, apportioned, clean, shown, signed
 from planner.report.report import code, escaped
 from planner.report.sentences import wrapped
 from planner.results.figures import KEY_FIGURES
@@ -27,7 +28,6 @@ from planner.review.diff import (
     change,
     counted,
     is_number,
-    printed,
 )
 
 #: A line that reviewers do not see, by which a comment is found again and updated in place.
@@ -40,9 +40,9 @@ STILL = {
     "fits": ("it still FITS", "both FIT"),
     "tight": ("it is still TIGHT", "both are TIGHT"),
     "no": ("it still DOES NOT FIT", "neither FITS"),
-    "open": ("whether it fits is still OPEN", "whether they fit is OPEN"),
+    "open": ("there is still NOT ENOUGH INPUT", "both have NOT ENOUGH INPUT"),
 }
-#: What the first sentences tell: its name, and what less and more of it are called.
+#: Headlines: name, and the words for less and more.
 HEADLINES = {
     "time.training_days": ("training", "sooner", "later"),
     "cost.total": ("cost", "less", "more"),
@@ -52,7 +52,7 @@ HEADLINES = {
     PROCESS: ("memory", "less memory", "more memory"),
 }
 MOST_HEADLINES = 3
-#: A share that is no news beside larger changes.
+#: Changes below this share are omitted beside larger ones.
 SLIGHT = Fraction(1, 200)
 TOTALS = {STEP: "one step", PROCESS: "fullest device"}
 
@@ -61,8 +61,7 @@ TOTALS = {STEP: "one step", PROCESS: "fullest device"}
 
 
 def verdict(found: Diff) -> str:
-    """Whether it fits and who changed something: the change of the verdict first, if there is
-    one."""
+    """State whether the plan fits and what changed; a change of the verdict first."""
     old, new = found.states
     who = list(found.causes)
     if not who:
@@ -81,7 +80,7 @@ def verdict(found: Diff) -> str:
 
 
 def figures(found: Diff) -> str:
-    """What that does to days, money and memory; nothing where they stay."""
+    """Format the changes of days, cost and memory; empty without any."""
     rows = [found.moved[i] for i in HEADLINES if i in found.moved]
     large = [row for row in rows if not 0 < abs(_relative(row)) < SLIGHT]
     rows = large or rows
@@ -91,27 +90,27 @@ def figures(found: Diff) -> str:
 
 
 def _figure(row: Row) -> str:
-    """``22.6 days sooner (202 → 179, −11.2 %)``."""
+    """Format the change of a headline: ``22.6 days sooner (202 → 179, −11.2 %)``."""
     name, less, more = HEADLINES[row.id]
     if not (is_number(row.old) and is_number(row.new)):
         when = "before, none now" if row.new is None else "now, none before"
-        return f"{name} {_shown(row.old if row.new is None else row.new, row.unit)} {when}"
+        return f"{name} {row.text(row.old if row.new is None else row.new)} {when}"
     by, share = Fraction(row.new) - Fraction(row.old), _relative(row)
-    percent = f", {signed(share)}" if abs(share) >= SLIGHT else ""
-    words = f"{_shown(abs(by), row.unit)} {more if by > 0 else less}"
+    percent = f", {numbers.text(share, style='change')}" if abs(share) >= SLIGHT else ""
+    words = f"{row.text(abs(by))} {more if by > 0 else less}"
     return f"{words} ({_pair(row, words)}{percent})"
 
 
 def _relative(row: Row) -> Fraction:
-    """The change as a share; 0 against nothing."""
+    """Return the change as a share; 0 if there is no base."""
     if not (is_number(row.old) and is_number(row.new)) or not row.old:
         return Fraction(0)
     return (Fraction(row.new) - Fraction(row.old)) / abs(Fraction(row.old))
 
 
 def _pair(row: Row, before: str = "") -> str:
-    """``old → new``, with the unit once where it is one, or not at all where it stands before."""
-    old, new = (_shown(value, row.unit) for value in (row.old, row.new))
+    """Format ``old → new``, with a common unit once, or not at all if ``before`` has it."""
+    old, new = map(row.text, (row.old, row.new))
     unit = new.partition(" ")[2]
     if unit and old.partition(" ")[2] == unit:
         old = old.removesuffix(f" {unit}")
@@ -119,29 +118,28 @@ def _pair(row: Row, before: str = "") -> str:
     return f"{old} → {new}"
 
 
-def _shown(value: Any, unit: str) -> str:
-    return shown(value, unit, unit == "1") if is_number(value) else printed(value, unit)
-
-
 def sentence(found: Diff) -> str:
-    """The verdict and what moved, in one line."""
+    """Format the verdict and the changes in one line."""
     return " ".join(f"{words}." for words in (verdict(found), told(found)) if words)
 
 
 def told(found: Diff) -> str:
-    """What follows the verdict: why it does not fit, what moved of days, money and memory."""
+    """Explain why the plan does not fit; format the changes of days, cost and memory."""
     said = [figures(found)]
     if not said[0] and found.causes:
         said = ["days, cost and memory stay" if found.moved else "no number moves"]
     new = found.sides[1].get("quantities", {})
     needed, there = (new.get(i, {}).get("value") for i in (PROCESS, "memory.capacity"))
     if found.states[1] == "no" and is_number(needed) and is_number(there):
-        said.insert(0, f"{_shown(needed, 'bytes')} are needed, {_shown(there, 'bytes')} are there")
+        said.insert(
+            0,
+            f"{numbers.text(needed, 'bytes')} are needed, {numbers.text(there, 'bytes')} are there",
+        )
     return ". ".join(words[:1].upper() + words[1:] for words in said if words)
 
 
 class Line(NamedTuple):
-    """A part of a sum as it prints, before and after."""
+    """A part of a sum as printed, before and after."""
 
     label: str
     before: str
@@ -150,8 +148,8 @@ class Line(NamedTuple):
 
 
 def by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
-    """A sum by its parts: its unit, and lines that add up exactly as they print, down and across;
-    the parts that moved most, then all others in one, then the sum."""
+    """Return a sum by its parts: its unit, and lines that add up exactly as printed, down and
+    across; the parts with the largest changes, then all others in one, then the sum."""
     largest = max(map(abs, parts.totals))
     name, size = next((step for step in SCALES[parts.unit] if largest >= step[1]), (parts.unit, 1))
     decimals = max(0, 3 - rounded(largest / size, 4).adjusted()) if largest else 0
@@ -172,16 +170,15 @@ def by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
     rows.append((TOTALS[parts.of], *totals))
 
     def text(number: int, sign: str = "") -> str:
-        digits = exact_text(abs(number) // 10**decimals)
-        part = f".{abs(number) % 10**decimals:0{decimals}d}" if decimals else ""
-        return ("−" if number < 0 else sign) + digits + part
+        size = fixed(Fraction(abs(number), 10**decimals), decimals)
+        return ("−" if number < 0 else sign) + size
 
     lines = [Line(n, text(a), text(b), text(b - a, "+") if a != b else "=") for n, a, b in rows]
     return {"s": "seconds"}.get(name, name), lines
 
 
 def further(found: Diff) -> list[str]:
-    """Key figures that moved besides: what, from, to."""
+    """List changed key figures besides the headlines: name, old and new."""
     told = {*HEADLINES, STEP}
     said = []
     for figure in KEY_FIGURES:
@@ -193,7 +190,7 @@ def further(found: Diff) -> list[str]:
 
 
 def also(found: Diff, most: int) -> str:
-    """These, as many as so many characters hold."""
+    """Join these to at most ``most`` characters."""
     said = further(found)
     for kept in range(len(said), 0, -1):
         more = [f"{len(said) - kept} more"] if kept < len(said) else []
@@ -204,7 +201,7 @@ def also(found: Diff, most: int) -> str:
 
 
 def asked(found: Diff) -> list[str]:
-    """The answers and the requirements of the plans that moved, a line each."""
+    """List the changed answers and requirements, a line each."""
     holds = {True: "holds", False: "does not hold", None: "–"}
     said = [f"answer {line(row)}" for row in found.of("answer")]
     for row in found.of("requirement"):
@@ -213,7 +210,7 @@ def asked(found: Diff) -> list[str]:
 
 
 def unchanged(found: Diff) -> str:
-    """What did not change, of the plan, the program, presets and prices."""
+    """List what did not change, of the plan, the program, presets and prices."""
     names = {
         "plan": "the plan",
         "program": f"the program ({found.versions[1]})",
@@ -224,7 +221,7 @@ def unchanged(found: Diff) -> str:
 
 
 def _first(found: Diff) -> str:
-    """Where the program changed, the quantities that moved by themselves."""
+    """List the quantities that a new program changed directly, if it is the only cause."""
     first = found.first_moved if list(found.causes) == ["program"] else []
     if not first:
         return ""
@@ -234,17 +231,17 @@ def _first(found: Diff) -> str:
 
 
 def line(row: Row) -> str:
-    """``id: old → new (percent)``."""
+    """Format a row: ``id: old → new (percent)``."""
     how = change(row)
-    old, new = printed(row.old, row.unit), printed(row.new, row.unit)
+    old, new = row.text(row.old), row.text(row.new)
     if old == new:
         old, new = str(row.old), str(row.new)
     return f"{row.id}: {old} → {new}" + (f" ({how})" if how else "")
 
 
 def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
-    """Every row, under what brought it about: the inputs, the quantities that inputs or the program
-    moved by themselves, and what follows from these, by chapter."""
+    """Group every row by cause: the inputs, the quantities that inputs or the program changed
+    directly, and further ones by chapter."""
     first = found.first_moved
     ids = {row.id for row in first}
     follow = [row for row in found.of("quantity") if row.id not in ids]
@@ -258,7 +255,7 @@ def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
 
 
 def text(found: Diff, everything: bool = False) -> str:
-    """For a terminal, at most ``LINES`` lines where not ``everything`` is asked for."""
+    """Format for a terminal, in at most ``LINES`` lines unless ``everything`` is wanted."""
     head = _wrapped(sentence(found))[:4]
     keys = _key_lines(found.changes, len(found.changes) if everything else KEYS)
     tail = [row for words in asked(found)[:ASKED] for row in _wrapped(words, 2)[:2]]
@@ -280,12 +277,12 @@ def text(found: Diff, everything: bool = False) -> str:
 
 
 def _wrapped(words: str, indent: int = 0) -> list[str]:
-    """Lines of a width; none begins with a percent sign."""
+    """Wrap words to lines, none of which begins with a percent sign."""
     return [line.replace("\0", " ") for line in wrapped(words.replace(" %", "\0%"), " " * indent)]
 
 
 def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
-    """The keys that were changed, and at the right where they stand."""
+    """List the changed keys, with their places at the right."""
     kept = list(changes[:most])
     width = max((len(one.key) for one in kept), default=0)
     lines = []
@@ -297,7 +294,7 @@ def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
 
 
 def _more(changes: Sequence[Change], most: int, indent: str = "") -> list[str]:
-    """How many keys are not shown, by the part of the plan that they are of."""
+    """Count the keys that are not shown, by part of the plan."""
     if len(changes) <= most:
         return []
     parts: dict[str, int] = {}
@@ -313,7 +310,7 @@ def _cut(value: str, most: int = 28) -> str:
 
 
 def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
-    """Seconds and bytes by part, before and after."""
+    """Format seconds and bytes by part, before and after."""
     heads = (head.rjust(8) for head in ("before", "after", "change"))
     rows, ends = [("", " " * 38, *heads)], []
     for one, kept in zip(sums, most, strict=True):
@@ -331,8 +328,8 @@ def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
 
 
 def markdown(found: Diff, everything: bool = False) -> str:
-    """For a comment: as for a terminal, in tables, below ``BYTES`` bytes; with ``everything`` each
-    row in folds."""
+    """Format for a comment: as for a terminal, in tables, below ``BYTES`` bytes; with
+    ``everything`` each row in folds."""
     most = KEYS
     while True:
         lines = _comment(found, most)
@@ -376,7 +373,7 @@ def _comment(found: Diff, most: int) -> list[str]:
 def _rows(heading: str, rows: Sequence[Row]) -> list[str]:
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
     for row in rows:
-        cells = (printed(row.old, row.unit), printed(row.new, row.unit), change(row))
+        cells = (row.text(row.old), row.text(row.new), change(row))
         name = code(one_line(row.id)) if row.kind == "input" else escaped(row.title)
         lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
     return [*lines, ""]
@@ -387,7 +384,7 @@ def json_text(found: Diff) -> str:
 
 
 def data(found: Diff) -> dict[str, Any]:
-    """All of it as data: the verdict, who changed what, the sums by part, each row."""
+    """Return all of it as data: the verdict, the causes, the sums by part, each row."""
     return {
         "old": found.old,
         "new": found.new,

@@ -1,18 +1,17 @@
-"""The server: its addresses, what it refuses, and the processes that compute."""
+"""The server: its routes, its checks of requests, and its pools of processes."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
-import socket
+import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,20 +23,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from planner.base import files, resources
-from planner.base.errors import Fault, PlanError
-from planner.documents import source
 from planner.serve import bodies, find, page
+from planner.serve.bodies import MAX_BODY
 from planner.serve.openapi import description
 from planner.serve.programs import LONG as LOOKED_FOR
 from planner.serve.programs import TOOLS, Programs
-from planner.serve.workers import REASONS, Busy, Workers
+from planner.serve.workers import REASONS, Busy, Greedy, Workers
 
 #: Answers that are kept, and bytes of one with its question at most.
-LAST, KEPT = 400, 200_000
-#: Bytes of a request at most.
-MAX_BODY = 1_000_000
-#: Seconds that a client has to send one.
-PATIENCE = 20
+LAST, KEPT = 100, 200_000
+#: Seconds that a client has to send a body, and after which it may ask a busy server again.
+PATIENCE, AGAIN = 15, 5
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -51,26 +47,32 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: What a server that only this machine reaches may be called.
+#: Names of a server that only this machine reaches.
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 
+#: The Host header, with its port; a charset other than UTF-8 in a header.
+HOST = re.compile(r"([\w.-]*|\[[\da-f:.]*\])(:\d{0,5})?", re.ASCII | re.IGNORECASE)
+CHARSET = re.compile(r"charset\s*=\s*(?!\"?utf-?8\b)", re.IGNORECASE)
+
+
 class Pool(NamedTuple):
-    """How many processes there are for a kind of work, how long a request may take, how many may
-    wait."""
+    """Limits for a kind of work: processes, seconds per request, requests that wait, and those of
+    one client."""
 
     processes: int
     seconds: float
     waiting: int
+    each: int
 
 
-#: For what is answered while somebody moves a control, and for what is looked for at length.
-QUICK = Pool(os.cpu_count() or 1, 10, 64)
-LONG = Pool(2, 120, 8)
+#: For answers while a control moves, and for long searches.
+QUICK = Pool((os.cpu_count() or 1) + 1, 10, 64, 16)
+LONG = Pool(3, 120, 16, 4)
 
 
 class Refused(Exception):
-    """A request that is not answered: a status, and why."""
+    """A request that is rejected: a status, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -82,11 +84,11 @@ def _fault(status: int, why: str) -> Response:
 
 
 class Guard:
-    """What stands before every address: who may ask, what every answer says of itself, and that
-    no error of the program is told but on a line.
+    """Middleware for every route: it checks the host and origin, adds headers to each answer, and
+    turns errors into one line.
 
     Args:
-        hosts: what the server may be called; None for anything.
+        hosts: accepted names of the server; None for any.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
@@ -112,21 +114,24 @@ class Guard:
                 await refusal(error)(scope, receive, sent)
 
     def check(self, headers: Headers) -> None:
-        """A page elsewhere can lead a browser here under another name, or send it here.
+        """Reject requests under another host name or from another site's page.
 
         Raises:
-            Refused: the host is none of ours, or the request is another page's.
+            Refused: the host is invalid or not one of ours, or the origin is another page.
         """
         host = headers.get("host", "")
-        if self.hosts is not None and urlsplit(f"//{host}").hostname not in self.hosts:
+        named = HOST.fullmatch(host)
+        if named is None:
+            raise Refused(400, "the header Host is no name with a port")
+        if self.hosts is not None and named[1].strip("[]").lower() not in self.hosts:
             raise Refused(421, "this server answers at 127.0.0.1 and localhost only")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.partition("://")[2] != host:
             raise Refused(403, "a page of another address may not ask here")
 
 
 def refusal(error: Exception) -> Response:
-    """What is answered in the place of an error."""
+    """Return the response for an error."""
     if isinstance(error, Refused):
         return _fault(error.status, error.why)
     if isinstance(error, HTTPException):
@@ -134,19 +139,35 @@ def refusal(error: Exception) -> Response:
         response = _fault(error.status_code, words.get(error.status_code, error.detail))
         response.headers.update(error.headers or {})
         return response
-    for kind, status in ((Busy, 503), (TimeoutError, 504)):
-        if isinstance(error, kind):
-            return _fault(status, REASONS[kind])
-    return _fault(500, f"a fault of the program: {type(error).__name__}")
+    if type(error) in REASONS:
+        response = _fault(*REASONS[type(error)])
+        if isinstance(error, Busy | Greedy):
+            response.headers["Retry-After"] = str(AGAIN)
+        return response
+    return _fault(500, f"internal error: {type(error).__name__}")
+
+
+def client_of(address: str) -> str:
+    """Return the client of an address: in IPv6 its /64 network."""
+    with suppress(ValueError):
+        if ipaddress.ip_address(address).version == 6:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+    return address
 
 
 async def _raw(request: Request) -> bytes:
-    """The body of a request.
+    """Read the body of a request.
 
     Raises:
-        Refused: it is too large, or comes too slowly.
+        Refused: it is too large, too slow, compressed, or not UTF-8.
     """
-    raw = b""
+    headers, raw = request.headers, bytearray()
+    if headers.get("content-encoding", "identity") != "identity":
+        raise Refused(415, "a body is not compressed")
+    if CHARSET.search(headers.get("content-type", "")):
+        raise Refused(415, "a body is JSON in UTF-8")
+    if int(headers.get("content-length", 0)) > MAX_BODY:
+        raise Refused(413, f"a request has at most {MAX_BODY // 1000} kB")
     try:
         async with asyncio.timeout(PATIENCE):
             async for piece in request.stream():
@@ -155,14 +176,14 @@ async def _raw(request: Request) -> bytes:
                     raise Refused(413, f"a request has at most {MAX_BODY // 1000} kB")
     except TimeoutError:
         raise Refused(408, f"the request did not arrive within {PATIENCE} s") from None
-    return raw
+    return bytes(raw)
 
 
 async def _while_there(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
-    """What some work gives, which ends when the client goes away.
+    """Return the result of some work; cancel it when the client disconnects.
 
     Raises:
-        ClientDisconnect: it did.
+        ClientDisconnect: it disconnected.
     """
 
     async def left() -> None:
@@ -181,8 +202,8 @@ async def _while_there(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Lines(Response):
-    """An answer that is looked for at length: lines of JSON, `{"progress": …}` now and then, at the
-    end `{"done": …}` or `{"faults": […]}`."""
+    """A streamed answer: lines of JSON, `{"progress": …}` now and then, at the end `{"done": …}` or
+    `{"faults": […]}`."""
 
     media_type = "application/x-ndjson"
 
@@ -195,10 +216,14 @@ class Lines(Response):
         await _while_there(receive, self.told(send))
 
     async def told(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        begun = False
         try:
             async with aclosing(self.steps):
                 async for ended, what in self.steps:
+                    if not begun:
+                        await send(start)
+                        begun = True
                     if not ended:
                         line = bodies.written({"progress": what})
                     else:
@@ -206,6 +231,8 @@ class Lines(Response):
                         line = b'{"done": %s}' % body if status == 200 else body
                     await send(_piece(line))
         except Exception as error:
+            if not begun:
+                raise
             await send(_piece(bytes(refusal(error).body)))
         await send({"type": "http.response.body", "body": b""})
 
@@ -216,7 +243,7 @@ def _piece(line: bytes) -> Message:
 
 async def _page(request: Request) -> Response:
     name = _known(request, find.AT_ONCE)
-    return await _answer(request, request.app.state.quick, find.at_once, name)
+    return await _answer(request, request.app.state.quick, find.call, name)
 
 
 async def _v1(request: Request) -> Response:
@@ -229,8 +256,8 @@ async def _v1(request: Request) -> Response:
 async def _answer(
     request: Request, pool: Workers, function: bodies.Function, name: str
 ) -> Response:
-    """What a function answers a request. It hangs on what is asked alone, so that who asks the same
-    again, as people do who move a control to and fro, is answered from the last answers."""
+    """Answer a request by a function. The answer depends on the request alone, so the last answers
+    are cached: users move a control to and fro."""
     raw = await _raw(request)
     last: OrderedDict[Any, tuple[int, bytes]] = request.app.state.last
     asked = request.url.path, raw
@@ -238,7 +265,7 @@ async def _answer(
         last.move_to_end(asked)
         status, body = last[asked]
     else:
-        work = pool.run(bodies.answered, function, name, raw)
+        work = pool.run(bodies.answered, function, name, raw, client=_client(request))
         status, body = await _while_there(request.receive, work)
         if len(raw) + len(body) <= KEPT:
             last[asked] = status, body
@@ -250,7 +277,13 @@ async def _answer(
 async def _find(request: Request) -> Response:
     name = _known(request, find.FUNCTIONS)
     raw = await _raw(request)
-    return Lines(request.app.state.long.told(bodies.answered, find.call, name, raw))
+    long: Workers = request.app.state.long
+    return Lines(long.told(bodies.answered, find.call, name, raw, client=_client(request)))
+
+
+def _client(request: Request) -> str:
+    """Return the client that a request counts for."""
+    return client_of(request.client.host) if request.client else ""
 
 
 def _known(request: Request, names: Container[str]) -> str:
@@ -281,12 +314,12 @@ async def _style(request: Request) -> Response:
 def application(
     programs: Programs, plan: Path | None = None, hosts: frozenset[str] | None = LOOPBACK
 ) -> ASGIApp:
-    """The server as an ASGI application.
+    """Create the server as an ASGI application.
 
     Args:
-        programs: what programs may ask for.
-        plan: a document that the page begins with.
-        hosts: what the server may be called by those who ask; None for anything.
+        programs: the tools of the interface for programs.
+        plan: the document of the page at start.
+        hosts: accepted names of the server; None for any.
     """
 
     @asynccontextmanager
@@ -318,42 +351,3 @@ def application(
     app.state.programs, app.state.plan = programs, plan
     app.state.last = OrderedDict()
     return Guard(app, hosts)
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """A socket at an address, before anything else begins.
-
-    Raises:
-        PlanError: there is no such port or address, or another program has it.
-    """
-    if not 0 <= port < 2**16:
-        raise PlanError(Fault(f"--port {port}", None, "1 to 65535, or 0 for any that is free"))
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = os.strerror(error.errno or 0) if (error.errno or 0) > 0 else error.strerror
-        said = f"cannot listen at {host}, port {port}: {str(why).lower()}"
-        raise PlanError(Fault(said, None, "another --host or --port")) from None
-
-
-def run(programs: Programs, plan: str | None, host: str, port: int) -> None:
-    """Serve until interrupted.
-
-    Raises:
-        PlanError: of the plan, or of the address.
-    """
-    path = source.located(plan, "plan")[0] if plan is not None else None
-    if path is not None:
-        text = files.read_text(path, MAX_BODY)
-        with TemporaryDirectory() as empty, files.within(empty):  # as the page reads it
-            page.plan_of(text, str(path))
-    with listening(host, port) as one:
-        import uvicorn
-
-        app = application(programs, path, LOOPBACK if host in LOOPBACK else None)
-        how = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
-        at = f"[{host}]" if ":" in host else host
-        print(f"http://{at}:{one.getsockname()[1]}/ is the planner; Ctrl-C ends it", flush=True)
-        with suppress(KeyboardInterrupt):
-            uvicorn.Server(how).run(sockets=[one])

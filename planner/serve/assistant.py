@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 from planner.base.version import __version__
 from planner.serve import bodies
 from planner.serve.programs import Programs
-from planner.serve.workers import REASONS, Busy, Workers
+from planner.serve.workers import REASONS, Workers
 
 ABOUT = (
     "Plans the training of large language models: parameters, memory of a device, step time, cost, "
@@ -27,7 +27,7 @@ SECONDS, WAITING = 120, 16
 
 
 def run(programs: Programs) -> None:
-    """Answer an assistant until it hangs up."""
+    """Serve an assistant until it disconnects."""
     asyncio.run(_serve(programs))
 
 
@@ -60,12 +60,14 @@ async def _serve(programs: Programs) -> None:
 async def _answered(
     programs: Programs, workers: Workers, name: str, given: dict[str, Any]
 ) -> tuple[bool, str]:
-    """Whether a tool answered, and what it said."""
+    """Call a tool; return whether it succeeded, and its text."""
     if name not in programs.tools:
         return False, f"no tool '{name}'; there are {', '.join(programs.tools)}"
-    raw = json.dumps(given).encode()
     try:
+        raw = json.dumps(given).encode()
         status, body = await workers.run(bodies.answered, programs.call, name, raw)
-    except (Busy, TimeoutError) as error:
-        return False, REASONS[type(error)]
+    except RecursionError:
+        return False, "nested too deeply"
+    except tuple(REASONS) as error:
+        return False, REASONS[type(error)][1]
     return status == 200, body.decode()

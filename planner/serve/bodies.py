@@ -1,5 +1,5 @@
-"""Bodies of requests and of answers: JSON, read and written in the processes that compute, so that
-the server itself only passes bytes on."""
+"""Bodies of requests and of answers: JSON, parsed and written in the worker processes, so that the
+server itself only passes bytes on."""
 
 from __future__ import annotations
 
@@ -13,37 +13,49 @@ from planner.base import files
 from planner.base.display import plain, quoted
 from planner.base.errors import Fault, PlanError
 from planner.serve.page import fault_of
+from planner.serve.programs import MOST
 
-#: What answers a body, by a name: data, or JSON that is written already.
+#: Bytes of a request and of an answer at most.
+MAX_BODY, MAX_ANSWER = 1_000_000, 8_000_000
+#: Types of the page's keys that are not optional text.
+KINDS: dict[str, Any] = {"text": str, "set": dict | None, **dict.fromkeys(("keys", "fixed"), list)}
+#: A function that answers a body, by name: with data, or with JSON as bytes.
 Function = Callable[[str, Mapping[str, Any]], Any]
 
 
 def written(data: Any) -> bytes:
-    """Data as JSON on one line."""
+    """Encode data as JSON on one line."""
     return quoted(plain(data)).encode("utf-8", "replace")
 
 
 def of_faults(*faults: Fault | str) -> bytes:
-    """Faults as the body of an answer."""
+    """Encode faults as the body of an answer."""
     told = [Fault(one) if isinstance(one, str) else one for one in faults]
     return written({"faults": [fault_of(fault) for fault in told]})
 
 
 def read(raw: bytes) -> dict[str, Any]:
-    """The object that a body is.
+    """Parse the object in a body.
 
     Raises:
-        PlanError: it is no JSON, no object, or holds what is no number or no text.
+        PlanError: it is no JSON, no object, has a key twice, or an invalid number or text.
     """
 
     def refused(word: str) -> Any:
         raise ValueError(f"{word} is no number")
 
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            raise ValueError(f"a key is there twice, of {', '.join(found)}")
+        return found
+
+    if len(raw) > MAX_BODY:
+        raise PlanError(Fault(f"a request has at most {MAX_BODY // 1000} kB"))
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise PlanError(Fault("the body is no UTF-8")) from None
-    data = files.parse_json(text, parse_constant=refused)
+    data = files.parse_json(text, parse_constant=refused, object_pairs_hook=mapping)
     if not isinstance(data, dict):
         raise PlanError(Fault("the body is no JSON object", None, '{"key": value, …}'))
     try:
@@ -54,20 +66,24 @@ def read(raw: bytes) -> dict[str, Any]:
 
 
 def answered(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
-    """The status of an answer and its body."""
+    """Compute the status of an answer and its body."""
     try:
         body = read(raw)
-        if "text" in body:  # of the page
-            good = isinstance(body["text"], str) and isinstance(body.get("set", {}), dict)
-            if not good:
-                raise PlanError(Fault("'text' is a text, 'set' an object of keys and values"))
+        for key, value in body.items() if "text" in body else ():  # of the page
+            whole = isinstance(value, KINDS.get(key, str | None))
+            parts = value if isinstance(value, list | dict) else ()
+            if not whole or len(parts) > MOST or not all(isinstance(one, str) for one in parts):
+                raise PlanError(Fault(f"'{key}' is something else, or has more than {MOST} values"))
     except PlanError as error:
         return 400, of_faults(*error.faults)
     try:
         # No document that comes from elsewhere reads a file here: its folder is empty.
         with tempfile.TemporaryDirectory() as folder, chdir(folder), files.within(folder):
             found = function(name, body)
-        return 200, found if isinstance(found, bytes) else written(found)
+        answer = found if isinstance(found, bytes) else written(found)
+        if len(answer) > MAX_ANSWER:
+            raise PlanError(Fault(f"the answer is larger than {MAX_ANSWER // 10**6} MB"))
+        return 200, answer
     except PlanError as error:
         return 422, of_faults(*error.faults)
     except KeyError as error:

@@ -1,8 +1,8 @@
-"""What the page finds for somebody: layouts, answers to inverse questions, a chart of one result
-over one control; and what stands behind a number: its derivation, the report, what changed.
+"""The page's searches, inverse questions and charts of one result over one control; and the
+background of a number: its derivation, the report, what changed.
 
-Each function takes what the page sent and returns plain data with fragments of HTML. What a search,
-a question and a chart find they say with the keys that put it into the plan's text (``take``).
+Each function takes the body that the page sent and returns plain data with fragments of HTML.
+Results of a search, a question or a chart include the keys that put them into the plan's text.
 """
 
 from __future__ import annotations
@@ -11,21 +11,26 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import wraps
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base.display import flow, plain, plain_text
+from planner.base import resources
+from planner.base.display import clean, flow, headline
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.numbers import plain_text
 from planner.documents import schema, yaml_nodes
 from planner.documents.references import preset_names
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KEYS
 from planner.plans.plan import NAMED, about, checked
-from planner.report.layout import STATUS
-from planner.report.numbers import Data, clean, headline
+from planner.questions.plan_questions import PlanAnswer, PlanQuestion, evaluate
+from planner.questions.search import choices
+from planner.questions.write_back import as_written, of_answer, of_searched, put
+from planner.report.layout import STATUS, Data
 from planner.report.what_if.controls import settings
+from planner.results.lookup import input_called, look_up
 from planner.serve import page
-from planner.serve.page import NAME, fault_of, plan_of
+from planner.serve.page import NAME, plan_of
 
 Body = Mapping[str, Any]
 Function = Callable[[Body], dict[str, Any]]
@@ -34,16 +39,10 @@ Function = Callable[[Body], dict[str, Any]]
 DRAWN, LISTED = 60, 10
 #: Values of an axis of a chart at most, characters of a field, and of a sentence.
 MOST_VALUES, MOST_TEXT, LONGEST = 40, 300, 2000
-#: What a search may make small, and with how much to spare what it finds fits.
-SMALL = {"time.step_seconds": "time", "cost.total": "cost", "memory.process": "memory"}
-MARGINS = {
-    "": "95 % of published runs", "5%": "5 % more than predicted", "0": "what is predicted",
-}  # fmt: skip
 
 
 class Ask(NamedTuple):
-    """A question as a button; one that needs a value has the option that takes it, and an example
-    of it."""
+    """A question as a button; one that needs a value has the option for it, and an example."""
 
     question: str
     label: str
@@ -51,62 +50,23 @@ class Ask(NamedTuple):
     example: str = ""
 
 
-ASKED = (
-    Ask("longest-context", "Longest context"),
-    Ask("largest-batch", "Largest micro-batch"),
-    Ask("fewest-devices", "Fewest devices"),
-    Ask("largest-model", "Largest model"),
-    Ask("cheapest", "Cheapest accelerator …", "deadline", "90 days"),
-    Ask("tokens-by-deadline", "Most tokens by …", "deadline", "30 days"),
-    Ask("largest-model-by-deadline", "Largest model by …", "deadline", "30 days"),
-    Ask("compute-optimal", "What a budget buys …", "budget", "2M USD"),
-)
-#: Reports as files, by kind: what a button says, how the file's name ends, its media type.
-REPORTS = {
-    "html": ("Full report", ".html", "text/html"),
-    "md": ("Markdown", ".md", "text/markdown"),
-    "json": ("JSON", ".json", "application/json"),
-    "trace": ("Timeline (Perfetto)", ".trace.json", "application/json"),
-    "interactive": ("Page for offline use", ".html", "text/html"),
-}
-
-
-class _Wrong(PlanError):
-    """Faults of what stands in one field of the page."""
-
-    field = ""
+#: The words of buttons and lists.
+_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+SMALL, MARGINS, REPORTS = (_SAID[name] for name in ("small", "margins", "reports"))
+ASKED = tuple(Ask(*one) for one in _SAID["asked"])
 
 
 @contextmanager
 def _field(name: str) -> Iterator[None]:
-    """Until the end, faults are told beside a field."""
+    """Attribute faults inside the block to a field."""
     try:
         yield
     except PlanError as error:
-        wrong = _Wrong(error.faults)
-        wrong.field = name
-        raise wrong from None
-
-
-def _told(function: Function) -> Function:
-    """A function whose faults are part of what it returns, with the field that they are about."""
-
-    @wraps(function)
-    def told(body: Body) -> dict[str, Any]:
-        try:
-            return function(body)
-        except PlanError as error:
-            field = error.field if isinstance(error, _Wrong) else ""
-            faults = [{**fault_of(one), "field": field} for one in error.faults]
-            for one in faults:  # what is an option of a command is a field here
-                one["message"] = re.sub(r"--[a-z-]+:? ", "", one["message"])
-            return {"faults": faults}
-
-    return told
+        raise page.WrongField(error.faults, name) from None
 
 
 def _text(body: Body, name: str) -> str:
-    """What stands in a field, as one line.
+    """Return the text of a field, as one line.
 
     Raises:
         PlanError: it is too long, or no text.
@@ -118,10 +78,10 @@ def _text(body: Body, name: str) -> str:
     return " ".join(value.split())
 
 
-def _plan(body: Body, name: str = "text") -> Plan:
+def _plan(body: Body, name: str = "text", searched: bool = False) -> Plan:
     if not isinstance(body.get(name), str):
         raise PlanError(Fault(f"{name} is missing", None, "the text of a plan"))
-    return plan_of(body[name])
+    return plan_of(body[name], searched=searched)
 
 
 def _html(template: str, view: Any) -> str:
@@ -133,19 +93,18 @@ def _html(template: str, view: Any) -> str:
 # search --------------------------------------------------------------------------------------
 
 
-@_told
 def search(body: Body) -> dict[str, Any]:
-    """The best layouts, as ``plan.py search`` ranks them: a picture of those near the best, a table
-    of the first, and for each the keys that take it.
+    """Return the best layouts, as ``plan.py search`` ranks them: a plot of those near the best, a
+    table of the first, and for each its keys.
 
-    The body may say ``by``, ``margin``, ``fixed`` (keys of the layout) and ``limit``.
+    Keys of the body: ``by``, ``margin``, ``fixed`` (keys of the layout) and ``limit``, all
+    optional.
     """
     from planner.questions.constraints import fit_limit, parse_limit
-    from planner.questions.search import choices, engine, ranking
-    from planner.questions.write_back import of_searched
+    from planner.questions.search import engine, ranking
     from planner.report import searched
 
-    plan, margin = _plan(body), _text(body, "margin") or None
+    plan, margin = _plan(body, searched=True), _text(body, "margin") or None
     by, limit = _text(body, "by") or engine.STEP, _text(body, "limit")
     with _field("fixed"):
         fixed = choices.fixed(plan, map(str, body.get("fixed") or ()))
@@ -164,7 +123,7 @@ def search(body: Body) -> dict[str, Any]:
         marks = {"A": own, "B": found.own}
     marked = {name: layout for name, layout in marks.items() if layout is not None}
     heads, cells = searched.columns_of(found, first)
-    assumed = plan.get("time.mfu") is not None and (
+    assumed = plan.settings["time.assumed"] and (
         "Time is predicted for each layout; a plan that takes one keeps the utilisation that it "
         "assumes."
     )
@@ -186,7 +145,7 @@ def search(body: Body) -> dict[str, Any]:
             for n, (one, numbers) in enumerate(zip(first, cells, strict=True))
         ],
     )  # fmt: skip
-    takes = [{"set": plain(of_searched(plan, one)), "label": ranking.words(one)} for one in listed]
+    takes = [{"set": _sent(of_searched(plan, one)), "label": ranking.words(one)} for one in listed]
     return {"html": _html("search", view), "takes": takes}
 
 
@@ -197,20 +156,18 @@ def _keys(layout: Any) -> list[Any]:
 # inverse questions ---------------------------------------------------------------------------
 
 
-@_told
 def solve(body: Body) -> dict[str, Any]:
-    """The answer to an inverse question, as ``plan.py solve`` says it, and the keys that take it.
+    """Return the answer to an inverse question, as ``plan.py solve`` prints it, and its keys.
 
-    The body says ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
+    Keys of the body: ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
     """
-    from planner.questions import write_back
-    from planner.questions.plan_questions import PlanAnswer, PlanQuestion
     from planner.questions.solve import questions
     from planner.questions.solve.solve import Answer
 
     plan, question = _plan(body), _text(body, "question") or None
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
-    given = {name: _text(body, name) for name in ("deadline", "budget", "vary", "until")}
+    names = ("deadline", "budget", "vary", "until", "unbounded")
+    given = {name: _text(body, name) for name in names}
     said: dict[str, Any] = {name: text for name, text in given.items() if text}
     if question is None:
         with _field("vary"):
@@ -225,14 +182,16 @@ def solve(body: Body) -> dict[str, Any]:
     answer = PlanAnswer(PlanQuestion(name, said, Place(NAME), ready), found)
     changes: dict[str, Any] = {}
     if isinstance(found, Answer) and found.holds is not None:
-        changes = plain(write_back.of_answer(plan, found))
+        changes = _sent(of_answer(plan, found))
     view = Data(
         name=clean(name, LONGEST),
         sentence=clean(answer.sentence, LONGEST),
         tables=[[[clean(cell) for cell in row] for row in table] for table in answer.tables],
         remarks=[clean(remark, LONGEST) for remark in answer.remarks],
-        changes=[f"{k}: {flow(v)}" for k, v in changes.items() if v is not None],
+        changes=[_shown(key, value) for key, value in changes.items() if value is not None],
     )
+    if changes and plan.name:  # the old name no longer fits
+        changes["name"] = f"{plan.name.partition(' · ')[0]} · {name}"
     takes = [{"set": changes, "label": name}] if changes else []
     return {"html": _html("asked", view), "takes": takes}
 
@@ -240,20 +199,19 @@ def solve(body: Body) -> dict[str, Any]:
 # a chart -------------------------------------------------------------------------------------
 
 
-@_told
 def chart(body: Body) -> dict[str, Any]:
-    """One result over one control: a study of one axis, evaluated, drawn and as a document.
+    """Return one result over one control: a study of one axis, evaluated, drawn and as a document.
 
-    The body says ``quantity``, ``key`` and perhaps ``values``, with commas between them.
+    Keys of the body: ``quantity``, ``key`` and optionally ``values``, with commas between them.
     """
-    import yaml
-
+    from planner.documents.editing import lines
     from planner.questions.constraints import known_to_batch, numeric
     from planner.questions.studies import study as studies
     from planner.report.study_api import Study
 
     plan, key, quantity = _plan(body), _text(body, "key"), _text(body, "quantity")
     with _field("quantity"):
+        quantity = look_up(evaluate(plan), quantity).base
         numeric(quantity, plan.book)
         known_to_batch(quantity, plan.book)
     with _field("key"):
@@ -264,30 +222,32 @@ def chart(body: Body) -> dict[str, Any]:
         assert root is not None  # it is a plan
         document = {
             "name": f"{plan.name or 'A plan'}: {plan.book.quantities[quantity].title} over {key}",
-            "base": plain(root.plain()),
+            "base": root.plain(),
             "axes": {key: values},
             "record": list(dict.fromkeys((quantity, "memory.process"))),
             "invalid": "keep",
         }
         study = studies.load(document)
         rows = list(Study(study).rows())
-    saved = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    takes = [{"set": {key: value}, "label": f"{key}: {value}"} for value in values]
+    saved = "\n".join([*lines(document), ""])
+    takes = [{"set": _sent({key: value}), "label": _shown(key, value)} for value in values]
     html = _html("chart", _view(plan, quantity, study, rows))
     points = [{"value": row[quantity], "verdict": row["verdict"]} for row in rows]
     return {"html": html, "points": points, "takes": takes, "study": saved}
 
 
 def _values(plan: Plan, key: str, text: str) -> list[Any]:
-    """The values of an axis: those given, or what is allowed, or halves and doubles of the plan's.
+    """Return the values of an axis: the given ones, or all allowed ones, or halves and doubles of
+    the plan's.
 
     Raises:
         PlanError: too many, or none can be proposed.
     """
-    from planner.questions.write_back import as_written
-
-    node = yaml_nodes.compose(f"[{text}]", "values")
-    given = node.plain() if node is not None else []
+    if re.search(r"[][{}'\"]", text):  # values that are lists or texts themselves, as in YAML
+        node = yaml_nodes.compose(f"[{text}]", "values")
+        given = node.plain() if node is not None else []
+    else:
+        given = [page.typed(key, one) for one in choices.listed(text) if one]
     if len(given) > MOST_VALUES:
         raise PlanError(Fault(f"{len(given)} values", None, f"at most {MOST_VALUES}"))
     said, now = about(key), plan.get(key)
@@ -308,14 +268,23 @@ def _values(plan: Plan, key: str, text: str) -> list[Any]:
 
     tried = (now * Fraction(2) ** power for power in range(-3, 4))
     whole = (int(value) if value.denominator == 1 else value for value in tried)
-    written = [as_written(key, value) for value in whole if allowed(value)]
-    return [plain_text(one) if isinstance(one, Fraction) else one for one in written]
+    return [as_written(key, value) for value in whole if allowed(value)]
+
+
+def _shown(key: str, value: Any) -> str:
+    return f"{key}: {value if isinstance(value, str) else flow(value)}"
+
+
+def _sent(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys as the page sends them back: numbers exact, with units."""
+    written = ((key, as_written(key, value)) for key, value in changes.items())
+    return {k: plain_text(one) if isinstance(one, Fraction) else one for k, one in written}
 
 
 def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
-    """The points of a study of one axis, for the template."""
+    """Return the points of a study of one axis, for the template."""
+    from planner.base.numbers import scale
     from planner.report import chart as charts
-    from planner.report.numbers import scale, shown
     from planner.report.searched import TALL
     from planner.report.study import label_of
 
@@ -328,7 +297,7 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
             x=float(values[n]) if axis.numeric else float(n),
             value=row[quantity],
             text="–" if row[quantity] is None
-            else shown(Fraction(row[quantity]), declared.unit, declared.share),
+            else declared.text(Fraction(row[quantity])),
             state=row["verdict"] or "open",
             word=STATUS[row["verdict"]][1] if row["verdict"] else "",
             why=clean(row["reason"] or "", LONGEST),
@@ -352,7 +321,7 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
     shapes = {"no": charts.CROSS, "tight": charts.TRIANGLE, "open": "h0", "fits": "h0"}
     kept = {state: [at[row.take] for row in known if row.state == state] for state in shapes}
     view.chart = Data(
-        plane=plane,
+        plane=plane.data,
         marks={state: plane.dots(some, shapes[state]) for state, some in kept.items() if some},
         line=plane.line(sorted(at.values())) if axis.numeric else "",
         chosen=plane.at(own[0]) if own else None,
@@ -371,15 +340,12 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
 # what stands behind a number -----------------------------------------------------------------
 
 
-@_told
 def why(body: Body) -> dict[str, Any]:
-    """How a quantity is made, as the report derives it; of an input its value, who decided it and
-    what uses it. The body says its ``id``."""
-    from planner.questions.plan_questions import evaluate
+    """Explain a quantity as the report derives it, or an input by its value, its origin and the
+    quantities that use it. Key of the body: ``id``."""
     from planner.report.derivations import Derivations, grouped, inputs_of
     from planner.report.facts import brief, with_interval
     from planner.report.view import input_text
-    from planner.results.lookup import input_called, look_up
 
     plan, asked = _plan(body), _text(body, "id")
     result = evaluate(plan)
@@ -420,17 +386,15 @@ def why(body: Body) -> dict[str, Any]:
 
 
 def _line(plan: Plan, key: str) -> int | None:
-    """The line of the text that states a key; None where it does not."""
+    """Return the line of the text with a key; None without it."""
     path = key.split(".")
     place = plan.document.place(path) if key and plan.document.has(path) else None
     return place.line if place is not None and place.file == NAME else None
 
 
-@_told
 def report(body: Body) -> dict[str, Any]:
-    """The report of a plan as a file of some ``kind`` (``REPORTS``)."""
+    """Return the report of a plan as a file of some ``kind`` (``REPORTS``)."""
     from planner import report as reports
-    from planner.questions.plan_questions import evaluate
 
     plan, kind = _plan(body), _text(body, "kind") or "html"
     if kind not in REPORTS:
@@ -441,10 +405,8 @@ def report(body: Body) -> dict[str, Any]:
     return {"file": f"{name or 'plan'}{ending}", "type": media, "text": text}
 
 
-@_told
 def diff(body: Body) -> dict[str, Any]:
-    """What changed from plan A (``textA``) to plan B, in the words of ``plan.py diff``."""
-    from planner.questions.plan_questions import evaluate
+    """Compare plan A (``textA``) with plan B, in the words of ``plan.py diff``."""
     from planner.review import diff as changes
     from planner.review import writing
 
@@ -461,23 +423,18 @@ def diff(body: Body) -> dict[str, Any]:
     return {"html": _html("diff", view), "sentence": writing.sentence(found)}
 
 
-@_told
 def take(body: Body) -> dict[str, Any]:
-    """The text with the keys of a layout or of an answer (``set``), no more of them than say it,
-    and what became of each."""
-    from planner.questions import write_back
-
-    _plan(body)  # whose faults are told first
+    """Put the keys of a layout or of an answer (``set``) into the text, as few as needed; return
+    each change."""
+    _plan(body, searched=True)  # whose faults are told first
     root = yaml_nodes.compose(body["text"], NAME)
     assert root is not None
-    made, lines = write_back.put(body["text"], root, body.get("set") or {}, NAME)
+    made, lines = put(body["text"], root, body.get("set") or {}, NAME)
     return {"text": made, "changed": lines}
 
 
 def panel(body: Body) -> dict[str, Any]:
-    """The controls of all this, and what their lists offer."""
-    from planner.questions.plan_questions import evaluate
-
+    """Return the controls of these functions, with the choices of their lists."""
     try:
         quantities = list(evaluate(_plan(body)).evaluation.book.quantities.values())
     except PlanError:  # what they are called is known once there is a plan
@@ -495,29 +452,24 @@ def panel(body: Body) -> dict[str, Any]:
 
 
 def _varies(setting: Data) -> bool:
-    """Whether a chart can be drawn over a control."""
+    """Decide whether a chart can be drawn over a control."""
     kinds = about(setting.key).get("type", ())
     numeric = {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}
     return setting.kind != "field" or bool(numeric)
 
 
-#: What takes a while: told step by step, and ended when the page goes away.
+#: Functions that take a while: their progress is streamed; they end when the client disconnects.
 FUNCTIONS: Mapping[str, Function] = {
     "search": search, "solve": solve, "chart": chart, "report": report,
 }  # fmt: skip
-#: What is there at once.
+#: Functions that answer at once.
 QUICK: Mapping[str, Function] = {"why": why, "diff": diff, "take": take, "panel": panel}
 
 
-def call(name: str, body: Body) -> dict[str, Any]:
-    """What the page looks for by name; faults are part of what it shows."""
-    return FUNCTIONS[name](body)
-
-
-#: What the page asks for that is answered at once, by the last part of its address.
+#: All functions of the page that answer at once, by the last part of the address.
 AT_ONCE: Mapping[str, Function] = {**page.FUNCTIONS, **QUICK}
 
 
-def at_once(name: str, body: Body) -> dict[str, Any]:
-    """What the page asks for by name."""
-    return page.call(name, body, AT_ONCE)
+def call(name: str, body: Body) -> dict[str, Any]:
+    """Call a function of the page by name."""
+    return page.call(name, body, {**FUNCTIONS, **AT_ONCE})

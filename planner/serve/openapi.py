@@ -3,51 +3,22 @@ JSON Schemas."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from planner.base import version
+from planner.base import resources, version
 from planner.documents import schema_files
 from planner.serve.programs import DOCUMENTS, TOOLS, Programs, Tool
 
-#: What an answer says that is none, by status.
-_FAULTS = {
-    400: "The body is no JSON object.",
-    403: "A page of another address asks.",
-    408: "The body came too slowly.",
-    413: "The body is too large.",
-    422: "Faults of the document or of a key, each with its place.",
-    500: "A fault of the program.",
-    503: "The server is busy; ask again in a moment.",
-    504: "It takes longer than a request may.",
-}
-
 
 def description(programs: Programs) -> dict[str, Any]:
-    """The interface as plain data."""
+    """Describe the interface as plain data."""
+    fixed = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
     schemas = {
         **_components("plan"),
         **_components("result"),
-        "faults": {
-            "type": "object",
-            "required": ["faults"],
-            "properties": {
-                "faults": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["place", "message"],
-                        "properties": {
-                            "place": {"type": "string", "examples": ["plan.yaml:3:5"]},
-                            "message": {"type": "string"},
-                            "line": {"type": ["integer", "null"]},
-                            "column": {"type": ["integer", "null"]},
-                        },
-                    },
-                }
-            },
-        },
+        "faults": fixed["faults"],
     }
     paths = {}
     for name in TOOLS:
@@ -56,16 +27,10 @@ def description(programs: Programs) -> dict[str, Any]:
         for key in asked["properties"].keys() & set(DOCUMENTS):
             told = asked["properties"][key]["description"]
             asked["properties"][key] = {"description": told, **plan}
-        paths[f"/v1/{name}"] = {"post": _operation(name, tool, asked)}
+        paths[f"/v1/{name}"] = {"post": _operation(name, tool, asked, fixed["statuses"])}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "trainplan",
-            "version": version.__version__,
-            "description": "Plans a training run of a large language model. An address answers as "
-            "the command of the command line does, to the digit.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
+        "info": {**fixed["info"], "version": version.__version__},
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {"schemas": schemas},
@@ -73,7 +38,7 @@ def description(programs: Programs) -> dict[str, Any]:
 
 
 def _components(kind: str) -> dict[str, Any]:
-    """The schema of a kind of document, each of its definitions by a name of its own."""
+    """Return the schema of a kind of document, each of its definitions under a unique name."""
 
     def called(name: str) -> str:
         return f"{kind}.{name}".replace("/", "-per-")
@@ -94,12 +59,13 @@ def _components(kind: str) -> dict[str, Any]:
     return {kind: rest, **parts}
 
 
-def _operation(name: str, tool: Tool, asked: dict[str, Any]) -> dict[str, Any]:
+def _operation(
+    name: str, tool: Tool, asked: dict[str, Any], statuses: dict[str, str]
+) -> dict[str, Any]:
     answer = _ref("result") if name == "evaluate" else {"type": "object"}
     what = f"What `trainplan {tool.command} --format json` prints; also where the answer is no."
     refused = {
-        str(status): {"description": text, **_json(_ref("faults"))}
-        for status, text in _FAULTS.items()
+        status: {"description": text, **_json(_ref("faults"))} for status, text in statuses.items()
     }
     return {
         "operationId": name,

@@ -1,58 +1,68 @@
-"""What the page asks for: a document as text in, what stands on the page out.
+"""The functions of the page: a document as text in, the contents of the page out.
 
-The text of the plan is all that the page holds. A control changes a key in it, and whatever is
-shown is made of it here.
+The text of the plan is the page's only state. A control changes a key in it, and everything shown
+is computed from it here.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from planner.base import files, resources
-from planner.base.display import plain
+from planner.base import files, numbers, resources, units
+from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import source, yaml_nodes
+from planner.documents import schema, source, yaml_nodes
 from planner.documents.editing import edited
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
-from planner.plans.plan import variant
-from planner.questions import loading
+from planner.plans.plan import NAMED, about, variant
+from planner.plans.plan import opened as opened_document
+from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import checked, evaluate
 from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib, segmented, share_text
-from planner.report.layout import DAYS, STEP, short_key
-from planner.report.numbers import Data, clean, signed
+from planner.report.layout import DAYS, STEP, Data, pick, short_key
 from planner.report.what_if import controls
 from planner.results.result import Result
 from planner.results.result import evaluate as evaluated
 
 Body = Mapping[str, Any]
 
-#: How the document is called in faults, and the plan that the page begins with.
+
+class WrongField(PlanError):
+    """Faults of one field of the page."""
+
+    def __init__(self, faults: Iterable[Fault], field: str) -> None:
+        super().__init__(faults)
+        self.field = field
+
+
+#: The name of the document in faults, and the plan at start.
 NAME, FIRST = "plan.yaml", "llama70b_h100x1024"
-#: Of the usual settings those whose choices stand beside each other: which would not fit is shown.
+#: Kinds of controls whose choices are all visible; those that would not fit are marked.
 BESIDE = ("segments", "sizes")
 
 
-def plan_of(text: str, name: str = NAME) -> Plan:
-    """The plan that a text is.
+def plan_of(text: str, name: str = NAME, searched: bool = False) -> Plan:
+    """Load a plan from text; with ``searched``, its layout may be left to a search.
 
     Raises:
-        PlanError: every fault that was found, with its place.
+        PlanError: all faults, with their places.
     """
     root = yaml_nodes.compose(text, name, None)
     if root is None or not isinstance(root.value, dict):
         wrong = "is empty" if root is None else "is no mapping"
         raise PlanError(Fault(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys"))
-    return checked(loading.load(root, team=False))
+    return checked(loading.load(root, team=False, searched=searched))
 
 
 def html(template: str, **given: Any) -> str:
-    """A part of the page; what leads to a derivation in a report asks for it here."""
+    """Render a part of the page; links to derivations of a report open them in the page."""
     from planner.report.report import page
 
     return page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
@@ -60,7 +70,7 @@ def html(template: str, **given: Any) -> str:
 
 @cache
 def shell(text: str | None = None) -> str:
-    """The page, with the plan that it begins with."""
+    """Render the page, with the plan at start."""
     from planner.report.report import page
 
     settings = controls.settings()
@@ -78,14 +88,14 @@ def shell(text: str | None = None) -> str:
 
 @cache
 def style() -> str:
-    """The style of the page, whose parts come and go."""
+    """Render the style sheet of the page, with the rules of all its parts."""
     from planner.report.report import page
 
     return page("serve/style.css.jinja")
 
 
 def preset(name: str) -> str:
-    """The text of a plan that ships."""
+    """Read the text of a built-in plan."""
     return resources.read_text(resources.folder("presets") / f"{name}.yaml")
 
 
@@ -93,17 +103,44 @@ def preset(name: str) -> str:
 
 
 def change(body: Body) -> dict[str, Any]:
-    """The text with other values of some keys (``set``: what somebody typed, or null for what
-    follows by rule), and its answer."""
-    text = written(body["text"], body.get("set", {}))
-    return {"text": text, **answer({**body, "text": text})}
+    """Set keys in the text (``set``: the typed value, or null for the default), and return it with
+    its answer; ``followed`` lists other keys that had to change."""
+    changes = body.get("set", {})
+    text, followed = healed(written(body["text"], changes), changes)
+    return {"text": text, "followed": followed, **answer({**body, "text": text})}
+
+
+def healed(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of the nearest valid plan with the keys in ``held`` fixed, and each key that
+    followed: label, values, reason, and the keys that undo it."""
+    root, known = yaml_nodes.compose(text, NAME), controls.settings()
+    assert root is not None  # a key of it was just written
+    try:
+        document = opened_document(schema.validate(source.load(root), "plan"))
+        found = healing.heal(document, held)
+        values = {one.key: write_back.as_written(one.key, one.after) for one in found}
+        gone = [key for key, value in values.items() if value is None]
+        text = edited(text, NAME, {k: v for k, v in values.items() if v is not None}, gone)
+    except PlanError:
+        return text, []  # whose faults the answer names
+    stated = controls.shown_in(root, None, [*values])
+    followed = [
+        Data(
+            label=known[one.key].label if one.key in known else short_key(one.key),
+            changed=f"{controls.word(one.before)} → {controls.word(values[one.key])}",
+            why=clean(one.why, 200),
+            undo={**held, one.key: stated[one.key].value if one.key in stated else None},
+        )
+        for one in found
+    ]
+    return text, [vars(one) for one in followed]
 
 
 def written(text: str, changes: Mapping[str, Any]) -> str:
-    """The text with keys changed as ``--set`` takes them; a layout that was left open is spelled
-    out where one of its keys is changed."""
+    """Set keys in the text as ``--set`` does; if a key of an automatic layout is set, the layout is
+    written out first."""
     given = {key: value for key, value in changes.items() if value is not None}
-    values = {key: _typed(key, value) for key, value in given.items()}
+    values = {key: typed(key, value) for key, value in given.items()}
     root = yaml_nodes.compose(text, NAME, None)
     layout = root.value.get("parallelism") if root and isinstance(root.value, dict) else None
     if layout is not None and layout.value == "auto" and any(
@@ -115,18 +152,31 @@ def written(text: str, changes: Mapping[str, Any]) -> str:
     return edited(text, NAME, values, [key for key in changes if key not in given])
 
 
-def _typed(key: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return plain(value)
+def typed(key: str, value: Any) -> Any:
+    """What somebody typed, as a document says it: a name, YAML, or a number as the field shows it,
+    in the unit beside it."""
+    if not isinstance(value, str) or key in NAMED:
+        return value
+    kinds, unit = str(about(key).get("type")), about(key).get("unit")
+    try:
+        if "integer" in kinds or unit not in (None, "1"):
+            number = units.parse(value, unit or "1")
+            if unit is None:
+                return number
+    except units.UnitError as error:
+        if error.hint is not None and error.hint.endswith(f" {unit}"):
+            return error.hint
+    if "array" in kinds and not value.startswith("["):
+        value = f"[{value}]"
     node = yaml_nodes.compose(value, key, None)
     if node is None:
         raise PlanError(Fault(f"{key} is empty", None, "a value, or none to follow the rule"))
-    return plain(node.plain())
+    return node.plain()
 
 
 def opened(body: Body) -> dict[str, Any]:
-    """The text that a plan of ours (``name``), or a file that was dropped (``file``) makes: a plan
-    is taken as it is, a config.json becomes the model of the plan that is shown."""
+    """Return the text for a built-in plan (``name``) or a dropped file (``file``): a plan as it is,
+    a config.json as the model of the current plan."""
     name, file = body.get("name"), body.get("file")
     if isinstance(name, str):
         if name not in source.preset_names("plan"):
@@ -142,7 +192,7 @@ def opened(body: Body) -> dict[str, Any]:
 
     config = files.parse_json(file, Place("config.json"))
     said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
-    document = {"name": clean(said, 200), **plain(import_config(config))}
+    document = {"name": clean(said, 200), **import_config(config)}
     return {"text": edited(body["text"], NAME, {"model": document})}
 
 
@@ -150,8 +200,8 @@ def opened(body: Body) -> dict[str, Any]:
 
 
 def answer(body: Body) -> dict[str, Any]:
-    """The answer of a plan, beside another one (``textA``) where there is one, and what the
-    controls show."""
+    """Return the answer of a plan, compared with another one (``textA``) if given, and the state of
+    the controls."""
     text, other = body["text"], body.get("textA")
     try:
         plan = plan_of(text)
@@ -161,20 +211,19 @@ def answer(body: Body) -> dict[str, Any]:
     first = Answer(evaluate(plan))
     before = None
     if isinstance(other, str):
-        try:
+        with suppress(PlanError):
             before = Answer(evaluate(plan_of(other)))
-        except PlanError:
-            before = None
     differ = {} if before is None else _differing(str(other), before.result.plan, text, plan)
     compared = None if before is None else _compared(before, first, differ)
-    shown = html("answer.html", answer=first, compared=compared, stages=_stages(first.result))
+    data, stages = first.to_data(further=False), _stages(first.result)
+    shown = html("answer.html", answer=data, compared=compared, stages=stages)
     return {
         "title": clean(plan.name or "A plan", 80),
         "status": first.status,
         "verdict": first.word,
         "sentence": first.text,
         "html": shown,
-        "strip": html("strip.html", answer=first),
+        "strip": html("strip.html", answer=data),
         "model": first.plan_line[0][2].removeprefix(", "),
         "controls": _controls(text, plan, body.get("keys")),
         "differ": [*differ],
@@ -182,7 +231,7 @@ def answer(body: Body) -> dict[str, Any]:
 
 
 def _controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
-    """What controls show: the usual ones, and those that somebody opened."""
+    """Return the state of controls: the usual ones, and those that the user opened."""
     known = controls.settings()
     asked = [key for key in keys if key in known] if isinstance(keys, list) else []
     usual = [key for each in controls.USUAL.values() for key in each]
@@ -195,7 +244,7 @@ def _controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
 
 
 def _differing(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
-    """What two plans state otherwise, by key, as it is written or follows by rule."""
+    """Return the keys whose values differ between two plans, as written or by default."""
     keys, sides = [*controls.settings()], []
     for text, plan in ((one, first), (other, second)):
         shown = controls.shown_in(yaml_nodes.compose(text, NAME), plan, keys)
@@ -212,7 +261,7 @@ def _differing(one: str, first: Plan, other: str, second: Plan) -> dict[str, tup
 
 
 def _stages(result: Result) -> list[Data]:
-    """Live tensors at the peak of each distinct stage, as shares of what a device has."""
+    """Return the live tensors at the peak of each distinct stage, as shares of the capacity."""
     from planner.report import pictures
 
     capacity, groups = result.get(CAPACITY), pictures.stages(result)
@@ -236,16 +285,16 @@ MORE = frozenset(("time.mfu", "time.hfu", "time.decode_tokens_per_second"))
 
 
 def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str]]) -> Data:
-    """Two answers beside each other: numbers, their change, whiskers on one scale."""
+    """Compare two answers: numbers, their change, intervals on one scale."""
     rows = []
-    numbers = [{one.id: one for one in side.numbers} for side in (before, after)]
-    ids = [one for one in numbers[1] if one in numbers[0] and one in ROWS] or [
-        one for one in numbers[1] if one in numbers[0]
+    figures = [{one.id: one for one in side.numbers} for side in (before, after)]
+    ids = [one for one in figures[1] if one in figures[0] and one in ROWS] or [
+        one for one in figures[1] if one in figures[0]
     ][:4]
     for one in ids:
-        sides = [side.result[one].predicted or side.result[one] for side in (before, after)]
+        sides = [side.result[one] for side in (before, after)]
         old, new = (Fraction(side.number) for side in sides)
-        shown = [numbers[i][one] for i in (0, 1)]
+        shown = [figures[i][one] for i in (0, 1)]
         relative = (new - old) / old if old else Fraction(0)
         word = ("better" if (relative > 0) == (one in MORE) else "worse") if relative else ""
         ends = [side.interval or (side.number, side.number) for side in sides]
@@ -272,23 +321,24 @@ def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str
                     for number in shown
                 ],
                 between=[f"{n.low}–{n.high}" if n.low else "" for n in shown],
-                change=signed(relative) if relative else "same",
+                change=numbers.text(relative, style="change") if relative else "same",
                 word=word,
                 whiskers=whiskers,
             )
         )
     changes = [f"{short_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
-    return Data(rows=rows, changes=[clean(one, 90) for one in changes][:8], before=before)
+    changes = [clean(one, 90) for one in changes][:8]
+    return Data(rows=rows, changes=changes, before=pick(before, ("memory", "step")))
 
 
 def more(body: Body) -> dict[str, Any]:
-    """What takes longer: what would be better, what moves the answer, and which choices of the
-    usual settings would not fit, or are refused."""
+    """Compute what takes longer: alternatives, sensitivity, and the choices of the usual settings
+    that do not fit or are invalid."""
     plan = plan_of(body["text"])
-    first = Answer(evaluate(plan))
+    data = Answer(evaluate(plan)).to_data()
     return {
-        "advice": html("advice.html", answer=first),
-        "html": html("more.html", answer=first),
+        "advice": html("advice.html", answer=data),
+        "html": html("more.html", answer=data),
         "refused": dict(_refused(plan)),
     }
 
@@ -311,7 +361,7 @@ def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
         yield key, said
 
 
-#: What the page may ask for, by the last part of its address.
+#: Functions of the page, by the last part of the address.
 FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
     "answer": answer,
     "change": change,
@@ -323,17 +373,19 @@ FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
 def call(
     name: str, body: Body, functions: Mapping[str, Callable[[Body], dict[str, Any]]] = FUNCTIONS
 ) -> dict[str, Any]:
-    """What the page asks for by name; faults of the document are part of what it shows."""
+    """Call a function of the page by name; return faults of the document as data."""
     try:
         return functions[name](body)
     except PlanError as error:
-        return {"faults": [fault_of(fault) for fault in error.faults]}
+        field = error.field if isinstance(error, WrongField) else ""
+        return {"faults": [{**fault_of(one), "field": field} for one in error.faults]}
 
 
 def fault_of(fault: Any) -> dict[str, Any]:
-    """A fault as data."""
+    """Return a fault as data."""
     place = fault.place
-    # Documents that ship are told as they lie in the project, not where this machine has them.
+    # Built-in documents are named relative to the project, not by this machine's path.
     said = str(place or "").removeprefix(f"{resources.folder('presets').parent}{os.sep}")
     where = {} if place is None else {"line": place.line, "column": place.column}
-    return {"place": said, "message": fault.words, **where}
+    words = re.sub(r"--[a-z-]+:? ", "", fault.words)  # an option of a command is a field here
+    return {"place": said, "message": words, **where}

@@ -1,9 +1,9 @@
-"""The planner for programs: commands of the command line by name, what they take as an object, what
-they answer as JSON.
+"""The interface for programs: commands of the command line by name, their arguments as a JSON
+object, their output as JSON.
 
-All follows from the table of commands that the command line itself is made of: the keys of an
-object become the words of a command, documents in it files of an empty folder to which the command
-is bound, and what it prints is the answer.
+All of it is derived from the command line's own table of commands: the keys of an object become the
+words of a command, its documents files in an empty folder to which the command is bound, and its
+output the answer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ TOOLS = {
     **{"evaluate": "report", "solve": "solve", "search": "search"},
     **{"explain": "explain", "diff": "diff"},
 }
-#: What else an assistant may ask for.
+#: Further tools of an assistant.
 MORE = {"quick": "quick", "list": "list"}
-#: What is looked for at length.
+#: Tools that take long.
 LONG = ("solve", "search")
-#: What is called otherwise than on the command line.
+#: A number, and values of a list, at most: a command line has no such bounds.
+MOST = 1000
+#: Keys with another name than on the command line.
 NAMES = {"old": "a", "new": "b", "only": "quantities"}
-#: What holds a document; its file is called so.
+#: Keys with a document, each the name of its file.
 DOCUMENTS = ("plan", "a", "b")
 #: Options of a command line alone: how it prints, exits, and what it writes.
 LEFT_OUT = frozenset(("format", "print", "interactive", "require-fit", "write", "rank", "all"))
@@ -50,7 +52,7 @@ class Option(NamedTuple):
 
     @classmethod
     def of(cls, names: Sequence[str], how: Mapping[str, Any]) -> Option | None:
-        """What an argument of the command line is as a key; None for what programs do not say."""
+        """Make the key for an argument of the command line; None for one that programs lack."""
         flag = names[-1] if names[-1].startswith("-") else None
         key = names[-1].removeprefix("--")
         if key in LEFT_OUT or (flag and OUTSIDE.search(str(how.get("metavar")))):
@@ -63,28 +65,34 @@ class Option(NamedTuple):
         elif how.get("choices"):
             schema |= {"type": "string", "enum": list(how["choices"])}
         elif how.get("action") == "append":
-            schema |= {"type": "array", "items": {"type": "string"}}
+            schema |= {"type": "array", "items": {"type": "string"}, "maxItems": MOST}
         elif how.get("type") in (int, float):
-            schema |= {"type": "integer" if how["type"] is int else "number"}
+            whole = {"type": "integer", "maximum": MOST}
+            schema |= whole if how["type"] is int else {"type": "number"}
         else:
             schema |= {"type": ["string", "number"]}
         if key in DOCUMENTS:
             schema = {"description": _DOCUMENT, "type": ["object", "string"]}
         elif key == "set":
             schema |= {"description": 'Other values of keys, such as {"training.tokens": "2T"}.'}
-            schema |= {"type": ["object", "array"]}
+            schema |= {"type": ["object", "array"], "maxProperties": MOST}
         needed = key in DOCUMENTS or (flag is None and how.get("nargs") not in ("?", "*"))
         return cls(key, flag, schema, needed)
 
     def words(self, value: Any) -> Iterator[str]:
-        """The words of the command line that a value is.
+        """Yield the words of the command line for a value.
 
         Raises:
-            PlanError: it is of another kind.
+            PlanError: it has another type.
         """
         kinds = self.schema["type"]
+        amount = len(value) if isinstance(value, list | dict) else value
+        bounded = {"maximum", "maxItems"} & self.schema.keys()
+        if bounded and isinstance(amount, int) and amount > MOST:
+            raise PlanError(Fault(f"'{self.key}' has or is {amount}", None, f"at most {MOST}"))
         if self.key == "set" and isinstance(value, dict):
-            value = [f"{key}={_scalar(one)}" for key, one in value.items()]
+            texts = {k: one if isinstance(one, str) else quoted(one) for k, one in value.items()}
+            value = [f"{key}={text}" for key, text in texts.items()]
         fits = {
             "boolean": isinstance(value, bool),
             "array": isinstance(value, list),
@@ -109,13 +117,8 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
-def _scalar(value: Any) -> str:
-    """A value as it stands behind `--set KEY=`."""
-    return value if isinstance(value, str) else quoted(value)
-
-
 class Tool(NamedTuple):
-    """What programs may ask for: the command that answers, what it is for, what it takes."""
+    """A tool of the interface: its command, purpose and keys."""
 
     command: str
     help: str
@@ -123,7 +126,7 @@ class Tool(NamedTuple):
     json: bool
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what it takes."""
+        """Return the JSON Schema of its keys."""
         return {
             "type": "object",
             "properties": {key: option.schema for key, option in self.options.items()},
@@ -134,14 +137,14 @@ class Tool(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The tools by name, and what runs the words of a command: it returns the exit status, prints
-    the answer, and raises the faults."""
+    """The tools by name, and the function that runs the words of a command: it returns the exit
+    status, prints the answer, and raises the faults."""
 
     tools: Mapping[str, Tool]
     status: Callable[[list[str]], int]
 
     def call(self, name: str, body: Mapping[str, Any]) -> bytes:
-        """What a tool answers. The current folder is empty; documents are written there.
+        """Return the answer of a tool. The current folder is empty; documents are written there.
 
         Raises:
             PlanError: of a document, at its place in `plan.yaml`, or of a key.
@@ -154,12 +157,11 @@ class Programs:
         return out.getvalue().encode("utf-8", "replace")
 
     def _words(self, tool: Tool, body: Mapping[str, Any]) -> list[str]:
-        """A body as the words of a command; its documents are written into the folder."""
+        """Return the words of a command for a body; its documents are written into the folder."""
         given = {key.replace("-", "_"): value for key, value in body.items()}
         faults = [
             Fault.among(f"unknown key '{key}'", key, tool.options)
-            for key in given
-            if key not in tool.options
+            for key in [key for key in given if key not in tool.options][:20]
         ]
         faults += [
             Fault(f"'{key}' is missing", None, option.schema["description"])
@@ -180,8 +182,8 @@ class Programs:
 
 
 def programs(commands: Mapping[str, Any], status: Callable[[list[str]], int]) -> Programs:
-    """The tools that a table of commands makes (``help`` and ``arguments`` of each, as argparse is
-    told of them)."""
+    """Create the tools from a table of commands (with ``help`` and ``arguments`` of argparse
+    each)."""
     tools = {}
     for name, command in {**TOOLS, **MORE}.items():
         options = (Option.of(*argument) for argument in commands[command].arguments)
@@ -192,7 +194,7 @@ def programs(commands: Mapping[str, Any], status: Callable[[list[str]], int]) ->
 
 
 def _file(key: str, document: Any) -> str:
-    """The name of a document's file, which is written, or of a plan that ships.
+    """Return the name of a document's file, which is written, or of a built-in plan.
 
     Raises:
         PlanError: no document and no such name.

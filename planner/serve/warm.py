@@ -1,6 +1,5 @@
-"""What a process that computes has done before it is asked: the process that makes the others
-imports this once, so that each of them, also one in the place of one that was ended, begins with
-everything loaded and the plans that ship evaluated."""
+"""Preloaded by the fork server, so that every worker, also one that replaces another, starts with
+modules and built-in plans in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from planner.serve import find, page  # noqa: F401  # what they import is what i
 def _warm() -> None:
     gc.set_threshold(600_000)  # as the command line does
     for name in preset_names("plan")[-2:]:  # a dense one and one of experts
-        with contextlib.suppress(Exception):  # it is told to who asks
+        with contextlib.suppress(Exception):  # a request reports it
             body = {"text": page.preset(name), "set": {"training.micro_batch": 1}}
             page.change(body)
             page.more(body)

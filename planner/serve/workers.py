@@ -1,159 +1,247 @@
-"""Processes that compute for the server: what takes too long, or is no longer wanted, ends with the
-process that works on it."""
+"""Worker processes of the server: started on demand, ended when their time is over, when nobody
+waits for the result, when they have grown or are idle; clients take turns."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import multiprocessing
+import resource
+import signal
+import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from ctypes import c_char
-from multiprocessing.sharedctypes import RawArray
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
-
-from pebble import ProcessPool
 
 from planner.base import progress
 from planner.base.errors import PlanError
 from planner.results.in_turn import in_turn
 
-#: What is loaded once, by the process that makes the others, so that each of them begins at once.
-LOADED = ("planner.serve.warm",)
-#: Seconds between two looks at what a process tells.
-PERIOD = 0.25
+#: The fork server, which preloads modules for all workers.
+MAKER = multiprocessing.get_context("forkserver")
+MAKER.set_forkserver_preload(["planner.serve.warm"])
+#: Seconds between two lines of what runs, and characters of one.
+PERIOD, WIDTH = 0.25, 240
 #: Seconds that a process has for what is no longer wanted, before it ends: to begin another one
 #: takes longer than most answers.
 GRACE = 0.5
-#: Bytes of what is told.
-WIDTH = 240
-
-#: In a process: where it tells what runs, and what it keeps of the last plans.
-_lines: Any = None
-_kept = contextlib.ExitStack()
+#: Seconds without a question after which a process ends, and bytes of memory: beyond the first it
+#: answers no other question, and more than the second beside what it begins with it never gets.
+IDLE, GROWN, MOST = 60, 250 * 2**20, 2 * 2**30
 
 
 class Busy(Exception):
-    """More is asked for than may wait, or what waited was not begun in time."""
+    """More requests than may wait, or one that waited too long."""
 
 
-#: What is said of a request that had no answer.
-REASONS: dict[type[Exception], str] = {
-    Busy: "the server is busy; ask again in a moment",
-    TimeoutError: "this takes longer than a request may; a smaller question may do",
+class Greedy(Exception):
+    """More waiting requests of one client than its share."""
+
+
+class Ended(Exception):
+    """A process ended during its work."""
+
+
+#: The status of a request that had no answer, and what is said of it.
+REASONS: dict[type[Exception], tuple[int, str]] = {
+    Busy: (503, "the server is busy; ask again in a moment"),
+    Greedy: (429, "too many of your requests are not answered yet; ask again in a moment"),
+    TimeoutError: (504, "this takes longer than a request may; a smaller question may do"),
+    MemoryError: (422, "this takes more memory than a request may; a smaller question may do"),
+    Ended: (500, "the process that worked on this was ended; a smaller question may do"),
 }
 
 
-def _begin(lines: Any, folder: str) -> None:
-    """What a process does first: it keeps where it tells what runs, and where its files lie, which
-    go with the server where the process is ended. Most plans that it is asked for differ from the
-    last ones in a key."""
-    global _lines
-    _kept.enter_context(in_turn())
-    _lines, tempfile.tempdir = lines, folder
-
-
-def _call(slot: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """What a function gives, or the faults of what it was given: they cross as plain data."""
+def _work(pipe: Connection, folder: str, seconds: float, idle: float) -> None:
+    """Answer requests: lines of progress as text, then whether the process ends after this, and the
+    result or the exception. Most plans differ from the last ones in one key."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all
+    tempfile.tempdir = folder  # which goes with the server where this process is ended
+    with contextlib.suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+        most = pages * resource.getpagesize() + MOST
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    last = 0.0
 
     def hear(line: str) -> None:
-        _lines[slot * WIDTH : (slot + 1) * WIDTH] = line.encode()[:WIDTH].ljust(WIDTH, b"\0")
+        nonlocal last
+        if time.monotonic() - last >= PERIOD:
+            last = time.monotonic()
+            pipe.send(line[:WIDTH])
 
-    try:
-        with progress.heard(hear):
-            return True, function(*arguments)
-    except PlanError as error:
-        return False, error.faults
+    with in_turn(), progress.heard(hear), contextlib.suppress(EOFError, OSError):
+        grown = False
+        while not grown and pipe.poll(idle):
+            function, arguments = pipe.recv()
+            signal.setitimer(signal.ITIMER_REAL, seconds)  # ends this process, whatever it does
+            try:
+                result, good = function(*arguments), True
+            except Exception as error:  # faults cross as plain data
+                result, good = error.faults if isinstance(error, PlanError) else error, False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            grown = size * (1 if sys.platform == "darwin" else 1024) > GROWN
+            pipe.send((grown, good, result))
+
+
+class _Process:
+    """A process and its pipe, used by one thread at a time."""
+
+    def __init__(self, *how: Any) -> None:
+        self.pipe, other = MAKER.Pipe()
+        with other:
+            self.process = MAKER.Process(target=_work, args=(other, *how), daemon=True)
+            self.process.start()
+        self.idle = how[-1] * 0.9
+        self.until = 0.0  # time until which it waits for a request
+
+    def ask(self, function: Any, arguments: Any, tell: Callable[[str], Any]) -> Any:
+        """Return the result of a function.
+
+        Raises:
+            TimeoutError, Ended: the process ended before; or what the function raised.
+        """
+        self.until = 0.0
+        try:
+            self.pipe.send((function, arguments))
+            while isinstance(said := self.pipe.recv(), str):
+                tell(said)
+        except (OSError, EOFError):
+            self.process.join(GRACE)
+            late = self.process.exitcode == -signal.SIGALRM
+            raise TimeoutError if late else Ended from None
+        grown, good, result = said
+        if not grown:
+            self.until = time.monotonic() + self.idle
+        if not good:
+            raise result if isinstance(result, Exception) else PlanError(result)
+        return result
+
+    def waits(self) -> bool:
+        return self.process.is_alive() and time.monotonic() < self.until
 
 
 class Workers:
-    """A pool of processes. What they tell on the way crosses in shared memory, where one that is
-    ended while it writes holds up nobody.
+    """Processes, started on demand. The next client is the one with the fewest running, then the
+    fewest served requests.
 
     Args:
         count: how many processes.
-        seconds: how long one request may take, and how long it may wait before.
+        seconds: limit of one request's run, and of its wait before.
         waiting: how many requests may wait for a process.
+        each: how many of these may be one client's; it may use all processes but one.
     """
 
-    def __init__(self, count: int, seconds: float, waiting: int) -> None:
-        self.count, self.seconds, self.most, self.asked = count, seconds, count + waiting, 0
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([*LOADED])
-        self._lines: Any = RawArray(c_char, count * WIDTH)
+    def __init__(self, count: int, seconds: float, waiting: int, each: int | None = None) -> None:
+        self.count, self.seconds, self.waiting = count, seconds, waiting
+        self.each, self.share = each or waiting, max(1, count - 1) if each else count
+        self.idle = IDLE
+        self.waits: list[tuple[str, asyncio.Future[None]]] = []
+        self.runs, self.served = Counter[str](), Counter[str]()  # by client
         self._folder = tempfile.TemporaryDirectory(prefix="trainplan-")
-        # No more is handed to the pool than it has processes: what waits can be given up freely.
-        self._free: asyncio.Queue[int] = asyncio.Queue()
-        for slot in range(count):
-            self._free.put_nowait(slot)
-        self._pool = self._new()
+        self._threads = ThreadPoolExecutor(count)
+        self._busy: list[_Process] = []
+        self._idle: list[_Process] = []
 
-    def _new(self) -> ProcessPool:
-        begin = {"initializer": _begin, "initargs": (self._lines, self._folder.name)}
-        return ProcessPool(self.count, context=self._context, **begin)  # type: ignore[arg-type]
-
-    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a function in another process; raises what ``told`` does."""
-        async with contextlib.aclosing(self.told(function, *arguments)) as steps:
+    async def run(self, function: Callable[..., Any], *arguments: Any, client: str = "") -> Any:
+        """Return the result of a function in another process, without its progress."""
+        async with contextlib.aclosing(self.told(function, *arguments, client=client)) as steps:
             return [result async for _, result in steps][-1]
 
     async def told(
-        self, function: Callable[..., Any], *arguments: Any
+        self, function: Callable[..., Any], *arguments: Any, client: str = ""
     ) -> AsyncGenerator[tuple[bool, Any]]:
-        """(False, what runs) now and then, at last (True, the result). Where nobody waits for it
-        any more, the function ends.
+        """Yield (False, progress) now and then, at last (True, result). The function ends if nobody
+        waits for it any more.
 
         Raises:
-            PlanError: what it raised.
-            Busy: too many requests wait already, or it waited too long.
-            TimeoutError: it took too long.
+            PlanError: of the function.
+            Busy, Greedy: too many requests wait already, or it waited too long.
+            TimeoutError, MemoryError: it exceeded its time or memory.
+            Ended: its process was ended by the system.
         """
-        if self.asked >= self.most:
-            raise Busy
-        self.asked += 1
+        await self._turn(client)
+        loop, steps = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+        self._idle = [one for one in self._idle if one.waits()]
+        new = self._threads, partial(_Process, self._folder.name, self.seconds, self.idle)
         try:
-            async with asyncio.timeout(self.seconds):
-                slot = await self._free.get()
-        except TimeoutError:
-            self.asked -= 1
-            raise Busy from None
-        except asyncio.CancelledError:
-            self.asked -= 1
+            one = self._idle.pop() if self._idle else await loop.run_in_executor(*new)
+        except BaseException as error:
+            self._release(client)
+            if isinstance(error, OSError | EOFError):  # the system makes no further process
+                raise Busy from None
             raise
-        if not self._pool.active:  # a process of it was ended by the system
-            self._pool = self._new()
-        loop, ended, said = asyncio.get_running_loop(), asyncio.Event(), ""
+        self._busy.append(one)
 
-        def done() -> None:
-            self.asked -= 1
-            self._free.put_nowait(slot)
-            ended.set()
+        def tell(line: str) -> None:
+            loop.call_soon_threadsafe(steps.put_nowait, line)
 
-        def call_back(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the server ends
-                loop.call_soon_threadsafe(done)
+        def left() -> None:
+            if not work.done():
+                one.process.kill()
 
-        self._lines[slot * WIDTH : (slot + 1) * WIDTH] = bytes(WIDTH)
-        future = self._pool.schedule(_call, (slot, function, arguments), timeout=self.seconds)
-        future.add_done_callback(call_back)
+        def done(_: object) -> None:
+            steps.put_nowait(None)
+            work.exception()  # nobody may ask for it
+            self._busy.remove(one)
+            self._idle.append(one)
+            self._release(client)
+
+        work = loop.run_in_executor(self._threads, one.ask, function, arguments, tell)
+        work.add_done_callback(done)
         try:
-            while not ended.is_set():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), PERIOD)
-                line = self._lines[slot * WIDTH : (slot + 1) * WIDTH].rstrip(b"\0")
-                if line != said and not ended.is_set():
-                    said = line
-                    yield False, line.decode(errors="replace")
+            while (line := await steps.get()) is not None:
+                yield False, line
         finally:
-            if not future.done():
-                loop.call_later(GRACE, future.cancel)
-        good, result = future.result()
-        if not good:
-            raise PlanError(result)
-        yield True, result
+            if not work.done():
+                loop.call_later(GRACE, left)
+        yield True, work.result()
+
+    async def _turn(self, client: str) -> None:
+        """Wait until a client may use a process; it must be released afterwards."""
+        turn = client, asyncio.get_running_loop().create_future()
+        self.waits.append(turn)
+        self._next()
+        try:
+            if turn in self.waits and len(self.waits) > self.waiting:
+                raise Busy
+            if turn in self.waits and [one for one, _ in self.waits].count(client) > self.each:
+                raise Greedy
+            async with asyncio.timeout(self.seconds):
+                await turn[1]
+        except BaseException as error:
+            if turn in self.waits:
+                self.waits.remove(turn)
+            else:
+                self._release(client)
+            if isinstance(error, TimeoutError):
+                raise Busy from None
+            raise
+
+    def _next(self) -> None:
+        waits = [one for one in self.waits if self.runs[one[0]] < self.share and not one[1].done()]
+        if waits and self.runs.total() < self.count:
+            turn = min(waits, key=lambda one: (self.runs[one[0]], self.served[one[0]]))
+            self.waits.remove(turn)
+            self.runs[turn[0]] += 1
+            self.served[turn[0]] += 1
+            turn[1].set_result(None)
+        if not self.waits:
+            self.runs, self.served = +self.runs, Counter()
+
+    def _release(self, client: str) -> None:
+        self.runs[client] -= 1
+        self._next()
 
     def close(self) -> None:
         """End all processes."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+        for one in self._busy + self._idle:
+            one.process.kill()
+        self._threads.shutdown()
         self._folder.cleanup()

@@ -1,8 +1,8 @@
-r"""Formulas as boxes: what stands beside, above and below what, before any markup.
+r"""Formulas as boxes: the arrangement beside, above and below one another, before any markup.
 
-The names of symbols are boxes as well, made from the LaTeX of the notation table. What the table
-uses of it is a letter or word with subscripts, superscripts and accents:
-``M_{\mathrm{act}}^{\ell}``. Anything else is a fault of the table, not of a document.
+The names of symbols are boxes as well, made from the LaTeX of the notation table. The table uses
+letters or words with subscripts, superscripts and accents: ``M_{\mathrm{act}}^{\ell}``. Anything
+else is an error of the table, not of a document.
 """
 
 from __future__ import annotations
@@ -39,11 +39,20 @@ class Box(NamedTuple):
     parts: tuple[Box, ...] = ()
     data: Any = None
 
-    @property
-    def flat(self) -> bool:
-        """Whether plain text says a line of numbers as well as markup does."""
-        kinds = ("number", "value", "words", "sum", "carried", "negative", "product")
-        return self.kind in kinds and all(part.flat for part in self.parts)
+
+#: Kinds that plain text shows as well as markup, and kinds that need more than one line.
+FLAT = frozenset(("number", "value", "words", "sum", "carried", "negative", "product"))
+TALL = frozenset(("fraction", "at"))
+
+
+def is_flat(box: Box) -> bool:
+    """Decide whether plain text shows a line of numbers as well as markup."""
+    return box.kind in FLAT and all(map(is_flat, box.parts))
+
+
+def is_tall(box: Box) -> bool:
+    """Decide whether a formula needs more than a line."""
+    return box.kind in TALL or any(map(is_tall, box.parts))
 
 
 EMPTY = Box("row")
@@ -55,7 +64,7 @@ COMMANDS = {
 
 
 def with_subscript(name: Box, word: str) -> Box:
-    """A name with a further word in its subscript: of which entry it is."""
+    """Add a word to the subscript of a name, for an entry."""
     base, below, above = name.parts if name.kind == "script" else (name, EMPTY, EMPTY)
     more = Box("word", (), word)
     if below != EMPTY:
@@ -65,15 +74,15 @@ def with_subscript(name: Box, word: str) -> Box:
 
 @lru_cache(maxsize=4096)
 def parse(latex: str) -> Box:
-    """The boxes of a symbol's LaTeX.
+    """Parse the LaTeX of a symbol into boxes.
 
     Raises:
-        ValueError: it uses LaTeX beyond names.
+        ValueError: LaTeX beyond names.
     """
     tokens = [token for token in _TOKEN.findall(latex) if not token.isspace()]
     try:
         name = _row(tokens)
-    except LookupError as error:  # nothing is there where something is due, or no such command
+    except LookupError as error:  # a missing operand or an unknown command
         raise ValueError(f"LaTeX beyond names: {latex} ({error})") from None
     if tokens:
         raise ValueError(f"unbalanced braces in {latex}")
@@ -81,7 +90,7 @@ def parse(latex: str) -> Box:
 
 
 def _row(tokens: list[str]) -> Box:
-    """What stands up to a closing brace, which stays."""
+    """Parse up to a closing brace, which is not consumed."""
     parts: list[Box] = []
     while tokens and tokens[0] != "}":
         if tokens[0] not in "_^":
@@ -95,7 +104,7 @@ def _row(tokens: list[str]) -> Box:
 
 
 def _group(tokens: list[str]) -> Box:
-    """What one command or script takes: a token, or what braces hold."""
+    """Parse one token, command or group in braces."""
     token = tokens.pop(0)
     if token == "{":
         inner = _row(tokens)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from planner.base.display import GROUP, digits
-from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
+from planner.base.numbers import GROUP, digits
+from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box, is_flat
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, QUOTIENT, PRODUCT, SIGN, ATOM = range(5)
@@ -23,10 +23,10 @@ NUMBERS = ("number", "value")
 
 
 class Style:
-    """A way to write boxes: where arguments need parentheses, where a times sign is due.
+    """A markup for boxes, with its parentheses and times signs.
 
-    A kind of box is written by the method of its name, or else by its pattern, which takes its
-    parts, or the text of a box without parts; as they are where there is no pattern.
+    A box is written by the method of its kind, or else by its pattern, which takes its parts, or
+    the text of a box without parts; without a pattern they are written as they are.
     """
 
     patterns: Mapping[str, str]
@@ -44,7 +44,7 @@ class Style:
     comma = ", "
 
     def write(self, box: Box) -> str:
-        """The markup of a box."""
+        """Return the markup of a box."""
         method: Any = getattr(self, f"_{box.kind}", None)
         if method is not None:
             return method(box)  # type: ignore[no-any-return]
@@ -55,23 +55,23 @@ class Style:
         return pattern % tuple(map(self._at_least, box.parts, levels))
 
     def text(self, words: Any) -> str:
-        """Words as the markup holds them."""
+        """Escape words for the markup."""
         return str(words)
 
     def number(self, text: str, power: int | None) -> str:
-        """Digits, perhaps times a power of ten."""
+        """Format digits, with a power of ten if there is one."""
         text = text.replace("-", "−")
         return text if power is None else f"{text}e{power}"
 
     def binds(self, box: Box) -> int:
-        """How tightly the markup of a box holds together."""
+        """Return how tightly the markup of a box binds."""
         if box.kind in NUMBERS:
             text, power = digits(box.data)
             return SUM if text[0] == "-" else PRODUCT if power is not None else ATOM
         return self.binding.get(box.kind, ATOM)
 
     def _at_least(self, box: Box, level: int) -> str:
-        """The markup of an argument, in parentheses where it binds less than `level`."""
+        """Return the markup of an argument, in parentheses if it binds less than `level`."""
         text, loose = self.write(box), level > SUM and self.binds(box) < level
         return self.patterns["parentheses"] % text if loose else text
 
@@ -156,13 +156,13 @@ class _Latex(Style):
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
         text = self._at_least(base, ATOM)
-        # A name that carries a superscript already takes the power from outside.
+        # A name with a superscript gets parentheses before its power.
         if base.kind == "name" and "^" in text:
             text = self.patterns["parentheses"] % text
         return rf"{text}^{{{self.write(exponent)}}}"
 
     def _word(self, box: Box) -> str:
-        """Names of entries come from documents and may hold anything."""
+        """Escape the name of an entry, which comes from a document and may hold anything."""
         if box.data in WORDS:
             return f"\\{box.data}"
         kept = re.sub(r"[^\w .+-]", " ", box.data).replace("_", r"\_")
@@ -228,7 +228,7 @@ class _MathML(Style):
         )
 
     def bare(self, box: Box) -> str:
-        """The markup without the one row around all of it, which its place implies."""
+        """Return the markup without an enclosing row, which the context implies."""
         mathml, depth = self.write(box), 0
         for tag in re.finditer(r"<(/?)mrow>", mathml):
             depth += -1 if tag[1] else 1
@@ -238,11 +238,11 @@ class _MathML(Style):
         return mathml
 
     def line(self, box: Box) -> str:
-        """A line of its own; one that has numbers only needs no marks, which weigh the most."""
-        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if box.flat else self.bare(box)
+        """Return a line of its own; one with numbers only is text, which is much smaller."""
+        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if is_flat(box) else self.bare(box)
 
     def _one(self, box: Box, level: int = SUM) -> str:
-        """One element, where MathML counts its children."""
+        """Return one element, where MathML counts its children."""
         text = self._at_least(box, level)
         bare = box.kind in ("sum", "product", "negative") and self.binds(box) >= level
         return f"<mrow>{text}</mrow>" if bare else text
@@ -297,7 +297,7 @@ class _Text(Style):
 
 
 class _Html(_Text):
-    """Letters as variables, scripts as such; accents are left out."""
+    """Letters as variables, scripts as HTML; accents are left out."""
 
     beside = "\u2009"
     patterns: Mapping[str, str] = {
@@ -335,7 +335,7 @@ class _Html(_Text):
 
 
 def _slanted(name: Box) -> bool:
-    """Whether a name is made of letters alone."""
+    """Decide whether a name is made of letters alone."""
     return name.kind == "letter" or (name.kind == "row" and all(map(_slanted, name.parts)))
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from planner.base.numbers import rounded
 from planner.book.canonical import canonical
 from planner.book.expressions import REDUCTIONS, Expression, Symbol, number, product
 from planner.book.quantity import Book
@@ -23,7 +24,7 @@ HALF = Fraction(1, 2)
 
 
 class Typesetter:
-    """Boxes of the formulas of one evaluation, and styles to write them in."""
+    """Maker of boxes for the formulas of one evaluation, with styles to write them."""
 
     text, latex = TEXT, LATEX
 
@@ -32,17 +33,17 @@ class Typesetter:
         self.book = evaluation.book
 
     def name(self, symbol: Symbol) -> Box:
-        """The name of an input or of a quantity."""
+        """Return the name of an input or of a quantity."""
         note = self.book.notation.get(symbol)
         return parse((note or self.book.quantities[self.book.symbols[symbol]]).latex)
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
-        """The formula with symbols, or with a number in the place of each. Widths that the
+        """Return the formula with symbols, or with numbers in their place. Widths that the
         inventory binds to expressions are replaced by these; without a point (inside a fold) they
         keep their names.
 
         Raises:
-            Absent: a number is due of what has no value.
+            Absent: a needed value is absent.
         """
         op = expression.op
         if isinstance(expression, Symbol):
@@ -52,7 +53,9 @@ class Typesetter:
         if op == "add":
             signed = [(_is_negative(term), term) for term in self.terms(expression)]
             boxes = (self.box(_negated(t) if minus else t, point, numbers) for minus, t in signed)
-            return Box("sum", tuple(boxes), tuple(minus for minus, _ in signed))
+            box = Box("sum", tuple(boxes), tuple(minus for minus, _ in signed))
+            differs = numbers and point is not None and any(box.data)
+            return _sharper(box, self._lost(expression, point or {})) if differs else box
         if op == "pow":
             base, exponent = (self.box(each, point, numbers) for each in expression.args)
             root = expression.args[1].data == HALF
@@ -74,8 +77,15 @@ class Typesetter:
             return Box("name", (self.name(symbol),))
         return _value(self.evaluation.compute(symbol, point or {}))
 
+    def _lost(self, expression: Expression, point: Point) -> int:
+        """Count the leading digits that cancel in a sum."""
+        total, *terms = (
+            abs(self.evaluation.compute(each, point)) for each in (expression, *expression.args)
+        )
+        return len(str(int(max(terms) / total))) - 1 if total else 0
+
     def terms(self, expression: Any) -> tuple[Any, ...]:
-        """The terms of a sum as one would write them."""
+        """Return the terms of a sum in the order of print."""
         return _in_order(self.book, expression)
 
     def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
@@ -89,7 +99,7 @@ class Typesetter:
                 _spread(self.box(power, point, numbers), below, above)
             else:
                 _spread(self.box(factor, point, numbers), above, below)
-        # What multiplies by one is not written, and a minus stands before all of it.
+        # Factors of one are not written, and a minus is in front.
         minus = (above + below).count(MINUS_ONE) % 2
         sides = ([box for box in side if box not in (ONE, MINUS_ONE)] for side in (above, below))
         top, bottom = (
@@ -102,7 +112,7 @@ class Typesetter:
     # -- folds --------------------------------------------------------------------------------
 
     def _fold(self, fold: Expression, point: Point | None) -> Box:
-        """The fold with the numbers that each entry has at a point; without one, with symbols."""
+        """Return a fold with the numbers of its entries at a point; without one, with symbols."""
         evaluation = self.evaluation
         if point is None:
             body, index = self.box(fold.body, None, False), Box("words", (), _index(fold))
@@ -135,8 +145,8 @@ class Typesetter:
 
 @lru_cache(maxsize=16384)
 def _in_order(book: Book, expression: Expression) -> tuple[Any, ...]:
-    """The arguments of an expression as one would write them: quantities in the order of the book;
-    of a sum positive terms first, products of more before those of fewer, a constant last, but
+    """Sort the arguments of an expression for print: quantities in the order of the book; in a sum,
+    positive terms first, products of more factors before those of fewer, a constant last, but
     before fractions."""
     terms = expression.args
     if expression.op != "add":
@@ -155,7 +165,7 @@ def _in_order(book: Book, expression: Expression) -> tuple[Any, ...]:
 
 
 def _rank(book: Book, factor: Any) -> tuple[int, int, str]:
-    """Where a factor stands: numbers, inputs, quantities, sums, functions, folds."""
+    """Return the sort key of a factor: numbers, inputs, quantities, sums, functions, folds."""
     base = factor.args[0] if factor.op == "pow" else factor
     if isinstance(base, Symbol):
         note = book.notation.get(base)
@@ -166,7 +176,7 @@ def _rank(book: Book, factor: Any) -> tuple[int, int, str]:
 
 
 def _index(fold: Expression) -> str:
-    """What a fold runs over, in words: `parts`, `components: core`."""
+    """Format what a fold runs over: `parts`, `components: core`."""
     words = []
     for key, value in fold.where.items():
         words.append({"True": key, "False": f"not {key}"}.get(value, value))
@@ -175,8 +185,16 @@ def _index(fold: Expression) -> str:
 
 
 def _value(value: Any) -> Box:
-    """A number in the place of a symbol; it stays, even where it is 1."""
+    """Make the box of a number in place of a symbol; it stays even if it is 1."""
     return Box("words", (), value) if isinstance(value, str) else Box("value", (), value)
+
+
+def _sharper(box: Box, more: int) -> Box:
+    """Add ``more`` digits to the rounded values in a box."""
+    parts = tuple(_sharper(part, more) for part in box.parts) if more else box.parts
+    if box.kind != "value" or not more or Fraction(rounded(box.data, 12)) == box.data:
+        return box._replace(parts=parts)
+    return box._replace(data=rounded(box.data, 6 + more))
 
 
 def _is_negative(term: Any) -> bool:
@@ -185,7 +203,7 @@ def _is_negative(term: Any) -> bool:
 
 
 def _negated(term: Expression) -> Expression:
-    """A term with a number before it that is below zero, without its sign."""
+    """Remove the sign of a term with a negative number first."""
     if term.op == "number":
         return number(-term.data)
     first, *rest = term.args
@@ -195,12 +213,12 @@ def _negated(term: Expression) -> Expression:
 
 
 def _is_below(factor: Any) -> bool:
-    """Whether a factor belongs below the line of a fraction."""
+    """Decide whether a factor belongs below the line of a fraction."""
     return factor.op == "pow" and _is_negative(factor.args[1])
 
 
 def _spread(box: Box, above: list[Box], below: list[Box]) -> None:
-    """Sort a factor's own factors onto both sides of the line."""
+    """Distribute the factors of a box over both sides of the line."""
     if box.kind == "product":
         for part in box.parts:
             _spread(part, above, below)

@@ -18,6 +18,12 @@
   const significant = (value, digits = 3) => value === 0 ? "0"
     : fixed(value, Math.max(0, digits - 1 - power(value, digits)));
   const scientific = value => value === 0 ? "0" : value.toExponential(2).replace("e+", "e").replace("-", "\u2212");
+  const percent = share => {
+    // One decimal, below one per cent two digits, and more where it would read as all.
+    const size = Math.abs(share), rest = Math.abs(1 - size);
+    const decimals = [[size, 2], [rest, 1]].map(([near, least]) => near >= 1e-6 ? least - 1 - power(near * 100, least) : 1);
+    return `${fixed(share * 100, Math.max(1, ...decimals))} %`;
+  };
   const count = (value, short) => {
     const size = Math.abs(value);
     if (short) {
@@ -34,7 +40,7 @@
     }
     return `${small(value)} ${plain}`;
   };
-  // As planner/base/display.py has them.
+  // As planner/base/numbers.py has them.
   const LARGE_UNITS = {
     "USD": [["billion USD", 1e9], ["million USD", 1e6]],
     "kWh": [["TWh", 1e9], ["GWh", 1e6], ["MWh", 1e3]],
@@ -48,14 +54,14 @@
       if (size >= 2 * one) return `${significant(seconds / one)} ${name}`;
     }
     if (size >= 1) return `${significant(seconds)} s`;
-    const [name, one] = [["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]].find(s => size >= s[1]) || ["ns", 1e-9];
+    const [name, one] = [["ms", 1e-3], ["\u00b5s", 1e-6], ["ns", 1e-9]].find(s => size >= s[1]) || ["ns", 1e-9];
     return `${significant(seconds / one)} ${name}`;
   };
   const rates = ["P", "T", "G", "M", "k"].map((name, i) => [name, 10 ** (15 - 3 * i)]);
   const shown = (value, id) => {
     const [unit, share] = PAGE.quantities[id];
     if (typeof value === "string") return value;
-    if (share) return `${fixed(value * 100, 1)} %`;
+    if (share) return percent(value);
     if (unit === "bytes") return prefixed(value, [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]], "bytes");
     if (["bytes/s", "FLOP/s", "W"].includes(unit)) {
       const own = unit.replace("bytes", "B");
@@ -200,13 +206,13 @@
     if (Math.abs(value - before) <= 1e-9 * Math.abs(before)) return "";
     if (before === 0) return "new";
     const share = (value - before) / Math.abs(before);
-    const text = `${fixed(Math.abs(share) * 100, 1)} %`;
+    const text = percent(Math.abs(share));
     return share > 10 ? `× ${significant(value / before)}` : (share > 0 ? "+" : "\u2212") + text;
   };
   const verdict = found => {
     const { values } = found, free = values["memory.headroom"], worst = values["memory.headroom_p95"], parts = [];
     const status = free === undefined ? "unknown" : free < 0 ? "bad" : PAGE.shape ? worst < 0 ? "tight" : "ok" : "unknown";
-    const word = { unknown: "Open", ok: "Fits", tight: "Tight", bad: "Does not fit" }[status];
+    const word = { unknown: `Not enough input (memory: ${PAGE.shape ? found.absent["memory.headroom"]?.split(" is not given")[0] : "model shape"} missing)`, ok: "Fits", tight: "Tight", bad: "Does not fit" }[status];
     if (free !== undefined) {
       const size = value => shown(Math.abs(value), "memory.headroom"), all = shown(values["memory.capacity"], "memory.capacity");
       const where = stageEntries(found).length > 1 ? ` (${values["memory.stage"]})` : "";

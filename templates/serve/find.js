@@ -74,6 +74,7 @@ async function look(name, body, place, form) {
     return null;
   }
   if (result.html) place.innerHTML = result.html;
+  if (result.html) place.scrollIntoView({ block: "nearest" });
   return result;
 }
 
@@ -163,6 +164,7 @@ function asking() {
   const value = one("#value");
   let asked = null; // the button of a question that waits for its value
   const ask = async (body) => {
+    if (one("#unbounded").checked) body.unbounded = "true";
     const result = await look("solve", body, place, form);
     if (result) takes(place, result.takes);
   };

@@ -29,17 +29,89 @@ async function ask(set = {}) {
   one("#state").textContent = "…";
   const said = await quick(changes ? "change" : "answer", { keys: [...opened], set: moved });
   if (number !== asked) return;
+  beside(Object.keys(moved), said.faults);
   moved = {};
+  if (said.faults && changes && said.text === undefined) {
+    status(unanswered(said.faults, "not changed"));
+    document.body.dataset.answered = number;
+    return said; // the plan is what it was
+  }
   if (said.text !== undefined && said.text !== texts[side]) {
     texts[side] = area.value = said.text;
     keep(true);
   }
   show(said);
   document.body.dataset.answered = number;
+  return said;
+}
+
+/** Faults stand at the field that was changed. */
+function beside(keys, faults = []) {
+  for (const line of all(".control > .fault")) line.remove();
+  for (const control of all(".control.wrong")) control.classList.remove("wrong");
+  const control = faults.length && keys.length && one(`.control[data-key="${CSS.escape(keys[0])}"]`);
+  if (!control) return;
+  const line = document.createElement("small");
+  line.className = "fault";
+  line.setAttribute("role", "alert");
+  line.textContent = faults[0].message.replace(`${keys[0]}: `, "").replace(`${keys[0]} is`, "This is");
+  control.classList.add("wrong");
+  control.append(line);
+}
+
+/** What faults come to: those that the server tells have a place. */
+const unanswered = (faults, words) => (faults[0].place === undefined ? "the server does not answer" : words);
+
+/** The state of the page, on a desk and at the lower edge of a phone. */
+function status(words) {
+  one("#state").textContent = words;
+  one("#answered-plan").classList.toggle("stale", words !== "");
+  one("#strip").classList.toggle("stale", words !== "");
+  one("#strip").dataset.state = words;
+  if (words) document.title = `${words} · trainplan`;
+}
+
+/** A change that nobody typed, with why it was made and what puts it back. */
+function chip(changed, why, undo) {
+  const made = document.createElement("span"), back = document.createElement("button");
+  const what = document.createElement("b");
+  made.className = "chip";
+  what.textContent = changed;
+  back.type = "button";
+  back.textContent = "Undo";
+  back.setAttribute("aria-label", `Undo ${changed}`);
+  back.onclick = undo;
+  made.append(what, `: ${why} `, back);
+  return made;
+}
+
+/** What followed a change so that the plan stays one. */
+function follow(followed = []) {
+  one("#followed").replaceChildren(...followed.map(({ label, changed, why, undo }) =>
+    chip(`${label} ${changed}`, why, async () => {
+      const text = texts[side];
+      if (!(await ask(undo))?.faults) return;
+      await put(text, true); // nothing else can follow
+      one("#state").textContent = `not possible: ${why}`;
+    })));
+}
+
+/** A row of advice is taken by a click. */
+function advice() {
+  one("#answer").addEventListener("click", async (event) => {
+    const row = event.target.closest("[data-set]");
+    if (!row || row.closest(".stale")) return;
+    const before = texts[side], changed = one("button", row).textContent;
+    const said = await ask(JSON.parse(row.dataset.set));
+    if (!said || said.faults) return;
+    one("#followed").prepend(chip(changed, "taken", () => put(before, true)));
+    one("#followed").scrollIntoView({ block: "nearest" });
+  });
 }
 
 function show(said) {
   const wrong = new Set();
+  follow(said.followed);
   one("#faults").replaceChildren(...(said.faults ?? []).map((fault) => {
     const line = document.createElement("p");
     if (fault.line) {
@@ -54,20 +126,19 @@ function show(said) {
     return line;
   }));
   number(wrong);
-  one("#answered-plan").classList.toggle("stale", Boolean(said.faults));
   one("#further").classList.toggle("stale", true);
   if (said.faults) {
-    one("#state").textContent = "not a plan yet";
+    status(unanswered(said.faults, "not a plan yet"));
     // What the text states is shown; what follows from it is known once it is a plan.
     for (const [key, shown] of Object.entries(said.controls ?? {})) if (shown.value !== null) place(key, { ...shown, rule: null });
     return;
   }
   one("#answered-plan").innerHTML = said.html;
   one("#strip").innerHTML = said.strip;
+  status("");
   one("#title").textContent = said.title;
   document.title = `${said.verdict} · ${said.title} · trainplan`;
   one("#model-size").textContent = said.model;
-  one("#state").textContent = "";
   for (const [key, shown] of Object.entries(said.controls)) place(key, shown);
   const differ = new Set(said.differ);
   for (const control of all(".control")) control.classList.toggle("differs", differ.has(control.dataset.key));
@@ -82,6 +153,8 @@ async function further() {
   one("#state").textContent = "looking for better …";
   const said = await quick("more", {});
   if (number !== asked) return;
+  const missing = said.faults && unanswered(said.faults, "");
+  if (missing) return status(missing);
   one("#state").textContent = "up to date";
   if (said.faults) return;
   one("#advice").innerHTML = said.advice;
@@ -90,7 +163,8 @@ async function further() {
   for (const [key, refused] of Object.entries(said.refused)) {
     for (const label of all(`[data-key="${CSS.escape(key)}"] .segments label`)) {
       const why = refused[one("input", label).value];
-      label.classList.toggle("refused", why !== undefined);
+      label.classList.toggle("refused", why?.startsWith("does not fit") ?? false);
+      label.classList.toggle("impossible", why !== undefined && !why.startsWith("does not fit"));
       label.title = why ?? "";
       one("input", label).setAttribute("aria-label", one("span", label).textContent + (why ? `, ${why}` : ""));
     }
@@ -321,15 +395,17 @@ function files() {
     const said = await quick("diff", {});
     one("#changed > div").innerHTML = said.html ?? "";
   });
+  const first = area.value;
   addEventListener("popstate", async () => {
-    if (await unlink(location.hash)) {
-      sides();
-      ask();
-    }
+    if (location.hash === "") Object.assign(texts, { A: first, B: null }), (side = "A");
+    else if (!(await unlink(location.hash))) return;
+    sides();
+    ask();
   });
 }
 
 controls();
+advice();
 editor();
 files();
 await unlink(location.hash);

@@ -29,10 +29,13 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 OWN = {
     "base/files.py": "it is the gate",
     "base/resources.py": "it reads what ships",
+    "base/sandbox.py": "it asks the system how large this process is, and hears its child",
+    "book/canonical.py": "it parses the forms that ship",
+    "serve/workers.py": "it asks the system how large this process is",
     "connect/logs.py": "it parses the records of a log one by one",
     "documents/yaml_nodes.py": "it parses YAML that the gate has read",
     "connect/measure/collectives.py": "its processes answer in a temporary folder of their own",
-    "connect/measure/training.py": "it asks the system about this machine",
+    "connect/measure/devices.py": "it asks the system about this machine",
     "__main__.py": "a closed stream becomes the null device",
     "cli/main.py": "so does a standard output that nobody reads any more",
     "review/revisions.py": "it copies a revision to a temporary folder of its own",
@@ -146,7 +149,7 @@ def test_what_is_no_file_is_refused_at_once(
             assert "no reports found" in said.err
         assert status == 2, line
         assert len(said.err.splitlines()) == 1, (line, said.err)
-        assert "a fault of the program" not in said.err
+        assert "internal error" not in said.err
     assert time.process_time() - started < 20
 
 
@@ -363,7 +366,7 @@ def test_a_forged_result_is_drift_or_no_report(
         file.write_text(json.dumps(forged(random, whole)))
         capsys.readouterr()
         assert main(["check", str(file)]) in (0, 1, 2), number
-        assert "a fault of the program" not in capsys.readouterr().err, number
+        assert "internal error" not in capsys.readouterr().err, number
 
 
 @pytest.mark.parametrize(
@@ -377,7 +380,7 @@ def test_a_forged_command_is_no_report_or_lost(
     file = tmp_path / "report.md"
     file.write_text(f"{command}\ntrainplan 0; of a resolved input\n")
     assert main(["check", str(file)]) in (1, 2)
-    assert "a fault of the program" not in capsys.readouterr().err
+    assert "internal error" not in capsys.readouterr().err
 
 
 # What the program says of itself --------------------------------------------------------------
@@ -394,7 +397,7 @@ def test_a_fault_of_the_program_is_one_line(
     monkeypatch.setattr(listing, "listing", broken)
     assert main(["list"]) == 70
     said = capsys.readouterr()
-    assert said.err == "a fault of the program: ValueError: two\\nlines (--debug shows where)\n"
+    assert said.err == "internal error: ValueError: two\\nlines (--debug shows where)\n"
     assert main(["list", "--debug"]) == main(["--debug", "list"]) == 70
     assert "Traceback" in capsys.readouterr().err
 

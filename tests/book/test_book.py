@@ -184,6 +184,7 @@ def test_every_setting_has_a_keyword_and_a_formula_that_asks_for_it() -> None:
 def test_what_scales_with_time_grows_as_the_step_and_rates_fall() -> None:
     """Half the assumed utilisation is, by definition, twice the step: each is held against that."""
     changes = {"cluster.price": "2 USD/h", "cluster.carbon_intensity": "0.4 kgCO2e/kWh"}
+    changes["time.use"] = "assumed"
     fast, slow = (
         planner.load("presets/gpt3_a100x1024.yaml", set={**changes, "time.mfu": mfu}).evaluate()
         for mfu in (0.4, 0.2)

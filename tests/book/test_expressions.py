@@ -1,10 +1,7 @@
-"""Expressions against SymPy, and their canonical forms with and without what is kept of them."""
+"""Expressions against SymPy, and their canonical forms with and without the data that ships."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,17 +10,20 @@ from typing import Any
 
 import pytest
 import sympy
+from hypothesis import given
+from hypothesis import strategies as st
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.base import files, resources
-from planner.book.canonical import canonical
+from planner.book.canonical import SHIPPED, canonical, forms, hashed, in_plain_order
 from planner.book.expressions import (
     Expression,
     Symbol,
+    add,
     ceil,
     exp,
     maximum,
     number,
+    product,
     rational,
     sqrt,
 )
@@ -31,8 +31,10 @@ from planner.book.language import Sum
 from planner.book.quantity import BOOK
 from planner.book.symbolic import from_sympy, to_sympy
 
+#: What writes the forms that ship.
+COMMAND = "python -m benchmarks.canonical_forms"
+
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = "presets/gpt2small_hgx-h100.yaml"
 
 
 @pytest.mark.parametrize(
@@ -77,82 +79,62 @@ def test_equal_expressions_are_one_object() -> None:
     assert Sum(a * b, "part") is not Sum(a * b, "stage")
 
 
-def summary(cache: Path, code: str = "", *options: str) -> str:
-    """A summary by a process of its own, whose kept expressions lie in a folder."""
+def test_what_ships_has_every_formula_of_the_book() -> None:
+    trees = {formula.written: formula.id for formula in BOOK.formulas() if formula.written.args}
+    asked = [tree for tree in trees if in_plain_order(tree) is None]
+    missing = [trees[tree] for tree in asked if hashed(tree) not in forms()]
+    assert not missing, f"{missing[:5]} and more: make it anew with {COMMAND}"
+
+
+@pytest.mark.slow
+def test_what_ships_is_what_sympy_makes(tmp_path: Path) -> None:
+    made = tmp_path / "forms.txt"
+    subprocess.run([sys.executable, *COMMAND.split()[1:], "-o", made], cwd=ROOT, check=True)
+    same = made.read_bytes() == SHIPPED.read_bytes()
+    assert same, f"make it anew with {COMMAND}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", sorted(path.name for path in (ROOT / "presets").glob("*.yaml")))
+def test_the_first_report_of_a_shipped_plan_needs_no_sympy(plan: str, tmp_path: Path) -> None:
     run = (
-        "import runpy, sys\n"
-        f"sys.argv = ['plan.py', {PLAN!r}, *{options!r}]\n"
-        "try:\n    runpy.run_path('plan.py', run_name='__main__')\n"
-        f"except SystemExit:\n    print({code or 'None'})\n"
+        "import sys, planner.cli.main as main\n"
+        f"main.main(['presets/{plan}', '-o', {str(tmp_path / 'r.md')!r}])\n"
+        "print('sympy' in sys.modules)"
     )
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
-        [sys.executable, "-c", run],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
+        [sys.executable, "-c", run], cwd=ROOT, check=True, capture_output=True, encoding="utf-8"
     )
-    return done.stdout
+    assert done.stdout.splitlines()[-1] == "False"
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache as one summary leaves it, to be copied, and the summary."""
-    folder = tmp_path_factory.mktemp("filled")
-    return folder, summary(folder)
+def test_what_does_not_ship_is_put_in_order_by_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a line of the data each formula has the same form."""
+    formulas = list(BOOK.formulas())[::40]
+    shipped = [canonical(formula.written) for formula in formulas]
+    monkeypatch.setattr("planner.book.canonical.forms", dict[str, str]().copy)
+    for formula in formulas:
+        monkeypatch.setattr(formula.written, "canonical", None)
+    assert [canonical(formula.written) for formula in formulas] == shipped
 
 
-@pytest.mark.slow
-def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None:
-    loaded = "'sympy' in sys.modules"
-    first, second = summary(tmp_path, loaded), summary(tmp_path, loaded)
-    assert first.splitlines()[-1] == "True" and second.splitlines()[-1] == "False"
-    assert first.splitlines()[:-1] == second.splitlines()[:-1]
+NUMBERS = st.fractions(-3, 3, max_denominator=3).map(number)
 
 
-@pytest.mark.slow
-def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(
-    filled: tuple[Path, str],
+@given(st.sampled_from((add, product)), st.lists(NUMBERS, max_size=3), st.booleans(), st.data())
+def test_numbers_beside_one_symbol_are_ordered_as_by_sympy(
+    operation: Callable[..., Expression],
+    numbers: list[Expression],
+    positive: bool,
+    data: st.DataObject,
 ) -> None:
-    kept = {file.name.split(".")[0] for file in filled[0].rglob("*.pyc")}
-    assert {"lower", "schema", "main"} <= kept
+    symbols = [Symbol("a", positive)] * data.draw(st.integers(0 if numbers else 1, 1))
+    tree = operation(*data.draw(st.permutations([*numbers, *symbols])))
+    assert canonical(tree) is from_sympy(to_sympy(tree))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut", "list", "deep", "nowhere"])
-def test_what_is_kept_may_be_damaged_or_missing(
-    tmp_path: Path, filled: tuple[Path, str], damage: str
-) -> None:
-    folder, whole = filled
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob("expressions-*.json")
-    if damage == "cut":
-        file.write_text(file.read_text()[:1000])
-    elif damage == "list":
-        file.write_text(json.dumps([[7]]))
-    elif damage == "deep":
-        file.write_text("[" * 100_000)
-    else:
-        shutil.rmtree(file.parent)
-        file.parent.write_text("no folder")
-    assert summary(tmp_path) == whole
-    # What is written replaces it whole, and leaves nothing beside it.
-    assert damage == "nowhere" or list(tmp_path.rglob("*expressions*.json*")) == [file]
-
-
-@pytest.mark.slow
-def test_under_a_root_what_is_kept_is_read(filled: tuple[Path, str]) -> None:
-    folder, _ = filled
-    with files.within(ROOT / "presets"):
-        assert not files.inside(folder)
-        assert files.inside(resources.cache() / "expressions-0.json")
-    assert summary(folder, "'sympy' in sys.modules", "--root", "presets")[-6:] == "False\n"
-
-
-def test_what_is_kept_is_found_by_content() -> None:
-    """An expression that was changed is another one, whatever is kept of the old."""
+def test_what_ships_is_found_by_content() -> None:
+    """An expression that was changed is another one, whatever ships of the old."""
     a: Expression = Symbol("a", positive=True)
     assert canonical(a + a + 1) is canonical(2 * a + 1)
     assert canonical(a + a + 2) is not canonical(2 * a + 1)

@@ -233,7 +233,7 @@ def eval_by_hand(text: str) -> Fraction:
         ("49152x", "fp32", "a side of '49152x'"),
         ("0x12288", "fp32", "a side of 0 (a whole number from 1 to 1e12)"),
         ("1.5x12288", "fp32", "a side of 1.5"),
-        ("x".join(["2"] * 17), "fp32", "no shape of 1 to 16 sides"),
+        ("x".join(["2"] * 17), "fp32", "expected 1 to 16 sizes"),
         ("1e12x1e12x1e12", "fp32", "too many elements"),
     ],
 )

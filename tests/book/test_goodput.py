@@ -24,7 +24,7 @@ META: dict[str, Any] = {
     "cluster": "meta-h100x16384",
     "training": {"tokens": "15.6T", "sequence_length": 8192, "global_batch": 16384},
     "parallelism": {"tensor": 8, "pipeline": 2, "sequence": True},
-    "time": {"mfu": 0.41},
+    "time": {"mfu": 0.41, "use": "assumed"},
 }
 
 

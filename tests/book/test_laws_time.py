@@ -104,8 +104,8 @@ def test_a_window_meets_the_blocks_that_a_kernel_visits(block: int) -> None:
             training__sequence_length=length,
             time={"efficiency": {"attention_block": block}},
         )
-        attention = next(e for e in found.case.axes["block"] if e.settings["block"] == "attention")
-        keys = found.value("time.core.keys", {"block": attention})
+        core = next(e for e in found.case.axes["component"] if e.settings["type"] == "core")
+        keys = found.value("compute.performed_keys", {"component": core})
         assert keys == blocks_met(length, window, block)
         assert keys >= before
         before = keys

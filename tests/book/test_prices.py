@@ -61,7 +61,7 @@ PLAN: dict[str, Any] = {
     "model": "gpt2-small",
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "coreweave"},
     "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "time": {"mfu": 0.25},
+    "time": {"mfu": 0.25, "use": "assumed"},
 }
 
 

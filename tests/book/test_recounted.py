@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -555,10 +556,21 @@ def _(v: View) -> float:
     if v.on("parallelism.zero") < 3:
         return 0
     ways = 2 if v.on("parallelism.reshard") else 1  # weights forward, and backward once more
-    passed = v.total("component", lambda x: x.q("parameters.device") * x.q("network.passed"))
+    weights = v.total("component", lambda x: stored(x, v.k_gat) * x.q("network.passed"))
     if v.on("fixed"):
-        return v.k_gat * passed + v.q("network.data_hops")
-    return (ways * v.k_gat + v.k_red) * passed + (ways + 1) * v.q("network.data_hops")
+        return weights + v.q("network.data_hops")
+    trained = v.total("component", lambda x: x.q("parameters.trained") * x.q("network.passed"))
+    return ways * weights + v.k_red * trained + (ways + 1) * v.q("network.data_hops")
+
+
+def stored(v: View, size: float) -> float:
+    """Bytes of a component's weights where they are gathered in so many bytes each: beside adapters
+    the frozen ones go as they are stored, two bytes each, or what their format packs them into."""
+    if not v.on("lora"):
+        return size * v.q("parameters.device")
+    packed = {"bf16": 2, "int8": 1, "nf4": 0.5 + 4 / 64, "nf4-double": 0.5 + 1 / 64 + 4 / 16384}
+    each = packed[v.on("training.lora.base")] if v.on("hidden matrix") else v.k_a
+    return size * v.q("parameters.trained") + each * v.q("parameters.device")
 
 
 def launched(v: View) -> tuple[float, float]:
@@ -573,22 +585,38 @@ def launched(v: View) -> tuple[float, float]:
 
 @recounts("time.part.busy.forward")
 def _(v: View) -> float:
-    if beside_work(v):
-        return paired(v) * v.q("time.part.forward")
-    return max(v.q("time.part.forward"), launched(v)[0])
+    return max(paired(v) * v.q("time.part.forward"), launched(v)[0])
 
 
 @recounts("time.part.busy.backward")
 def _(v: View) -> float:
     behind = v.q("time.part.backward") + v.q("time.part.repeated")
-    if beside_work(v):
-        return paired(v) * behind
-    return max(behind, launched(v)[1])
+    return max(paired(v) * behind, launched(v)[1])
+
+
+@recounts("time.part.busy.kept")
+def _(v: View) -> float:
+    """Nothing is computed again: twice the launches of a forward pass."""
+    if v.on("fixed"):
+        return 0.0
+    return max(paired(v) * v.q("time.part.backward"), 2 * launched(v)[0])
+
+
+@recounts("time.part.busy.weights")
+def _(v: View) -> float:
+    """What the backward pass takes longer than without gradients of weights, whose launches are as
+    many as a forward pass has."""
+    if v.on("lora") or v.on("fixed"):
+        return 0.0
+    behind = v.q("time.part.backward") + v.q("time.part.repeated")
+    forward, backward = launched(v)
+    rest = max(paired(v) * (behind - v.q("time.part.weights")), backward - forward)
+    return max(paired(v) * behind, backward) - rest
 
 
 def paired(v: View) -> float:
-    """How much longer than its passes a layer takes whose exchanges travel beside them."""
-    return max(v.q("time.part.device"), v.q("time.part.host")) / v.q("time.part.passes")
+    """How much longer than its passes the device takes where exchanges travel beside them."""
+    return v.q("time.part.device") / v.q("time.part.passes") if beside_work(v) else 1.0
 
 
 @recounts("time.part.busy")
@@ -596,20 +624,34 @@ def _(v: View) -> float:
     return v.q("time.part.busy.forward") + v.q("time.part.busy.backward")
 
 
-@recounts("time.part.offload")
-def _(v: View) -> float:
+def shown_ways(v: View, *passes: str) -> float:
+    """What passes leave to be seen of the way of activations to the host and back."""
     if not v.on("time.offload"):
         return 0
     way = v.f_off * v.q("memory.activations.part") / v.B_host
-    passes = ("time.part.busy.forward", "time.part.busy.backward")
     return sum(max(0, way - v.q(each)) for each in passes)
+
+
+@recounts("time.part.offload")
+def _(v: View) -> float:
+    return shown_ways(v, "time.part.busy.forward", "time.part.busy.backward")
+
+
+def beside_gathers(v: View, busy: float) -> float:
+    """Seconds of a layer that is at work so long, and of the gathers that it does not hide."""
+    hidden = min(v.q("time.part.gathers"), busy)
+    return busy + v.q("time.part.gathers") - hidden + v.c_ov * hidden
 
 
 @recounts("time.part")
 def _(v: View) -> float:
-    busy, gathers = v.q("time.part.busy"), v.q("time.part.gathers")
-    hidden = min(gathers, busy)
-    return busy + gathers - hidden + v.c_ov * hidden + v.q("time.part.offload")
+    return beside_gathers(v, v.q("time.part.busy")) + v.q("time.part.offload")
+
+
+@recounts("time.part.kept")
+def _(v: View) -> float:
+    passes = ("time.part.busy.forward", "time.part.busy.kept")
+    return beside_gathers(v, sum(map(v.q, passes))) + shown_ways(v, *passes)
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -1132,9 +1174,10 @@ def _(v: View) -> float:
 @recounts("time.model.weights")
 def _(v: View) -> float:
     return sum(
-        part.L_k * part.q("time.part") * part.q("time.part.weights") / part.q("time.part.passes")
+        part.L_k * part.q("time.part") * part.q("time.part.busy.weights")
+        / part.q("time.part.busy")
         for part in v.below("part")
-    )
+    )  # fmt: skip
 
 
 @recounts("time.part.weights")
@@ -1257,10 +1300,11 @@ def _(v: View) -> float:
     sequences = v.b * v.q("layout.micro_batches")
     block = v.on("block")
     if block == "attention":
+        found = v.q("memory.cache.index")
         if v.on("latent"):
-            return sequences * (v.s + v.s_o) * (v.r_kv + v.d_r) * v.k_kv
+            return found + sequences * (v.s + v.s_o) * (v.r_kv + v.d_r) * v.k_kv
         tokens = min(v.w, v.s + v.s_o) if v.on("windowed") else v.s + v.s_o
-        return sequences * tokens * max(1, v.a_kv / v.t) * (v.d_h + v.d_v) * v.k_kv
+        return found + sequences * tokens * max(1, v.a_kv / v.t) * (v.d_h + v.d_v) * v.k_kv
     if block == "rwkv":
         whole = 2 * v.h  # the token before, of both mixings
         return sequences * v.k_a * (whole + (v.w_rw + v.w_rw + v.w_rw) / v.t)
@@ -1301,6 +1345,15 @@ def _(v: View) -> float:
     whole = v.q("memory.cache.block") / v.q("layout.micro_batches")
     if v.on("block") != "attention":
         return whole
+    if v.on("picked"):  # each query reads the index of all tokens, and the tokens picked
+        window = v.w if v.on("windowed") and not v.on("latent") else math.inf
+        index = v.q("memory.cache.index") / v.q("layout.micro_batches")
+        each = (whole - index) / min(window, v.s + v.s_o)
+        places = [v.s + i for i in range(int(v.s_o) + 1)]  # in the cache, token by token
+        between = list(pairwise(places)) or [(v.s, v.s)]
+        picked = [(min(v.k_i, window, i) + min(v.k_i, window, j)) / 2 for i, j in between]
+        before = [(i + j) / 2 / (v.s + v.s_o) for i, j in between]
+        return (each * sum(picked) + index * sum(before)) / len(between)
     if not v.s_o:
         return whole
     # The tokens in the cache while each of the answer is made, half of the one that is made.
@@ -1309,6 +1362,14 @@ def _(v: View) -> float:
         return whole * sum(met) / len(met) / min(v.w, v.s + v.s_o)
     met = [v.s + i + 0.5 for i in range(int(v.s_o))]
     return whole * sum(met) / len(met) / (v.s + v.s_o)
+
+
+@recounts("memory.cache.index")
+def _(v: View) -> float:
+    """A key for each token, or for as many as a pool has."""
+    each = v.p_i if v.on("block.index_pool") else v.r_c if v.on("block.compress") else 1
+    keys = (v.s + v.s_o) // each if v.on("block.index_heads") else 0
+    return v.b * v.q("layout.micro_batches") * keys * (v.d_i if keys else 0) * v.k_kv
 
 
 @recounts("time.decode.stage")
@@ -1335,10 +1396,9 @@ def _(v: View) -> float:
         exchanges = part.total("block", lambda x: x.q("time.exchanges"))
         exchanges *= not part.on("tower")
         rings += part.L_k * exchanges * 2 * (v.t - 1) * v.q("time.decode.hop")
-        share = v.b / (v.s * v.b / v.c)  # of the tokens of a prompt, the one of each sequence
         for block in part.below("block", block="moe"):
-            once = (block.q("network.experts") + block.q("network.experts.gather")) * share
-            rings += part.L_k * 2 * (once + (v.e - 1 + v.t_e - 1) * v.a_link)
+            once = block.q("time.decode.experts") + block.q("time.decode.gather")
+            rings += part.L_k * 2 * once
     return rings
 
 
@@ -1431,15 +1491,56 @@ def _(v: View) -> float:
     return v.E * v.gamma * math.ceil(round(even, 9))
 
 
-@recounts("time.core.keys")
+def most(v: View) -> tuple[float, float]:
+    """Tokens that a key stands for, and keys that a query meets at most by window or indexer."""
+    block, name = (lambda key: v.on(f"block.{key}")), name_of(v)
+    each, limits = 1.0, [math.inf]
+    if name == "compressed_core" or (name == "index_scores" and block("compress")):
+        each = v.r_c
+    elif name == "index_scores" and block("index_pool"):
+        each = v.p_i
+    if name == "core" and block("window"):
+        limits.append(v.w)
+    if block("index_top_k") and name == ("compressed_core" if block("compress") else "core"):
+        limits.append(v.k_i)
+    return each, min(limits)
+
+
+def met(v: View, most_keys: float, each: float = 1) -> float:
+    """Query by query, the keys whose last token is not after it."""
+    if not v.on("block.sees").startswith("past"):
+        return min(v.s // each, most_keys)
+    return sum(min(query // each, most_keys) for query in range(1, int(v.s) + 1)) / v.s
+
+
+@recounts("compute.attended_keys")
+def _(v: View) -> float:
+    if v.on("side") == "decoder":
+        return (v.s_dec + 1) / 2
+    each, limit = most(v)
+    return met(v, limit, each)
+
+
+@recounts("compute.performed_keys")
 def _(v: View) -> float:
     """What the blocks hold that a kernel visits, where these divide the sequence: counted one by
     one."""
     size, sees = int(v.n_blk), v.on("block.sees")
+    if v.on("side") == "decoder":
+        own = v.s_dec if v.on("training.attention") == "eager" else (v.s_dec + size) / 2
+        return min(v.s_dec, own)
+    each, limit = most(v)
+    if v.on("training.attention") == "eager":
+        return v.s // each
+    window = name_of(v) == "core" and "window" in sees
+    if each > 1 or (v.on("block.index_top_k") and name_of(v) == "core"):
+        limit = min(limit, v.s // each)
+        half = (size - 1) * limit / v.s / 2 if sees.startswith("past") else 0
+        return min(limit, met(v, limit, each) + half)
     if sees == "all":
         return v.s
     if v.s % size:  # the last block is not whole: on average as if it were
-        seen = v.s if "window" not in sees else min(v.s, size * (1 + math.ceil((v.w - 1) / size)))
+        seen = min(v.s, size * (1 + math.ceil((v.w - 1) / size))) if window else v.s
         return min(
             v.s,
             seen + size / 2 * seen / v.s - seen / v.s * seen / 2
@@ -1447,12 +1548,16 @@ def _(v: View) -> float:
             else seen,
         )
     blocks = range(int(v.s) // size)
-    window = v.w if "window" in sees else v.s
+    reach = v.w if window else v.s
     past = sees.startswith("past")
-    back = math.ceil((window - 1) / size)  # blocks before its own that a query sees into
+    back = math.ceil((reach - 1) / size)  # blocks before its own that a query sees into
     if not past:
         return min(v.s, size * (back + 1))
     return sum(min(place, back) + 1 for place in blocks) * size / len(blocks)
+
+
+def name_of(v: View) -> str:
+    return next(iter(v.point.values())).name
 
 
 @recounts("time.core.rate")
@@ -1510,13 +1615,22 @@ def _(v: View) -> float:
     return elements(v) * moved / (v.W * v.e_mem)
 
 
+def scored(v: View, types: tuple[str, ...] = ("core", "index"), **which: Any) -> float:
+    """FLOPs of a device: heads are shared, an indexer's tokens where the residual stream is."""
+    done, tokens = 0.0, v.s * v.b / v.c
+    for x in (x for kind in types for x in v.below("component", type=kind, **which)):
+        shared = v.on("parallelism.sequence") or x.on("type") == "core"
+        widths = (x.n_in + x.n_out) / (v.t if shared else 1)
+        done += 2 * tokens * x.q("compute.performed_keys") * widths
+    return done
+
+
 @recounts("time.core.forward")
 def _(v: View) -> float:
     if v.on("training.attention") == "eager":
         q = v.s / v.c
         return batched(v, q, v.s, v.d_h) + batched(v, q, v.d_v, v.s) + v.q("time.core.scores")
-    pairs = v.s * v.b / v.c * v.q("time.core.keys") * v.a / v.t
-    return 2 * pairs * (v.d_h + v.d_v) / v.q("time.core.rate")
+    return scored(v) / v.q("time.core.rate")
 
 
 @recounts("time.core.backward")
@@ -1525,7 +1639,8 @@ def _(v: View) -> float:
         q = v.s / v.c
         each = ((q, v.d_h, v.s), (v.s, v.d_h, q), (q, v.s, v.d_v), (v.s, v.d_v, q))
         return sum(batched(v, *shape) for shape in each) + v.q("time.core.scores_backward")
-    return v.q("time.core.forward") * 5 / 2 / v.e_back
+    done = scored(v, ("core",), frozen=False) * 5 / 2
+    return done / v.q("time.core.rate") / v.e_back
 
 
 @recounts("time.core.context")
@@ -1618,8 +1733,8 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     kinds = {
         "loss": ("loss", "gathered"),
-        "backward": ("layer", "gathered", "reduced"),
-        "first": ("layer", "gathered", "reduced"),
+        "backward": ("layer", "gathered", "unpacked", "reduced"),
+        "first": ("layer", "gathered", "unpacked", "reduced"),
         "gradients": ("gathered", "reduced"),
         "step": ("step",),
         "serving": (),
@@ -1877,13 +1992,33 @@ def _(v: View) -> float:
             alive, again = (held(v, part, f"{k}in_flight") for k in ("", "recomputed_"))
             spared = 1 - again / max(1, alive)
             layers = held(v, part, "layers_on_stage")
-            found -= layers * spared * part.q("time.part.repeated")
+            found -= layers * spared * (part.q("time.part") - part.q("time.part.kept"))
     return found
 
 
 @recounts("memory.buffers.gathered_part")
 def _(v: View) -> float:
-    return v.k_c * v.total("component", lambda x: x.q("parameters.device"), shared=False)
+    return v.total("component", lambda x: stored(x, v.k_c), shared=False)
+
+
+@recounts("memory.buffers.unpacked")
+def _(v: View) -> float:
+    if v.on("training.lora.base") in (None, "bf16"):
+        return 0
+
+    ranks = {"none": 1, "column": v.t, "row": v.t, "experts": v.t_e}
+
+    def largest(part: View) -> float:
+        hidden = part.below("component", hidden_matrix=True)
+        return max(x.n_in * x.n_out / ranks[x.on("split")] for x in hidden)
+
+    return v.k_c * max(on_stage(v, largest, layers=True))
+
+
+@recounts("memory.optimizer.steps")
+def _(v: View) -> float:
+    tensors = 2 * v.on("adapted") if v.on("lora") else v.tensors_c
+    return v.k_t * tensors
 
 
 @recounts("memory.buffers.gathered")
@@ -1895,13 +2030,17 @@ def _(v: View) -> float:
         if phase != "loss" or not v.on("copies"):
             return 0
         return sum(on_stage(v, lambda part: v.k_c * part.total(
-            "component", lambda x: x.q("parameters.device"), type="linear")))  # fmt: skip
+            "component", lambda x: x.q("parameters.trained"), type="linear")))  # fmt: skip
 
     def gathered(**settings: Any) -> list[float]:
         return on_stage(v, lambda part: part.q("memory.buffers.gathered_part"), **settings)
 
-    if phase == "gradients":
-        return sum(gathered(part="embedding"))
+    if phase == "gradients":  # that of the embedding, where it is trained
+
+        def own(part: View) -> float:
+            return part.total("component", lambda x: x.q("parameters.trained"), shared=False)
+
+        return v.k_c * sum(on_stage(v, own, part="embedding"))
     if not v.on("parallelism.reshard") and phase != "first":
         return sum(gathered())
     layers = 2 if phase == "backward" else 1
@@ -1915,14 +2054,14 @@ def _(v: View) -> float:
         return 0
 
     def parameters(part: View, **settings: Any) -> float:
-        return part.total("component", lambda x: x.q("parameters.device"), **settings)
+        return part.total("component", lambda x: x.q("parameters.trained"), **settings)
 
     ends = on_stage(v, lambda part: parameters(part, shared=False), layers=False)
     if phase == "gradients":
         return (v.k_c + v.k_red) * sum(ends)
     head = v.k_c * sum(on_stage(v, parameters, part="head"))
     matrices = on_stage(
-        v, lambda p: max(x.q("parameters.device") for x in p.below("component")), layers=True
+        v, lambda p: max(x.q("parameters.trained") for x in p.below("component")), layers=True
     )
     found = head + v.k_c * max(matrices, default=0)
     if phase == "first":
@@ -1933,15 +2072,17 @@ def _(v: View) -> float:
 
 @recounts("memory.buffers.step")
 def _(v: View) -> float:
-    kernel, wide = v.on("training.optimizer_kernel"), v.k_o / v.k_w
+    kernel, whole = v.on("training.optimizer_kernel"), v.on("parallelism.zero") < 3
     if kernel == "fused":
         return 0
+
+    def updated(x: View) -> float:
+        return v.k_o * x.q("parameters.trained") / (1 if whole else x.q("layout.shards"))
+
     if kernel == "foreach":
-        return v.q("memory.weights.stage") * wide
-    largest = on_stage(
-        v, lambda p: max(x.q("memory.weights.component") for x in p.below("component"))
-    )
-    return max(largest) * wide
+        pieces = View(v.evaluation, {}).below("component")
+        return sum(held(v, x, "copies_on_stage") * updated(x) for x in pieces)
+    return max(on_stage(v, lambda part: max(map(updated, part.below("component")))))
 
 
 @recounts("memory.buffers.quantized")
@@ -1982,10 +2123,6 @@ def _(v: View) -> float:
         states = 2 * size * v.n_in * v.n_out  # into the state of a chunk, and out of it
         between = (chunks + 1) * (chunks + 1) * v.n_in * v.n_out
         return 2 * (chunks * (inside + states) + between) / v.s
-    if v.on("scan") in ("compressed", "indexed"):
-        return 2 * (v.s // v.r_c) * (v.n_in + v.n_out)
-    if v.on("scan") == "pooled":
-        return 2 * (v.s // v.p_i) * (v.n_in + v.n_out)
     if v.on("scan") == "lightning":
         size, left, done = v.c_l, v.s, 0.0
         while left > 0:  # chunk by chunk, the last one shorter
@@ -2050,8 +2187,7 @@ def _(v: View) -> float:
 def _(v: View) -> float:
     n, widths = v.s * v.b / v.c, v.d_h + v.d_v
     if v.on("training.attention") != "eager":
-        flops = 2 * n * v.q("time.core.keys") * v.a * widths
-        return flops / (v.k_a * n * (v.a + v.c * v.a_kv) * widths)
+        return scored(v, ("core",)) * v.t / (v.k_a * n * (v.a + v.c * v.a_kv) * widths)
     scores = v.b * v.a * (v.s / v.c) * v.s
     moved = n * (v.a + v.c * v.a_kv) * widths + 4 * scores
     return 2 * n * v.s * v.a * widths / (v.k_a * moved)
@@ -2096,8 +2232,9 @@ def _(v: View) -> float:
 
 @recounts("roofline.core.flops")
 def _(v: View) -> float:
-    keys = v.s if v.on("training.attention") == "eager" else v.q("time.core.keys")
-    pairs = v.s * v.b / v.c * keys * v.a / v.t
+    if v.on("training.attention") != "eager":
+        return scored(v, ("core",))
+    pairs = v.s * v.b / v.c * v.s * v.a / v.t
     return (1 + 1) * pairs * v.d_h + (1 + 1) * pairs * v.d_v
 
 
@@ -2157,7 +2294,69 @@ def _(v: View) -> float:
 
 @recounts("time.mfu")
 def _(v: View) -> float:
-    done = v.q("time.tokens_per_second_per_device") * v.q("compute.flops_per_token")
+    done = v.q("time.tokens_per_second_per_device") * v.q("compute.model_flops_per_token")
+    return done / v.q("time.peak")
+
+
+def of_scores(v: View, per: Callable[[View], float]) -> float:
+    """What a token's scores come to more than they are counted, by how many keys a query meets."""
+    found = 0.0
+    for part in v.below("part"):
+        for x in (x for kind in ("core", "index") for x in part.below("component", type=kind)):
+            counted = x.q("compute.component") + x.q("compute.component_backward")
+            passes = 1 if x.on("frozen") else 3
+            once = x.q("compute.component") / x.q("compute.keys") if x.q("compute.keys") else 0
+            found += part.L_k * (once * passes * per(x) - counted)
+    return found
+
+
+@recounts("compute.attended_flops_per_token")
+def _(v: View) -> float:
+    counted = v.q("compute.flops_per_token")
+    if not v.on("model.shape"):
+        return counted
+    return counted + of_scores(v, lambda x: x.q("compute.attended_keys"))
+
+
+@recounts("compute.model_flops_per_token")
+def _(v: View) -> float:
+    counted = v.q("compute.flops_per_token")
+    if not v.on("model.shape"):
+        return counted
+    causal = v.on("training.attention_count") in ("causal", "causal-window")
+
+    def asked(x: View) -> float:
+        if causal:
+            return x.q("compute.attended_keys")
+        if x.on("side") == "decoder":
+            return x.s_dec
+        each, limit = most(x)
+        return min(x.s // each, limit)
+
+    return counted + of_scores(v, asked)
+
+
+@recounts("compute.performed_flops_per_token")
+def _(v: View) -> float:
+    """Fused kernels multiply twice forward and five times backward, others four times."""
+    if not v.on("model.shape"):
+        return v.q("compute.executed_flops_per_token")
+    back, found = 4 if v.on("training.attention") == "eager" else 5, 0.0
+    for part in v.below("part"):
+        for x in part.below("component", matmul=True):
+            forward, again = x.q("compute.component"), x.q("compute.reruns")
+            done = forward + again * forward + x.q("compute.component_backward")
+            if x.on("type") in ("core", "index"):
+                pair = forward / 2 / x.q("compute.keys") if x.q("compute.keys") else 0
+                products = 2 + 2 * again + (0 if x.on("frozen") else back)
+                done = products * pair * x.q("compute.performed_keys")
+            found += part.L_k * done
+    return found
+
+
+@recounts("time.hfu")
+def _(v: View) -> float:
+    done = v.q("time.tokens_per_second_per_device") * v.q("compute.performed_flops_per_token")
     return done / v.q("time.peak")
 
 
@@ -2178,7 +2377,17 @@ def _(v: View) -> float:
             products = part.total("component", lambda x: x.q("compute.component"), type="linear")
             found += part.L_k * products * 0.5
         else:
-            found += part.L_k * part.total("block", lambda x: x.q("compute.block.again"))
+            for block in part.below("block"):
+                kind = block.on("block")
+                if kind == "attention" and v.on("time.again.core_attention"):
+                    for x in ("core", "index"):
+                        found += part.L_k * block.total(
+                            "component", lambda x: x.q("compute.component"), type=x
+                        )
+                elif kind in ("mlp", "moe") and v.on(f"time.again.{kind}"):
+                    found += part.L_k * block.total(
+                        "component", lambda x: x.q("compute.component"), matmul=True
+                    )
     return found
 
 
@@ -2190,13 +2399,7 @@ def _(v: View) -> float:
 @recounts("time.floor")
 def _(v: View) -> float:
     """No more than the peak, nor than large products sustain without the scores that are masked."""
-    masked = 0.0
-    if v.on("training.attention_count") in ("full", "window"):
-        for part in v.below("part"):
-            for x in part.below("component", type="core"):
-                if x.on("block.sees") in ("past", "past window"):
-                    masked += part.L_k * x.q("compute.component") * 3 / 2
-    needed = 1 - masked / v.q("compute.flops_per_token")
+    needed = v.q("compute.attended_flops_per_token") / v.q("compute.model_flops_per_token")
     return min(1, max(v.q("time.hfu"), v.q("time.mfu") * needed / v.e_mm))
 
 
@@ -2221,6 +2424,8 @@ CLUSTER: dict[str, Any] = {
     "price": "3 USD/h",
     "network": {"bandwidth": "11 GB/s", "latency": "13 us", "oversubscription": 1.3},
 }
+#: An indexer that reads the layer's input, and what it picks.
+PICKED = {"index_heads": 3, "index_head_dim": 11, "index_top_k": 130}
 DENSE: dict[str, Any] = {
     "layers": 6,
     "hidden": 420,
@@ -2532,6 +2737,14 @@ PLANS: dict[str, dict[str, Any]] = {
         {"lora": {"rank": 7, "targets": ["query", "down"], "base": "int8", "kernels": "fused",
                   "dropout": 0.1}, "recompute": "full"},
     ),
+    "sharded adapters": plan(
+        DENSE, {"tensor": 5, "zero": 3},
+        {"lora": {"rank": 7, "targets": ["query", "down"], "base": "nf4"},
+         "optimizer_kernel": "foreach"},
+    ),
+    "one tensor of a shard after the other": plan(
+        DENSE, {"tensor": 5, "zero": 3, "reshard": False}, {"optimizer_kernel": "loop"}
+    ),
     "modules": plan(
         DENSE, {"tensor": 5, "zero": 1},
         {"recompute": "selective", "recompute_modules": ["mlp", "norm"]},
@@ -2598,14 +2811,38 @@ PLANS: dict[str, dict[str, Any]] = {
     "compressed keys": plan(
         {**DENSE, "hyper": {"inputs": 3},
          "attention": {**DENSE["attention"], "query_rank": 33, "compress": 7, "index_heads": 3,
-                       "index_head_dim": 11, "output_groups": 1, "output_rank": 19}},
+                       "index_head_dim": 11, "index_top_k": 40, "output_groups": 1,
+                       "output_rank": 19}},
         {"zero": 1}, {"recompute": "full"},
     ),
     "pooled keys": plan(
         {**DENSE, "hyper": {"inputs": 3, "averaged": True}, "positions": "none",
          "attention": {"heads": 6, "kv_rank": 130, "query_rank": 170, "nope_dim": 50, "rope_dim": 0,
-                       "index_heads": 3, "index_head_dim": 11, "index_pool": 7}},
+                       "index_heads": 3, "index_head_dim": 11, "index_pool": 7, "index_top_k": 70}},
         {"zero": 1}, {"recompute": "full"},
+    ),
+    "picked keys": plan(
+        {**DENSE, "attention": {**DENSE["attention"], **PICKED}},
+        {"tensor": 5, "zero": 1, "sequence": True},
+        {"recompute": "selective", "attention_count": "causal-window"},
+    ),
+    "picked keys of a window": plan(
+        {**DENSE, "attention": {**DENSE["attention"], **PICKED, "window": 300}},
+        {"zero": 1}, {"recompute": "selective", "recompute_modules": ["mlp"]},
+    ),
+    "served picked keys": plan(
+        {**DENSE, "attention": {**DENSE["attention"], **PICKED}}, {"tensor": 5},
+        {**SERVED, "global_batch": 360},
+    ),
+    "served picked keys of a window": plan(
+        {**DENSE, "attention": {**DENSE["attention"], **PICKED, "window": 300}}, {"tensor": 5},
+        {**SERVED, "global_batch": 360},
+    ),
+    "served pooled keys": plan(
+        {**DENSE, "attention": {"heads": 30, "kv_rank": 130, "query_rank": 170, "nope_dim": 50,
+                                "rope_dim": 10, "index_heads": 3, "index_head_dim": 11,
+                                "index_pool": 7, "index_top_k": 70}}, {"tensor": 5},
+        {**SERVED, "global_batch": 360},
     ),
     "a tower": plan(
         {**DENSE, "vision": TOWER}, {"tensor": 5, "zero": 1},
@@ -2664,7 +2901,7 @@ PLANS: dict[str, dict[str, Any]] = {
         {**DENSE, "mtp": 1}, {"tensor": 5, "zero": 3},
         {"recompute": "selective", "implementation": "torchtitan"},
     ),
-    "an assumption": plan(DENSE, {"zero": 1}, {}, time={"mfu": 0.37}),
+    "an assumption": plan(DENSE, {"zero": 1}, {}, time={"mfu": 0.37, "use": "assumed"}),
     "a size": plan({"parameters": 7_000_000_000}, {"tensor": 2, "zero": 1}, {}),
     "served": plan(DENSE, {"tensor": 5, "pipeline": 3}, {**SERVED, "global_batch": 132}),
     "served over nodes": plan(

@@ -58,7 +58,7 @@ def test_scores_that_are_kept_are_moved_four_times(
     e = llama(training__attention=attention, parallelism={"context": context})
     keys = Fraction(TOKENS)
     if attention == "flash":
-        keys = first(e, "time.core.keys", "block", block="attention")
+        keys = first(e, "compute.performed_keys", "component", type="core")
     flops, moved = core(keys, context, scores)
     assert first(e, "roofline.core.flops", "block", block="attention") == flops
     assert first(e, "roofline.core.intensity", "block", block="attention") == flops / moved

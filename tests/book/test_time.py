@@ -180,7 +180,7 @@ def test_an_accelerator_without_calibration_is_predicted_with_the_defaults() -> 
 
 
 def test_only_predictions_carry_an_interval() -> None:
-    result = planner.load({**PLAN, "time": {"mfu": "0.4"}}).evaluate()
+    result = planner.load({**PLAN, "time": {"mfu": "0.4", "use": "assumed"}}).evaluate()
     assert result["time.step_seconds"].interval is None
     low, high = planner.load(PLAN).evaluate()["time.mfu"].interval
     assert low < planner.load(PLAN).evaluate()["time.mfu"].value < high

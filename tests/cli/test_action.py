@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from planner.base.errors import PlanError
 from planner.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,7 +213,8 @@ def test_a_comment_of_somebody_else_is_left_alone(
 @needs_bash
 def test_a_long_comment_is_cut_between_its_parts(runner: Runner, tmp_path: Path) -> None:
     """Never inside a fence, a fold or a line, and it says where the rest is."""
-    part = "### `{0}`\n\n```text\n{1}```\n\n<details><summary>x</summary>\n{1}</details>\n"
+    fenced = "```text\n~~~.yaml:1:1\n{1}```\n"
+    part = "### `{0}`\n\n" + fenced + "\n<details><summary>x</summary>\n{1}</details>\n"
     lines = "".join(f"{i} é\n" for i in range(900))
     report, body = tmp_path / "report.md", tmp_path / "body.md"
     whole = f"{MARKER}\n" + "".join(part.format(i, lines) for i in range(9))
@@ -300,6 +302,7 @@ HOSTILE = (
     "x\n::add-mask::y.yaml",
     "<img src=x>`$(touch pwned)`.yaml",
     "50%0A,a: b.yaml",
+    "x\r::stop-commands::@octocat.yaml",
 )
 
 
@@ -612,10 +615,10 @@ def test_a_hostile_name_is_a_name(loop: Loop) -> None:
     found = loop.request()
     assert found.codes == {**GREEN, "Compare": 2, "Validate": 2}
     assert all(c.startswith("::error ") for c in found.commands), found.commands
-    # Four invalid plans, each told by the comparison and at its line.
-    assert len(found.commands) == 8
+    # Five invalid plans, each told by the comparison and at its line.
+    assert len(found.commands) == 10
     files = [c.split("file=")[1].split(",line")[0] for c in found.commands if "file=" in c]
-    coded = ((":", "%3A"), (",", "%2C"), ("\n", "%0A"))
+    coded = ((":", "%3A"), (",", "%2C"), ("\n", "%0A"), ("\r", "%0D"))
     wanted = []
     for name in HOSTILE[2:]:
         name = f"plans/{name}".replace("%", "%25")
@@ -625,7 +628,130 @@ def test_a_hostile_name_is_a_name(loop: Loop) -> None:
     assert sorted(files) == sorted(wanted)
     outside = re.sub(r"```text.*?```|``.*?``|`[^`\n]*`", "", found.summary, flags=re.DOTALL)
     assert "<img" not in outside and not list(loop.folder.rglob("pwned"))
-    assert "7 plans: 3 changed, 4 not valid." in found.summary
+    assert "8 plans: 3 changed, 5 not valid." in found.summary
+
+
+@needs_bash
+@pytest.mark.slow
+def test_a_comment_mentions_nobody(loop: Loop) -> None:
+    """Neither a person nor an issue, by a name of a document, of a plan or of a branch."""
+    for name in ("a", "b"):
+        loop.write(f"plans/@octocat/fixes #7 www.x.org {name}.yaml", MODEL)
+        model = json.dumps(f"plans/@octocat/fixes #7 www.x.org {name}.yaml")
+        loop.plan(f"{name}.yaml", model=model.replace("plans/", "./plans/"))
+    loop.branch("@octocat#7")
+    for name in ("a", "b"):
+        loop.write(f"plans/@octocat/fixes #7 www.x.org {name}.yaml", f"{MODEL}layers: 6\n")
+    loop.plan("b.yaml", "'@octocat #7 https://example.org'")
+    loop.write("c.yaml", SMALL.format(tokens="1B", model="gpt2-small").replace(
+        "name: small", 'name: "@octocat\\n# GH-7 https://example.org"'))  # fmt: skip
+    found = loop.request()
+    assert "octocat" in found.summary
+    outside = re.sub(r"```text.*?```|``.*?``|`[^`\n]*`", "", found.summary, flags=re.DOTALL)
+    assert "octocat" in outside and "www" in outside
+    assert not re.findall(r"@\w|#\d|GH-\d|://|www\.", outside), outside
+
+
+BACKEND = """\
+import pathlib, zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    name = "stand_in-1-py3-none-any.whl"
+    files = {
+        "stand_in.py": "def run():\\n import sys; print(sys.flags.isolated); import other",
+        "stand_in-1.dist-info/METADATA": "Metadata-Version: 2.1\\nName: stand-in\\nVersion: 1",
+        "stand_in-1.dist-info/WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any",
+        "stand_in-1.dist-info/entry_points.txt": "[console_scripts]\\ntrainplan = stand_in:run",
+        "stand_in-1.dist-info/RECORD": "",
+    }
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
+    return name
+"""
+SYSTEM = """\
+[build-system]
+requires = ["stand-in"]
+build-backend = "backend"
+backend-path = ["."]
+"""
+
+
+@needs_bash
+@pytest.mark.slow
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_python_imports_nothing_from_the_checkout(
+    runner: Runner, tmp_path: Path, is_absolute: bool
+) -> None:
+    """Neither while it installs, nor in what pip begins for what a build requires, nor as the
+    command of later steps, whatever PYTHONPATH names."""
+    mark = tmp_path / "executed"
+    for name in ("venv", "pip", "sitecustomize", "usercustomize", "other", "ensurepip", "zipfile"):
+        (runner.folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')")
+    for name in ("stand", "temp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "stand" / "pyproject.toml").write_text(SYSTEM)
+    (tmp_path / "stand" / "backend.py").write_text(BACKEND)
+    backend: dict[str, Any] = {}
+    exec(BACKEND, backend)
+    backend["build_wheel"](tmp_path)  # which is what the build requires, too
+    given = {
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(runner.folder) if is_absolute else ".",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+        "GITHUB_PATH": str(tmp_path / "path"),
+        "GITHUB_ACTION_PATH": str(tmp_path / "stand"),
+    }
+    done = runner.run("install.sh", tmp_path, **given)
+    assert done.returncode == 0, done.stderr
+    program = Path((tmp_path / "path").read_text().strip()) / "trainplan"
+    environment = {**os.environ, **given}
+    done = subprocess.run([program], cwd=runner.folder, env=environment, capture_output=True,
+                          encoding="utf-8", check=False)  # fmt: skip
+    assert done.stdout == "1\n" and "No module named 'other'" in done.stderr
+    assert not mark.exists(), mark.read_text()
+    # Without the option it would.
+    subprocess.run([sys.executable, "-m", "venv"], cwd=runner.folder, env=environment, check=True)
+    assert "venv" in mark.read_text()
+
+
+@needs_bash
+def test_nothing_that_a_repository_configures_runs(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from planner.review import revisions
+
+    mark = tmp_path / "executed"
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    evil.chmod(0o755)
+    (runner.folder / ".gitattributes").write_text("* diff=x filter=x merge=x\n")
+    (runner.folder / "a.yaml").write_text("a: 1\n")
+    runner.commit()
+    (runner.folder / ".gitattributes").write_text("* diff=x filter=x merge=x\n#\n")
+    for key in ("core.fsmonitor", "core.sshCommand", "core.pager", "core.gitProxy", "core.askPass",
+                "diff.external", "diff.x.textconv", "diff.x.command", "filter.x.smudge",
+                "filter.x.clean", "credential.helper", "core.alternateRefsCommand"):  # fmt: skip
+        runner.git("config", key, str(evil))
+    # An object that is missing would be fetched.
+    for key, value in (("url", "ssh://x/y"), ("promisor", "true"), ("uploadpack", str(evil))):
+        runner.git("config", f"remote.origin.{key}", value)
+    runner.git("config", "extensions.partialClone", "origin")
+    monkeypatch.chdir(runner.folder)
+    (tmp_path / "copy").mkdir()
+    revisions.laid_out("HEAD", tmp_path / "copy")
+    assert (tmp_path / "copy" / "a.yaml").read_text() == "a: 1\n" and not mark.exists()
+    blob = runner.git("rev-parse", "HEAD:a.yaml")
+    (runner.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    (tmp_path / "another").mkdir()
+    with pytest.raises(PlanError, match=r"a\.yaml is not in this clone"):
+        revisions.laid_out("HEAD", tmp_path / "another")
+    assert not mark.exists()
+    for words in (["status"], ["cat-file", "-p", blob]):  # of which each would run a program
+        subprocess.run(["git", *words], capture_output=True, check=False)
+        assert mark.exists()
+        mark.unlink()
 
 
 @needs_bash

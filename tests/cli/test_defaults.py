@@ -231,19 +231,19 @@ def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> N
     own = team / "own"
     own.mkdir()
     short = own / "report.md.jinja"
-    short.write_text("# {{ view.result.plan.name | md }} of our team\n")
-    words = ("plans/deep/a.yaml", "--format", "md")
-    assert " of our team\n" in run_cli(*words, "--templates", "own", cwd=team).stdout
-    (team / "trainplan.yaml").write_text("templates: own\n")
+    short.write_text("# {{ view.name | md }} of our team\n")
+    asked = ("--templates", "own")
+    words = ("plans/deep/a.yaml", "--format", "md", *asked)
     assert " of our team\n" in run_cli(*words, cwd=team).stdout
-    assert run_cli("plans/deep/a.yaml", "--format", "html", cwd=team).stdout.startswith("<!doctype")
+    html = ("plans/deep/a.yaml", "--format", "html", *asked)
+    assert run_cli(*html, cwd=team).stdout.startswith("<!doctype")
     (own / "study.md.jinja").write_text("# {{ view.plans }} of our team\n")
     study = "base: {extends: plans/deep/a.yaml}\naxes: {training.micro_batch: [8, 16]}\n"
     (team / "study.yaml").write_text(study)
-    assert run_cli("sweep", "study.yaml", "-o", "s.md", cwd=team).returncode == 0
+    assert run_cli("sweep", "study.yaml", "-o", "s.md", *asked, cwd=team).returncode == 0
     assert (team / "s.md").read_text().endswith(" of our team\n")
-    (own / "report.html.jinja").write_text("<p>{{ view.result.plan.name }}\n")
-    plain = run_cli("plans/deep/a.yaml", "--set", "name=<b>", "--format", "html", cwd=team)
+    (own / "report.html.jinja").write_text("<p>{{ view.name }}\n")
+    plain = run_cli(*html, "--set", "name=<b>", cwd=team)
     assert plain.stdout == "<p>&lt;b&gt;\n"
     (team / "secret.jinja").write_text("secret")
     for text, said in (
@@ -260,7 +260,7 @@ def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> N
     short.unlink()
     short.symlink_to(team / "secret.jinja")
     assert "secret" not in run_cli(*words, cwd=team).stdout
-    done = run_cli(*words, "--templates", "nix", cwd=team)
+    done = run_cli(*words[:3], "--templates", "nix", cwd=team)
     assert done.returncode == 2 and "nix: no such folder" in done.stderr
 
 
@@ -272,5 +272,4 @@ def test_every_key_is_described() -> None:
         "margin",
         "rates",
         "reports",
-        "templates",
     }

@@ -25,4 +25,4 @@ def test_the_name_alone_prints_what_to_try_first(capsys: pytest.CaptureFixture[s
     assert main([]) == 0
     said, faults = capsys.readouterr()
     assert not faults and len(said.splitlines()) <= 12
-    assert sum(line.startswith("  plan.py ") for line in said.splitlines()) == 3
+    assert sum(line.startswith("  plan.py ") for line in said.splitlines()) == 4

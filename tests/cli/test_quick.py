@@ -18,7 +18,8 @@ def test_the_summary_and_the_plan_that_was_understood(run_cli: RunCli, tmp_path:
     saved = (tmp_path / "plan.yaml").read_text()
     assert done.stdout.endswith(saved.partition("\n")[2])
     again = run_cli(str(tmp_path / "plan.yaml"))
-    assert done.stdout.startswith(again.stdout)
+    assert again.stdout in done.stdout
+    assert done.stdout.startswith("Assumed: training.global_batch")
 
 
 @pytest.mark.slow
@@ -34,3 +35,15 @@ def test_what_is_not_understood_is_bad_input(run_cli: RunCli) -> None:
     done = run_cli("quick", "llama3-8b on 64 h1000")
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.startswith("<text>:1:14: not understood: '64 h1000'")
+
+
+@pytest.mark.slow
+def test_a_deadline_that_is_missed_leads_and_so_does_an_answer(run_cli: RunCli) -> None:
+    done = run_cli("quick", "gpt2-small on 8 h100, 100B tokens, in 1 hour, please")
+    assert done.returncode == 1
+    assert done.stdout.startswith("MISSED  time.training_days <= 1 hour does not hold")
+    assert "\nIgnored: please\n" in done.stdout
+    done = run_cli("quick", "how many h100 for gpt2-small with 1T tokens in 5 days?")
+    assert done.stdout.startswith("ANSWER  fewest-devices: ")
+    answer = done.stdout.split()[2].lstrip("~")
+    assert f"{answer} × NVIDIA H100" in done.stdout  # the plan that is shown is the answer's

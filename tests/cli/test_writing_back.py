@@ -121,10 +121,10 @@ def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
         (("solve", "-", "longest-context", "--write"), "stays as it is"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is an input"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.txt"), "no plan has the ending"),
-        (("solve", "plan.yaml", "compute-optimal", "--write"), "nothing can be written so"),
+        (("solve", "plan.yaml", "compute-optimal", "--write"), "--write and -o do not apply"),
         (("search", "plan.yaml", "--apply", "nix.yaml"), "no such file"),
         (("search", "plan.yaml", "--rank", "1"), "--apply PLAN.yaml"),
-        (("search", "plan.yaml", "--apply", "plan.yaml", "--rank", "99"), "or plainest"),
+        (("search", "plan.yaml", "--apply", "plan.yaml", "--rank", "99"), "or simplest"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(

@@ -120,6 +120,18 @@ def test_a_file_of_arguments_reads_as_the_arguments_do(tmp_path: Path) -> None:
     assert imports.read(str(file), "eleuther").document == made(PYTHIA)
 
 
+def test_a_name_on_the_hub_is_the_shipped_model() -> None:
+    name = "--hf_model_name_or_path meta-llama/Llama-2-7b-hf"
+    assert imports.read(name, "eleuther").document == {"extends": "llama2-7b"}
+    plan = imports.read(f"{name} --num-gpus 8 -z 3 -b 2", "eleuther").document
+    assert plan["model"] == {"extends": "llama2-7b"}
+    result = planner.load(plan).evaluate()
+    assert result["parameters.total"].value == 6_738_415_616  # as its page on the Hub counts them
+    assert result.plan.get("training.sequence_length") == 4096  # max_position_embeddings
+    own = imports.read(f"{name} --num-gpus 8 -s 1024 -z 3", "eleuther").document
+    assert own["training"]["sequence_length"] == 1024
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -136,7 +148,8 @@ def test_a_file_of_arguments_reads_as_the_arguments_do(tmp_path: Path) -> None:
         ("--zero-stage 5 -b 1", "parallelism.zero is 5 (one of 0, 1, 2, 3)"),
         ("--num-gpus 8 -tp 3", "8 devices are no multiple of tensor"),
         ("--optimizer lamb", "--optimizer is 'lamb', which is not modelled (adamw, muon, sgd"),
-        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path names a model of a hub, and"),
+        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path x/y: no such model ships, and"),
+        ("--hf_model_name_or_path llama3-8b -l 4", "--num-layers and --hf_model_name_or_path both"),
         ("--num-layers '44", "not an argument list: No closing quotation"),
         ("--num-layers $(reboot) -x `id`", "calc_transformer_mem.py has no argument -x"),
         ("--num-layers " + "9" * 300, "--num-layers is '999"),

@@ -463,3 +463,25 @@ def test_hostile_lines_are_one_fault(text: str, tmp_path: Path) -> None:
     with pytest.raises(PlanError) as error:
         compare.compare(plan(), path)
     assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ['1,"\n' + "a\n" * 150_000, "1,1.5\n" * 150_000, '"1","1.5"\n' * 70_000, '"\n' * 300_000],
+    ids=["a cell that never ends", "short rows", "quoted rows", "quotes"],
+)
+def test_short_lines_take_no_longer_than_their_bytes(lines: str, tmp_path: Path) -> None:
+    """A row that goes on is not read again with each of its lines."""
+    (tmp_path / "run.csv").write_text("step,step_seconds\n" + lines)
+    started = time.process_time()
+    with contextlib.suppress(PlanError):
+        logs.read(tmp_path / "run.csv")
+    assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_row_in_quotes_goes_on_and_is_one_record(end: str, tmp_path: Path) -> None:
+    rows = 'step,"step_seconds",note\n1,1.5,"a\n""b"",\n"\n2,"2.5",c\n3,3.5,\n'
+    (tmp_path / "run.csv").write_bytes(rows.replace("\n", end).encode())
+    (series,) = logs.read(tmp_path / "run.csv").series("time.step_seconds")
+    assert [*series.doubles] == [1.5, 2.5, 3.5] and [*series.steps] == [1, 2, 3]

@@ -275,8 +275,9 @@ def test_missing_keys_and_faults_in_other_files(schemas: Path) -> None:
     assert told(schemas, "wheels: 4\nengine: {power: 1 MW}") == [
         "car:2:17: engine.power is 1000000 W (at least 1, at most 1000 W)"
     ]
-    assert told(schemas, "wheels: 1,000\nengine: {power: 7}") == [
-        "car:1:9: wheels: '1,000' is not a quantity (digits are not grouped; did you mean '1000'?)",
+    assert told(schemas, "wheels: 1,00\nengine: {power: 7}") == [
+        "car:1:9: wheels: '1,00' is not a quantity (a decimal point, or groups of 3 digits; "
+        "did you mean '1.00'?)",
         "car:2:17: engine.power: 7 has no unit (a power such as 700 W; did you mean '7 W'?)",
     ]
 

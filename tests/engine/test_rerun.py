@@ -44,7 +44,9 @@ def evaluated(plan: Any) -> Evaluation:
 
 
 @pytest.mark.parametrize("path", SHIPPED)
-@pytest.mark.parametrize("changes", [{}, {"time.mfu": None}], ids=["assumed", "predicted"])
+@pytest.mark.parametrize(
+    "changes", [{"time.use": "assumed"}, {"time.mfu": None}], ids=["assumed", "predicted"]
+)
 def test_floats_say_what_exact_numbers_say(path: str, changes: dict[str, Any]) -> None:
     built = case.build(variant(loading.load(path), changes))
     expected = numbers(Evaluation(built))

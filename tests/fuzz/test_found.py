@@ -252,3 +252,10 @@ def test_what_a_plan_has_no_value_for_a_study_has_none(
     for row in planner.load_study(study, set={f"base.{key}": v for key, v in changes.items()}):
         assert exact.absent and exact.absent in row["reason"]
         assert row[name] is None
+
+
+def test_deadlines_of_a_study_without_axes_are_a_fault_at_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("base: gpt2small_hgx-h100\naxes: link\ndeadline: [30 days, 120 days]\n")
+    outcome = watch.run(["validate", str(file)])
+    assert outcome.problem is None and outcome.status == 2 and "deadline has 2" in outcome.said

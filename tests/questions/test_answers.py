@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.constraints import shown
 from planner.questions.domains import MOST_LAYERS
 from planner.questions.solve import (
     answers,
@@ -60,7 +60,7 @@ def test_a_limit_on_the_size_is_named_with_what_is_left_and_what_lacks() -> None
     limit = "parameters.total <= 500000000 parameters"
     assert text.startswith(f"model.layers: 64 is the largest with {limit}\n")
     left, lacks = 500_000_000 - AROUND - 64 * LAYER, AROUND + 65 * LAYER - 500_000_000
-    assert f"{left} parameters left here, short by {lacks} parameters one step further" in text
+    assert f"{left} parameters to spare here, the next value is {lacks} parameters short" in text
     assert f"holds  64  parameters.total {AROUND + 64 * LAYER} parameters" in text
     assert f"fails  65  parameters.total {AROUND + 65 * LAYER} parameters" in text
 
@@ -176,7 +176,7 @@ def plain(tokens: str = "200B", **training: Any) -> Plan:
             "model": {"parameters": "10B"},
             "cluster": {"extends": "hgx-h100", "price": "2 USD/h"},
             "training": {"tokens": tokens, **training},
-            "time": {"mfu": 0.5},
+            "time": {"mfu": 0.5, "use": "assumed"},
         }
     )
 
@@ -267,9 +267,9 @@ def test_what_published_runs_leave_open_of_a_rate_is_left_open_of_what_it_turns_
     flops_per_token = 6 * evaluated(plan, ["parameters.active"])["parameters.active"]
     ends = [flops_per_token * Fraction(bound) for bound in rate.interval]
     if "days" in budget:
-        expected = [shown(5 * 86_400 * end, "FLOP") for end in ends]
+        expected = [numbers.text(5 * 86_400 * end, "FLOP") for end in ends]
     else:
-        expected = [shown(3 * 10**20 / end, "s") for end in reversed(ends)]
+        expected = [numbers.text(3 * 10**20 / end, "s") for end in reversed(ends)]
     answer = budgets.ask(plan, budget)
     assert any(f"leave {expected[0]} to {expected[1]} open" in note for note in answer.notes)
     assert answer.shape is not None
@@ -329,11 +329,15 @@ def test_a_layout_is_free_where_it_is_left_open_or_of_a_model_that_is_trained() 
             "time.mfu": None,
             **given,
         }
-        plan = SimpleNamespace(model=given.get("shape", ()), searched=searched, get=keys.get)
+        settings = {"time.assumed": keys.get("time.use") == "assumed"}
+        plan = SimpleNamespace(
+            model=given.get("shape", ()), searched=searched, get=keys.get, settings=settings
+        )
         return questions._free(plan, question, given.get("layout"), None)  # type: ignore[arg-type]
 
     assert free(model) and free(deadline) and not free("fewest-devices") and not free(None)
-    assert free(model, **{"time.mfu": 0.4}) and not free(deadline, **{"time.mfu": 0.4})
+    assumed = {"time.mfu": 0.4, "time.use": "assumed"}
+    assert free(model, **assumed) and not free(deadline, **assumed)
     assert not free(model, **{"training.mode": "serve"})
     assert not free(model, **{"training.sequence_length": None}) and not free(model, shape=None)
     assert free("fewest-devices", searched={}) and free(None, searched={})

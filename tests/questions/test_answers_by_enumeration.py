@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import planner
+from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import domains, loading
-from planner.questions.constraints import Limit, parse_limit, shown
+from planner.questions.constraints import Limit, parse_limit
 from planner.questions.search.engine import search
 from planner.questions.solve import questions
 from tests.in_turn import InTurn
@@ -107,8 +108,7 @@ def plainly(text: str) -> str:
 
 
 def told(value: Any, quantity: str) -> str:
-    unit = parse_limit(f"{quantity}>=0").unit
-    return plainly(shown(value, unit))
+    return plainly(parse_limit(f"{quantity}>=0").text(value))
 
 
 #: A key, the values that it may have, and a quantity that is limited.
@@ -190,12 +190,12 @@ def check(answer: questions.Answer, every: Sequence[Value], limits: Sequence[Lim
     assert data["holds"]["value"] == last.value
     assert data["holds"]["quantities"] == {limit.quantity: last.values[limit.quantity]}
     assert data["holds"]["slack"] == {limit.quantity: pytest.approx(float(last.slack(limit)))}
-    said = plainly(shown(last.value, answer.domain.unit, 6))
+    said = plainly(numbers.text(last.value, answer.domain.unit, digits=6))
     which = f"{said} is the {data['direction']} with {plainly(str(limit))}"
     assert text.startswith(f"{answer.domain.key}: {which}")
     if not beyond:
         assert "fails" not in data and data["binding"] is None
-        assert "No limit binds: this is the last value that makes a valid plan." in text
+        assert "No limit is reached: this is the last value that makes a valid plan." in text
         return
     following = min(beyond, key=lambda v: direction * v.value)
     assert data["fails"]["value"] == following.value and data["binding"] == limit.quantity
@@ -203,7 +203,7 @@ def check(answer: questions.Answer, every: Sequence[Value], limits: Sequence[Lim
         told(last.slack(limit), limit.quantity),
         told(-following.slack(limit), limit.quantity),
     )
-    assert f" binds: {left} left here, short by {short} one step further." in text
+    assert f"; {left} to spare here, the next value is {short} short." in text
 
 
 # -- best values -------------------------------------------------------------------------------
@@ -347,6 +347,10 @@ FREE: tuple[tuple[str, str, str, Sequence[int], str, int], ...] = (
 )
 
 
+#: Every layout of an enumeration, without the bounds of good sense.
+ANYHOW: dict[str, Any] = {"with_layout": "auto", "margin": "0", "unbounded": True}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("question", "name", "key", "values", "quantity", "at"), FREE)
 def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
@@ -355,7 +359,7 @@ def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
     best = {value: best_of(name, key, value, quantity) for value in values}
     bound = float(best[at]) * (1 + 1e-9)
     until = [f"{quantity}<={bound!r} {parse_limit(f'{quantity}>=0').unit}"]
-    answer = questions.ask(plan(name), question, until=until, with_layout="auto", margin="0")
+    answer = questions.ask(plan(name), question, until=until, **ANYHOW)
     assert answer.holds is not None
     assert answer.holds.value == next(value for value in values if best[value] <= bound)
     assert not any("known layouts only" in note for note in answer.notes)
@@ -366,7 +370,7 @@ def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
 def test_with_any_layout_the_best_value_has_the_best_layout(quantity: str) -> None:
     name, key, lengths = "long", "training.sequence_length", range(256, 4097, 256)
     scanned_out = {n: best_of(name, key, n, quantity) for n in lengths}
-    answer = questions.ask(plan(name), vary=key, minimize=quantity, with_layout="auto", margin="0")
+    answer = questions.ask(plan(name), vary=key, minimize=quantity, **ANYHOW)
     data = json.loads(questions.to_json(answer))
     found = data["holds"]["quantities"][quantity]
     assert found == pytest.approx(float(min(v for v in scanned_out.values() if v)), rel=1e-9)

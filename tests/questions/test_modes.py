@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 from planner.book.notation import recomputed_in_flight
 from planner.book.quantity import BOOK
@@ -134,7 +135,8 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     """A formula between which the mode decides is compared; how many layers are recomputed counts
     in time only with what is computed again of one."""
     times = {"time.part.host", "time.part.repeated", "time.product.casts"}
-    times |= {"time.part.busy.forward", "time.part.busy.backward", "time.part.exchanged"}
+    times |= {f"time.part.busy.{each}" for each in ("forward", "backward", "kept", "weights")}
+    times.add("time.part.exchanged")
     assert set(modes.resting((STEP,))) == times
     assert times < set(modes.resting(("time.hfu",)))
     told = {d.id for d in BOOK.formulas() if recomputed_in_flight in d.expression.symbols}
@@ -144,8 +146,11 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
         for d in BOOK.quantities["time.stage"].formulas
         if recomputed_in_flight in d.expression.symbols
     )
-    repeated = next(s for s, name in BOOK.symbols.items() if name == "time.part.repeated")
-    left = to_sympy(some.expression.body).subs(to_sympy(repeated), 0)
+    again, kept = (
+        to_sympy(next(s for s, name in BOOK.symbols.items() if name == wanted))
+        for wanted in ("time.part", "time.part.kept")
+    )
+    left = sympy.simplify(to_sympy(some.expression.body).subs(again, kept))
     assert to_sympy(recomputed_in_flight) not in left.free_symbols
 
 

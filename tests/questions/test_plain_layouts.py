@@ -107,7 +107,7 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     assert order(dict(found.plain.changes)) == min(map(order, near))
     rows, _ = ranking.table(found)
     first = 1 if ranking.plainest(found) else 0
-    assert first == 0 or "plainest" in rows[1][0]
+    assert first == 0 or "simplest" in rows[1][0]
     numbers = [int(row[0].split(", ")[-1]) for row in rows[1 + first :] if row[0] != "own"]
     assert numbers == sorted(set(numbers)) and len(numbers) >= len(found.best) - 1
 
@@ -136,7 +136,8 @@ def test_what_is_too_large_for_its_bits_counts_as_the_most_that_they_hold() -> N
     space = SimpleNamespace(
         plain=np.array([[2], [16], [0]]),
         runs=[(virtual, "interleaved", None) for virtual in (2, 255, 256, 300, 600)],
-        degrees=[SimpleNamespace(named={"tensor": 2})],
+        degrees=[SimpleNamespace(named={"tensor": 2}, said=False)],
+        said=(True,),
         zero=(1,),
         recompute=("none",),
     )

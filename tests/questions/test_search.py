@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from planner.base.display import exact_text
+from planner.base import units
 from planner.base.errors import PlanError
+from planner.base.numbers import exact_text
 from planner.engine.instance import evaluated
 from planner.plans import pipeline
 from planner.plans import plan as plans
@@ -127,12 +130,14 @@ def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
     stages, schedule, tensor = get["pipeline"], get["schedule"], get["tensor"]
     shards = 16 // (tensor * stages)  # of data and context parallelism
     experts = plan.get("model.moe.experts") or 1
+    holders = (16 // stages) // (get["expert"] * get["expert_tensor"]) if experts > 1 else 1
     return bool(
         (get["virtual_pipeline"] > 1) == (schedule == "interleaved")
         and (stages > 1 or (schedule == "1f1b" and get["cut"] is None))
         and (tensor > 1 or not get["sequence"])
         and get["expert_tensor"] <= (tensor if experts > 1 else 1)
         and (get["replicate"] == 1 or (get["zero"] and get["replicate"] < shards))
+        and (max(shards, holders) > 1 or not get["zero"])  # somebody shares
     )
 
 
@@ -250,6 +255,21 @@ def test_words_of_a_choice_are_values_of_its_key() -> None:
     assert held == {"parallelism.sequence": True, "parallelism.tensor": 2, "parallelism.context": 1}
     both = choices.varied(["training.dropout=0,0.1", "training.precision"], held)
     assert len(both["training.dropout"]) == 2 and "bf16" in both["training.precision"]
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=5), st.booleans())
+def test_a_list_of_numbers_is_read_as_it_was_meant_or_asked_about(
+    numbers: list[int], compact: bool
+) -> None:
+    for written in (", ".join(map("{:,}".format, numbers)), ", ".join(map(str, numbers))):
+        if compact and len(numbers) == 1:
+            continue  # without a space a comma separates there
+        with contextlib.suppress(PlanError):
+            values = [units.parse(one) for one in choices.listed(written, compact)]
+            assert values == numbers, written
+    assert [*map(int, choices.listed(",".join(map(str, numbers)), True))] == numbers
+    with contextlib.suppress(PlanError):
+        assert [units.parse(one) for one in choices.listed(",".join(map(str, numbers)))] == numbers
 
 
 def test_progress_reaches_the_end() -> None:

@@ -169,12 +169,15 @@ def everything(
             copies = data * context * tensor
             alone = data * context == 1 and (
                 experts == 1 or copies == expert * expert_tensor
-            ) and "zero" not in (*held, *free)  # fmt: skip
+            )  # fmt: skip
+            stages = of("zero", (0, 1, 2, 3))
+            if alone:  # all of them are the step without it
+                stages = (0,) if 0 in stages else stages[:1]
             for (virtual, schedule), sequence, micro, zero, recompute in product(
                 runs,
                 of("sequence", (False, True) if tensor > 1 else (False,)),
                 of("micro", divisors(batch // data) if batch % data == 0 else ()),
-                of("zero", (0,) if alone else (0, 1, 2, 3)),
+                stages,
                 of("recompute", MODES),
             ):
                 said = {

@@ -48,7 +48,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
     document: Any, target: str, mfu: float | None
 ) -> None:
     """Where the formula is smooth the two are the same; at a kink it is one of them."""
-    document = {**document, "time": {"mfu": mfu} if mfu else {}}
+    document = {**document, "time": {"mfu": mfu, "use": "assumed"} if mfu else {}}
     document["training"] = {**document["training"], "tokens": 15 * 10**12}
     plan = loading.load(document)
     evaluation = Evaluation(case.build(plan))
@@ -103,7 +103,14 @@ def test_reports_name_facts_with_the_change_for_a_tenth_more() -> None:
 def test_the_command_line(run_cli: RunCli) -> None:
     done = run_cli("sensitivity", GPT2, "memory.process", "--top", "3")
     assert done.returncode == 0 and "by exact derivative" in done.stdout
-    words = ("--set", "time.mfu=0.35", "--format", "json")  # all of it exact
+    words = (
+        "--set",
+        "time.mfu=0.35",
+        "--set",
+        "time.use=assumed",
+        "--format",
+        "json",
+    )  # all of it exact
     data = json.loads(run_cli("sensitivity", GPT2, "cost.total", *words).stdout)
     price = next(row for row in data["measures"] if row["key"] == "cluster.price")
     assert (price["value"], price["elasticity"], price["change"]) == (6.155, 1, 0.1)

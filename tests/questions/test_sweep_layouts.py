@@ -85,7 +85,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "base": {
             "extends": draw(st.sampled_from(PLANS)),
-            **({} if assumed else {"time": {"mfu": None}}),
+            "time": {"use": "assumed"} if assumed else {"mfu": None},
         },
         "axes": {name: axes[name] for name in order},
         "record": draw(st.lists(st.sampled_from(RECORD), min_size=1, max_size=5, unique=True)),
@@ -276,7 +276,7 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
                 "training.optimizer": ["adamw", "muon"],
                 "run": [
                     {"name": "predicted", "set": {"training.micro_batch": 1}},
-                    {"name": "assumed", "set": {"time.mfu": 0.4}},
+                    {"name": "assumed", "set": {"time.mfu": 0.4, "time.use": "assumed"}},
                 ],
             },
         },

@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 
 import planner
+from planner.base import resources
 from planner.base.errors import PlanError
+from planner.documents import aliases
 from planner.report.explain import WIDTH, as_data, explain
 from planner.results.lookup import look_up
 
@@ -42,6 +44,50 @@ def result(path: str = LLAMA) -> planner.Result:
 )
 def test_a_quantity_is_found_by_what_people_call_it(asked: str, identifier: str) -> None:
     assert look_up(result(), asked).id == identifier
+
+
+@pytest.mark.parametrize(
+    ("asked", "identifier"),
+    [
+        ("optimizer memory", "memory.optimizer"),
+        ("kv cache", "memory.cache"),
+        ("activation memory", "memory.activations"),
+        ("weights memory", "memory.weights"),
+        ("tokens per second", "time.tokens_per_second"),
+        ("tok/s", "time.tokens_per_second"),
+        ("GPU-hours", "time.device_hours"),
+        ("what is the cost of training", "cost.total"),
+        ("the pipeline: draining, filling", "time.bubble"),
+    ],
+)
+def test_words_that_people_use_lead_to_the_quantity(asked: str, identifier: str) -> None:
+    assert look_up(result(), asked).id == identifier
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_each_alias_leads_to_its_quantity_in_any_order_of_its_words(served: bool) -> None:
+    table = resources.preset("aliases/names")["quantities"]
+    plan = {"model": "llama2-7b", "cluster": "8 x h100", "training": {"mode": "inference"}}
+    one = planner.load(plan).evaluate() if served else result()
+    for words in {words for several in table.values() for words in several}:
+        meant = [identifier for identifier, several in table.items() if words in several]
+        present = [identifier for identifier in meant if one.get(identifier)]
+        assert len(present) <= 1, f"'{words}' has two quantities in one plan"
+        backwards = " ".join(reversed(words.replace("/", " ").split()))
+        for asked in (words, words.upper(), backwards, f"the {words}"):
+            assert look_up(one, asked).id == (present or meant)[0]
+
+
+def test_a_title_is_found_in_any_order_of_its_words() -> None:
+    for quantity in result().quantities.values():
+        if quantity.entries:
+            continue
+        try:
+            found = look_up(result(), " ".join(reversed(quantity.title.split())))
+        except PlanError as error:
+            assert str(error).startswith("several quantities")
+        else:
+            assert aliases.words_of(quantity.title) <= aliases.words_of(found.title)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +145,14 @@ def test_two_levels_with_the_values_put_in() -> None:
     first, *lines = text.splitlines()
     assert first.split()[:2] == ["48.9", "%"] or "%" in first
     assert "time.mfu" in first and first.endswith("estimate")
-    assert "  u = C_tok · r_tok / (n · R)" in lines
+    assert "  u = C_mod · r_tok / (n · R)" in lines
     assert any(line.startswith("    = 444,491,366,400 × ") for line in lines)
     assert any("Chowdhery et al. 2022" in line for line in lines)
-    (row,) = (line for line in lines if "compute.flops_per_token" in line)
-    assert row.startswith("├─ C_tok") and row.endswith("exact")
-    assert "│    = C_fwd + C_bwd = 148,163,788,800 + 296,327,577,600" in lines
+    (row,) = (line for line in lines if "compute.model_flops_per_token" in line)
+    assert row.startswith("├─ C_mod") and row.endswith("exact")
+    text_of_flops = explain(result(), "C_tok")
+    assert "= C_fwd + C_bwd\n" in text_of_flops
+    assert "= 148,163,788,800 + 296,327,577,600\n" in text_of_flops
     (row,) = (line for line in lines if "cluster.devices" in line)
     assert row.startswith("├─ n ") and "1,024" in row and row.endswith("preset h100x1024")
     assert "--depth 3 goes on with" in text and "--symbolic" in text
@@ -113,9 +161,9 @@ def test_two_levels_with_the_values_put_in() -> None:
 
 def test_the_depth_is_what_is_asked() -> None:
     one, two, three = (explain(result(), "mfu", depth) for depth in (1, 2, 3))
-    assert "compute.flops_per_token" not in one
-    assert "compute.forward_flops_per_token" not in two
-    assert "compute.forward_flops_per_token" in three
+    assert "compute.model_flops_per_token" not in one
+    assert "compute.component" not in two
+    assert "compute.component" in three
     assert explain(result(), "mfu", 0) == one
     every = explain(result(), "mfu", None)
     assert len(every.splitlines()) > 1000 and "--depth" not in every
@@ -194,9 +242,12 @@ def test_the_closed_form_with_its_terms_and_symbols() -> None:
 
 
 def test_an_assumption_is_called_so_with_the_prediction() -> None:
-    text = explain(result("presets/gpt3_a100x1024.yaml"), "mfu")
+    text = explain(result("presets/mixtral8x7b_h100x1024.yaml"), "mfu")
     assert text.splitlines()[0].endswith("assumed")
     assert "predicted: " in text
+    text = explain(result("presets/gpt3_a100x1024.yaml"), "mfu")
+    assert not text.splitlines()[0].endswith("assumed")
+    assert "at the assumed utilisation: 33.6 %" in text
 
 
 def test_what_is_absent_says_why() -> None:

@@ -95,6 +95,35 @@ def test_the_predicted_time_is_that_of_the_same_product_in_a_plan() -> None:
         assert of(found, name) == pytest.approx(there)
 
 
+def test_a_batch_has_the_work_and_traffic_of_its_products() -> None:
+    """PyTorch's FLOP counter gives a batched product 2 b m n k; each has inputs of its own."""
+    one, many = (matmul(f"{b}4096x128x4096", "--on", "h100") for b in ("", "32x"))
+    assert (one["shape"]["batch"], many["shape"]["batch"]) == (1, 32)
+    assert of(many, "roofline.product.flops") == 32 * 2 * 4096 * 128 * 4096
+    assert of(many, "roofline.product.bytes") == 32 * of(one, "roofline.product.bytes")
+    assert of(many, "roofline.product.intensity") == of(one, "roofline.product.intensity")
+    assert of(one, "time.product.forward") < of(many, "time.product.forward")
+    assert of(many, "time.product.forward") <= 32 * of(one, "time.product.forward")
+
+
+def test_the_backward_pass_is_two_products_as_a_plan_predicts_them() -> None:
+    """dX = dY times W transposed, dW = X transposed times dY: 2BDK FLOPs each."""
+    found = matmul("8192x11008x4096", "--on", "h100-sxm-80gb", "--backward")
+    plan = {
+        "model": "llama2-7b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+        "training": {"sequence_length": 4096, "micro_batch": 2, "implementation": "pytorch"},
+    }
+    result = planner.load(plan).evaluate()
+    for name in ("time.product.input", "time.product.weight"):
+        assert of(found, name) == pytest.approx(float(result[f"{name}[layer.mlp.down]"].value))
+        assert of(found, name) >= of(found, "roofline.product.seconds")
+    both = of(found, "time.product.input") + of(found, "time.product.weight")
+    assert found["backward"] == {"products": 2, "seconds": pytest.approx(both)}
+    exchanged = matmul("8192x4096x11008", "--on", "h100-sxm-80gb")
+    assert of(found, "time.product.input") == pytest.approx(of(exchanged, "time.product.forward"))
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(1, 50_000), min_size=3, max_size=3), st.sampled_from(["h100", "a100"]))
 def test_no_product_is_predicted_faster_than_its_roof(sides: list[int], on: str) -> None:
@@ -106,17 +135,24 @@ def test_no_product_is_predicted_faster_than_its_roof(sides: list[int], on: str)
 
 
 def test_formulas_with_numbers_are_worth_the_values() -> None:
-    for name, said in matmul("4096x4096x11008", "--on", "h100")["quantities"].items():
+    both = [
+        *matmul("4096x4096x11008", "--on", "h100", "--backward")["quantities"].items(),
+        *matmul("3x512x4096x11008", "--on", "h100")["quantities"].items(),
+    ]
+    for name, said in both:
         assert arithmetic(said["substituted"]) == pytest.approx(said["value"], rel=1e-4), name
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["1x2", "--on", "h100"], "'1x2' is no shape of 3 sides (such as BxDxK"),
+        (
+            ["1x2", "--on", "h100"],
+            "'1x2': expected three sizes BxDxK, or batch x B x D x K (such as",
+        ),
         (["1x2x3", "--on", "h10"], "unknown accelerator 'h10'"),
         (["1x2x3", "--on", "v100"], "bf16 on v100: no peak"),
-        (["1x2x3", "--on", "h100", "--precision", "tf32"], "no product of a plan is in tf32"),
+        (["1x2x3", "--on", "h100", "--precision", "tf32"], "no matmul of a plan uses tf32"),
         (["1x2x3", "--on", "h100", "--took", "3GB"], "--took: '3GB' is bytes"),
         (["1x2x3", "--on", "h100", "--took", "0s"], "--took 0s (a time above 0"),
         (["1x2x3"], "--on"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.report import chart, panels, pictures, roofline, timeline
-from planner.report.numbers import Data
+from planner.report.layout import Data
 from planner.report.report import _environment
 from planner.results.result import Result
 
@@ -189,7 +189,12 @@ def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
     given = "presets/llama70b_h100x1024.yaml"
     part = pictures.kernels(planner.load(given).evaluate())
     assert part is not None and part.figure.dots[-1].own
-    assert pictures.kernels(planner.load(given, set={"time.mfu": 0.4}).evaluate()) is None
+    assert (
+        pictures.kernels(
+            planner.load(given, set={"time.mfu": 0.4, "time.use": "assumed"}).evaluate()
+        )
+        is None
+    )
     part.figure.dots[0].label = part.layer = "<b>"
     text = figures("roof", part)
     assert "<b>" not in text and "&lt;b&gt;" in text
@@ -201,7 +206,7 @@ def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
 def test_a_timeline_is_light() -> None:
     made = timeline.step(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
     assert made is not None and made.timeline.stages == 8
-    text = figures("timeline", made)
+    text = figures("timeline", made.to_data(drawn=True))
     assert len(text) < 25_000 and 'role="img"' in text
     looks = [row.look for row in made.legend]
     assert len(looks) == len(set(looks))

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 
 import planner
 from planner import report as render
-from planner.base.display import significant
+from planner.base import numbers
+from planner.base.display import clean
 from planner.base.errors import PlanError
+from planner.base.numbers import column, shares, significant
 from planner.plans import error_bands as bands
 from planner.report.answer import Answer
-from planner.report.numbers import clean, column, percent, shares
 from planner.report.view import View
 from planner.results import intervals
 from planner.results.result import Result
@@ -185,7 +186,7 @@ def test_html_is_one_safe_file(result: Result) -> None:
 
 @pytest.mark.parametrize("plan", SHIPPED, ids=lambda path: path.stem)
 def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
-    assert len(to_html(planner.load(plan).evaluate()).encode()) < 300_000
+    assert len(to_html(planner.load(plan).evaluate()).encode()) < 325_000
 
 
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
@@ -402,9 +403,6 @@ def test_every_number_links_to_a_derivation_and_is_in_the_json(result: Result) -
 
     known = json.loads(to_json(result))["quantities"]
     worth = {identifier: [q["value"]] for identifier, q in known.items()}
-    for identifier, quantity in known.items():  # what is predicted leads where time is assumed
-        if "predicted" in quantity:
-            worth[identifier].append(quantity["predicted"]["value"])
     for quantity in known.values():  # a term may be a multiple of what it links to
         for term in quantity.get("terms", ()):
             worth.get(term.get("id"), []).append(term["value"])
@@ -450,7 +448,7 @@ def test_a_column_has_one_unit() -> None:
     assert column([2**30, 2**29, 0], "bytes") == ("GiB", ["1.00", "0.500", "0"])
     assert column([12345678, 5], "parameters") == ("parameters", ["12,345,678", "5"])
     assert column([Fraction(1, 20)], "s") == ("ms", ["50.0"])
-    assert percent(Fraction(1, 3)) == "33.3 %"
+    assert numbers.text(Fraction(1, 3), style="share") == "33.3 %"
 
 
 # -- terminal and files -------------------------------------------------------------------------
@@ -458,7 +456,7 @@ def test_a_column_has_one_unit() -> None:
 
 def test_the_summary_starts_with_the_answer(result: Result) -> None:
     text = render.text(result, colour=False)
-    name = re.match(r"(?:FITS|TIGHT|DOES NOT FIT|OPEN)  (.*)", text)
+    name = re.match(r"(?:FITS|TIGHT|DOES NOT FIT|NOT ENOUGH INPUT \(.*?\))  (.*)", text)
     assert name is not None and name[1].rstrip("…") in result.plan.name
     one_screen(text)
 
@@ -483,7 +481,7 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
 
 @pytest.mark.slow
 def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
-    result = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate()
+    result = planner.load(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"}).evaluate()
     free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
     data, predicted = result.to_json()["quantities"], free.to_json()["quantities"]
     for base in ("time.step_seconds", "time.mfu", "time.training_days", "cost.total"):
@@ -497,11 +495,28 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
         assert "predicted" not in predicted[base]
     for label in ("One step", "Utilisation", "Training time", "Cost"):
         row = next(x for x in to_markdown(result).splitlines() if x.startswith(f"| {label}"))
-        assert re.search(r"\*\*[\d.]+\*\* .*\| [\d.]+–[\d.]+ \| assumed: [\d.]+", row)
+        assert re.search(r"\*\*[\d.]+\*\* .*\| assumed; predicted: [\d.]+", row)
     days = free["time.training_days"]
     for report in (render.text(result, colour=False), to_markdown(result), to_html(result)):
         assert f"{float(days.number):.3g}" in report and "assumed" in report
     assert "Time of one step, and" not in to_markdown(result)
+
+
+def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption() -> None:
+    """A stated utilisation alone moves no answer: it is a note beside it."""
+    stated = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate()
+    free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
+    used = planner.load(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"}).evaluate()
+    assert {i: q.value for i, q in stated.quantities.items()} == {
+        i: q.value for i, q in free.quantities.items()
+    }
+    note, value = (side["time.training_days"] for side in (stated, used))
+    assert note.alternative is not None and note.alternative.value == value.value
+    assert stated.to_json()["quantities"]["cost.total"]["assumed"]["value"] == pytest.approx(
+        float(used["cost.total"].number)
+    )
+    row = next(x for x in to_markdown(stated).splitlines() if x.startswith("| Training time"))
+    assert re.search(r"\*\*[\d.]+\*\* .*\| [\d.]+–[\d.]+ \| assumed: [\d.]+", row)
 
 
 @pytest.mark.parametrize(("mfu", "outside"), [(0.95, True), (0.05, True), (None, False)])
@@ -509,11 +524,12 @@ def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     mfu: float | None, outside: bool
 ) -> None:
     low, high = planner.load(LLAMA, {"time.mfu": None}).evaluate()["time.mfu"].interval or (0, 0)
-    middle = planner.load(LLAMA, {"time.mfu": float(low + high) / 2}).evaluate()
-    assert "is outside of what" not in render.text(middle, colour=False)
-    result = planner.load(LLAMA, {"time.mfu": mfu}).evaluate()
-    assert ("is outside of what" in render.text(result, colour=False)) is outside
-    assert ("is outside of what" in to_html(result)) is outside
+    used = {"time.use": "assumed"}
+    middle = planner.load(LLAMA, {"time.mfu": float(low + high) / 2, **used}).evaluate()
+    assert "is outside the 90 % interval" not in render.text(middle, colour=False)
+    result = planner.load(LLAMA, {"time.mfu": mfu, **used}).evaluate()
+    assert ("is outside the 90 % interval" in render.text(result, colour=False)) is outside
+    assert ("is outside the 90 % interval" in to_html(result)) is outside
 
 
 def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
@@ -616,12 +632,14 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     assert sum(seconds) == pytest.approx(step, rel=0.005)
     percentages = [Fraction(cell) for cell in re.findall(r"([\d.]+) %", table[3])]
     assert sum(percentages) == 100
-    assert percentages[0] == Fraction(percent(Fraction(result["time.mfu"].number))[:-2])
+    assert percentages[0] == Fraction(
+        numbers.text(Fraction(result["time.mfu"].number), style="share")[:-2]
+    )
     bubble = 100 * parts["pipeline bubble"] / step
     assert f"bubble {parts['pipeline bubble']:.4f} s ({bubble:.1f} %)" in render.text(result)
     assert result.to_json()["step_parts"] == parts
-    assumed = planner.load(LLAMA, set={"time.mfu": "0.5"}).evaluate()
-    assert not assumed.step_parts and "as predicted" in render.text(assumed, colour=False)
+    assumed = planner.load(LLAMA, set={"time.mfu": "0.5", "time.use": "assumed"}).evaluate()
+    assert not assumed.step_parts and "One step, " not in render.text(assumed, colour=False)
 
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
@@ -665,9 +683,8 @@ def test_each_number_of_the_summary_says_how_it_is_known(result: Result) -> None
     for line in rows:
         quantity = result[line.split()[-1]]
         assert (" exact " in line) is (quantity.kind == "exact"), line
-        stands = quantity.predicted or quantity
         between = re.search(r"[\d.,]+–[\d.,]+", line)
-        assert (between is not None) is (stands.interval is not None), line
+        assert (between is not None) is (quantity.interval is not None), line
 
 
 def test_a_precision_without_a_peak_is_one_warning_and_one_line() -> None:

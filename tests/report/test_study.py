@@ -105,7 +105,7 @@ def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:
 
 def test_without_a_plan_in_time_the_soonest_leads() -> None:
     text, _ = swept(deadline="1 day")
-    assert text.startswith("Nothing that fits is done within 24 h; soonest: 2,048 × H100")
+    assert text.startswith("No plan that fits meets 24 h; fastest: 2,048 × H100")
 
 
 def test_a_limit_on_the_days_is_a_deadline() -> None:

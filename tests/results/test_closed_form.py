@@ -236,13 +236,15 @@ def _number(box):
 def test_expanded_puts_formulas_in_level_by_level():
     result = planner.load("presets/llama70b_h100x1024.yaml").evaluate()
     mfu = result["time.mfu"]
-    n, R, r_tok, C_tok, C_fwd, C_bwd, B, t_step, sheet = symbols(
-        "n R r_tok C_tok C_fwd C_bwd B t_step R_sheet", positive=True
+    n, R, r_tok, C_mod, B, t_step, sheet = symbols(
+        "n R r_tok C_mod B t_step R_sheet", positive=True
     )
-    assert simplify(mfu.expanded(0) - C_tok * r_tok / (n * R)) == 0
-    assert simplify(mfu.expanded() - (C_fwd + C_bwd) * B * s / t_step / (n * sheet / 2)) == 0
+    assert simplify(mfu.expanded(0) - C_mod * r_tok / (n * R)) == 0
+    rate = result["time.tokens_per_second_per_device"]
+    assert simplify(rate.expanded(0) - r_tok / n) == 0
+    assert simplify(rate.expanded() - B * s / t_step / n) == 0
     assert Rational(1, 2) * sheet == result["time.peak"].expression
-    assert mfu.formula == "C_tok · r_tok / (n · R)"
+    assert mfu.formula == "C_mod · r_tok / (n · R)"
     with pytest.raises(ValueError, match="levels"):
         mfu.expanded(-1)
 

@@ -11,7 +11,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions.loading import load
-from planner.results.remedies import remedies
+from planner.results.remedies import _candidates, remedies
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 VIRTUAL = "parallelism.virtual_pipeline=1"
@@ -85,3 +85,31 @@ def test_json_says_what_would_be_safe_and_each_of_it_fits_when_it_is_set(usable)
         other = planner.load(PLAN, set={**base, **safer["set"]}).evaluate()
         assert other.verdict["state"] == "fits"
         assert other["memory.headroom"].value == pytest.approx(safer["headroom"])
+
+
+ONE_CARD = {
+    "model": "llama3.1-8b",
+    "cluster": "1 x rtx-4090",
+    "training": {"tokens": "10M", "sequence_length": 2048, "micro_batch": 4, "global_batch": 8},
+}
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 16}, {"rank": 16, "base": "int8"}])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_states_are_divided_over_others_only(devices, lora):
+    """One device has nobody to share with, so no stage of ZeRO is proposed to it."""
+    layout = {"data": devices, "zero": 0}
+    document = {**ONE_CARD, "cluster": f"{devices} x rtx-4090", "parallelism": layout}
+    document["training"] = {**document["training"], **({"lora": lora} if lora else {})}
+    candidates = [change for _, change in _candidates(load(document))]
+    assert any("parallelism.zero" in change for change in candidates) == (devices > 1)
+    # A base in 4 bits is proposed where there is a base, a smaller micro-batch always.
+    assert ({"training.lora.base": "nf4"} in candidates) == bool(lora)
+    assert {change.get("training.micro_batch") for change in candidates} >= {1, 2}
+
+
+def test_adapters_that_do_not_fit_are_led_to_a_packed_base():
+    full = {**ONE_CARD["training"], "recompute": "full", "lora": {"rank": 16}}
+    advice = remedies(load({**ONE_CARD, "training": full}))
+    assert advice is not None and advice.decides == "memory.weights"
+    assert any("training.lora.base" in remedy.changes for remedy in advice.remedies)

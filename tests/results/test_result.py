@@ -113,7 +113,11 @@ def test_integers_are_exact_in_json(llama: Result) -> None:
     data = json.loads(json.dumps(llama.to_json()))["quantities"]
     assert data["compute.training_flops"]["value"] == llama["compute.training_flops"].value
     assert isinstance(data["compute.training_flops"]["value"], int)
-    assumed = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate().to_json()["quantities"]
+    assumed = (
+        planner.load(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"})
+        .evaluate()
+        .to_json()["quantities"]
+    )
     assert assumed["time.mfu"]["value"] == 0.5
 
 

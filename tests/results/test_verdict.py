@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import planner
 from planner import PlanError
+from planner import report as render
 from planner.questions.constraints import Limit, fit_limit
 from planner.results.result import Result
 from tests.conftest import ROOT
@@ -51,6 +53,27 @@ def test_a_plan_fits_is_tight_or_does_not_fit_to_the_byte(
     assert result["memory.at_worst"].number == -(-PROCESS * 12 // 10)
     assert result["memory.headroom_p95"].number == capacity - -(-PROCESS * 12 // 10)
     assert result["memory.headroom"].number == capacity - PROCESS
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "missing"),
+    [
+        (SIZE, {}, "model shape"),
+        (SIZE, {"model": "llama3-8b", "model.max_sequence": None,
+                "training.sequence_length": None}, "sequence length"),
+    ],
+)  # fmt: skip
+def test_an_open_verdict_names_what_is_missing(
+    document: dict[str, Any], changes: dict[str, Any], missing: str
+) -> None:
+    result = planner.load(document, changes).evaluate()
+    verdict = json.loads(render.as_text(result, "json"))["verdict"]
+    assert verdict["state"] == "open"
+    assert verdict["reason"].startswith(f"memory: {missing}")
+    for how in ("text", "md", "html"):
+        text = render.as_text(result, how)
+        word = "NOT ENOUGH INPUT" if how == "text" else "Not enough input"
+        assert f"{word} ({verdict['reason']})" in text
 
 
 def test_without_a_shape_it_is_open_whether_it_fits_unless_the_states_alone_do_not() -> None:
@@ -95,7 +118,7 @@ def test_the_question_of_the_lecture_is_answered_by_hand() -> None:
     found = planner.load(ROOT / "presets" / "cs336_70b_h100x1024.yaml").evaluate()
     assert float(found["time.training_days"].number) == pytest.approx(days, rel=1e-12)
     assert found["time.training_days"].kind == "assumed"
-    assert found["time.training_days"].predicted is None
+    assert found["time.training_days"].alternative is None
     assert found.verdict["state"] == "open"
 
 
@@ -165,7 +188,7 @@ def test_what_was_read_off_is_measured_and_restating_a_default_assumes_nothing()
 
 
 def test_every_result_is_what_its_schema_says() -> None:
-    for changes in ({"time.mfu": 0.5}, {"time.mfu": None}):
+    for changes in ({"time.mfu": 0.5, "time.use": "assumed"}, {"time.mfu": None}):
         result = planner.load(PLAN, changes).evaluate().to_json()
         kinds = {quantity["kind"] for quantity in result["quantities"].values()}
         assert kinds <= {"exact", "measured", "estimate", "assumed"}

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from planner import report as render
 from planner.base.errors import PlanError
+from planner.cli.main import main
 from planner.questions import loading
 from planner.results.result import evaluate
 from planner.review import check, diff, writing
@@ -117,6 +118,28 @@ def test_drift_stands_at_its_line(repository: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_drifted_is_written_anew_and_nothing_else(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit("docs/small.md", "GPT-2", "GPT-3")
+    edit("docs/deep/long.json", '"version"', '"gone": 1, "version"')
+    shutil.copy("docs/small.md", "docs/lost.md")
+    edit("docs/lost.md", "plans/small.yaml", "plans/lost.yaml")
+    before = {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()}
+    assert main(["check", "docs", "--write"]) == 1  # the lost one is as it was
+    out, _ = capsys.readouterr()
+    assert "docs/small.md: " in out and "; written\n" in out
+    after = {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()}
+    moved = {p.relative_to(repository).as_posix() for p in after if after[p] != before.get(p)}
+    assert "docs/small.md" in moved
+    assert moved <= {"docs/small.md", "docs/deep/long.json"}
+    assert out.splitlines()[-1].endswith(f"; {len(moved)} written")
+    Path("docs/lost.md").unlink()
+    assert main(["check", "docs", "--write"]) == main(["check", "docs"]) == 0
+    write("fresh.md")
+    assert Path("fresh.md").read_bytes() == Path("docs/small.md").read_bytes()
+
+
 def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
     shutil.copy(PLAN, "plans/other.yaml")
     Path("plans/model.yaml").write_text("layers: 2\n")
@@ -260,8 +283,8 @@ def test_equal_sides(repository: Path) -> None:
 def test_doubling_the_tokens(repository: Path) -> None:
     found = diff.diff("docs/small.json", "docs/deep/long.json")
     rows = {row.id: row for row in found.rows}
-    assert diff.change(rows["time.training_days"]) == "+100 %"
-    assert diff.change(rows["training.tokens"]) == "+100 %"
+    assert diff.change(rows["time.training_days"]) == "+100.0 %"
+    assert diff.change(rows["training.tokens"]) == "+100.0 %"
     assert "parameters.total" not in rows and "memory.total" not in rows
     text = writing.markdown(found)
     assert text.startswith(writing.MARKER)
@@ -274,7 +297,7 @@ def test_percent_against_zero_is_new() -> None:
 
     assert diff.change(row(0, 5)) == diff.change(row(None, 5)) == "new"
     assert diff.change(row(5, None)) == "gone"
-    assert diff.change(row(100, 90)) == "−10 %"
+    assert diff.change(row(100, 90)) == "−10.0 %"
     assert diff.change(row("a", "b")) == ""
 
 
@@ -502,7 +525,7 @@ def test_revisions(repository: Path) -> None:
     git("commit", "-q", "-m", "first")
     edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
     rows = {r.id: r for r in diff.diff("main:plans/small.yaml", "plans/small.yaml").rows}
-    assert diff.change(rows["training.tokens"]) == "−50 %"
+    assert diff.change(rows["training.tokens"]) == "−50.0 %"
     assert diff.diff("main:docs/small.json", "main:plans/small.yaml").rows == ()
     for bad in ("main:plans/none.yaml", "nowhere:plans/small.yaml", "--upload:plans/small.yaml"):
         with pytest.raises(PlanError):
@@ -519,10 +542,10 @@ def test_revisions_from_a_subfolder(repository: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(repository / "plans")
     for old in ("HEAD:small.yaml", "HEAD:./small.yaml", "HEAD:plans/small.yaml"):
         rows = {r.id: r for r in diff.diff(old, "small.yaml").rows}
-        assert diff.change(rows["training.tokens"]) == "−50 %"
+        assert diff.change(rows["training.tokens"]) == "−50.0 %"
     monkeypatch.chdir(repository / "docs" / "deep")
     rows = {r.id: r for r in diff.diff("HEAD:../../plans/small.yaml", "long.json").rows}
-    assert diff.change(rows["training.tokens"]) == "+100 %"
+    assert diff.change(rows["training.tokens"]) == "+100.0 %"
     with pytest.raises(PlanError, match="no such file in that revision"):
         diff.diff("HEAD:small.yaml", "long.json")
 
@@ -577,7 +600,7 @@ def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
     assert len([words for words in calls if words[0] == "git"]) < 10
     edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
     rows = {r.id: r for r in diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows}
-    assert diff.change(rows["training.tokens"]) == "−50 %"
+    assert diff.change(rows["training.tokens"]) == "−50.0 %"
 
 
 @pytest.mark.parametrize(

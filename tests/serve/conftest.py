@@ -13,4 +13,5 @@ from fuzz.served import Server, serving
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with serving() as one:
+        one.ask("POST", "/v1/evaluate", {}, seconds=120)  # to begin is not to answer
         yield one

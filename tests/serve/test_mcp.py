@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import io
 import json
+import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 pytest.importorskip("mcp")
-pytest.importorskip("pebble")
+pytest.importorskip("starlette")
 import jsonschema
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -62,3 +64,36 @@ def test_an_assistant_gets_what_the_command_line_prints() -> None:
     assert wrong and "micro_batch" in text
     for wrong, text in found[3:]:
         assert wrong and "root:" not in text and "Traceback" not in text
+
+
+#: What is no message of the protocol, a line each.
+MALFORMED = (
+    b"{{{{", b"\xff\xfe", b"\0\0", b"[]", b"null", b"[" * 200_000 + b"]" * 200_000,
+    b'[{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]',
+    *(b'{"jsonrpc": "2.0", "id": %s, "method": "ping"}' % name
+      for name in (b"null", b"[1]", b"{}", b"1e400", b"9" * 5000, b"true")),
+    b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}}',
+    b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}',
+    b'{"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": "file:///"}}',
+    b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call"}',
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_malformed_message_ends_nothing() -> None:
+    """What follows it is answered, and the server ends with its input."""
+    ping = b'{"jsonrpc": "2.0", "id": "last", "method": "ping"}'
+    with subprocess.Popen([sys.executable, "plan.py", "mcp"], cwd=ROOT, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
+        late = threading.Timer(60, process.kill)
+        late.start()
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(b"\n".join((*MALFORMED, ping, b"")))
+        process.stdin.flush()
+        answers = map(json.loads, process.stdout)
+        assert {"jsonrpc": "2.0", "id": "last", "result": {}} in answers
+        process.stdin.close()
+        said = process.stderr.read()
+        assert process.wait() == 0
+        late.cancel()
+    assert b"Traceback" not in said and len(said.splitlines()) <= len(MALFORMED)

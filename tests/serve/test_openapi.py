@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from jsonschema import Draft202012Validator
 from planner.base import resources
 from planner.documents.source import preset_names
 from planner.serve.programs import TOOLS
+from tests.conftest import ROOT
 
 
 def references(node: Any) -> set[str]:
@@ -83,3 +85,14 @@ def test_what_is_answered_is_described(server: Any, described: dict[str, Any]) -
         assert status == wanted
         schema = answers[str(status)]["content"]["application/json"]["schema"]
         validator(described, schema).validate(answer)
+
+
+def test_the_page_has_help_whose_links_answer(server: Any) -> None:
+    status, page, _ = server.ask("GET", "/")
+    text = page.decode()
+    assert status == 200 and 'popovertarget="help"' in text
+    shown = text[text.index('id="help"') : text.index('id="opening"')]
+    links = re.findall(r'href="([^"]+)"', shown)
+    assert links and all(server.ask("GET", link)[0] == 200 for link in links)
+    named = re.findall(r"docs/\w+\.md", shown)
+    assert named and all((ROOT / name).is_file() for name in named)

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pebble")
+pytest.importorskip("starlette")
+from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.documents import yaml_nodes
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
-from planner.report.answer import Answer
+from planner.report.answer import Answer, gib
 from planner.report.what_if import controls
 from planner.results.in_turn import in_turn
 from planner.serve import page
@@ -38,7 +39,7 @@ TYPED = {
     "training.optimizer": ("adamw", "sgd", "adafactor"),
     "training.schedule": ("1f1b", "gpipe", "interleaved"),
     "cluster.devices": ("64", "512", "2048"),
-    "cluster.price": ("2.5", "12 USD"),
+    "cluster.price": ("2.5 USD/h", "12 USD"),
     "model": ("llama3-8b", "mixtral-8x7b", "no-such-model"),
     "model.tied_embeddings": ("yes", "no"),
     "training.bytes.gradient": ("2", "4"),
@@ -80,6 +81,14 @@ def seen(said: dict[str, Any]) -> list[str]:
     return [said["verdict"], said["sentence"], *numbers]
 
 
+def held_and_healed(said: dict[str, Any], key: str, word: str) -> None:
+    """What followed a change makes a plan in which the key is as somebody set it."""
+    assert said["followed"] and all(one["why"] for one in said["followed"])
+    held = page.plan_of(page.written(said["text"], {key: word}))
+    assert page.plan_of(said["text"]).get(key) == held.get(key)
+    assert all(one["undo"][key] == word for one in said["followed"])
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
     chance = random.Random(seed)
@@ -100,8 +109,11 @@ def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
             try:
                 wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
             except PlanError:
-                assert said["faults"] and all(fault["message"] for fault in said["faults"])
-                continue
+                if "faults" in said:
+                    assert all(fault["message"] for fault in said["faults"])
+                    continue
+                held_and_healed(said, key, word)
+                break
             assert "faults" not in said, (key, word, said["faults"])
             given.pop(key, None)
             text, given[key] = said["text"], word
@@ -120,7 +132,33 @@ def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
             if why.startswith("does not fit"):
                 assert said["verdict"] == "Does not fit", (key, word)
             else:
-                assert "faults" in said, (key, word)
+                assert "faults" in said or said["followed"], (key, word)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"training.micro_batch": "4"}, {"training.recompute": "none"}, {"cluster.devices": "256"}],
+)
+@pytest.mark.parametrize("name", PLANS)
+def test_a_row_of_advice_that_is_taken_makes_the_plan_that_it_names(
+    name: str, change: dict[str, str]
+) -> None:
+    first = page.call("change", {"text": page.preset(name), "set": change})
+    said = page.call("more", {"text": first["text"]})
+    rows = re.findall(r"(?s)<tr data-set='(.*?)'>(.*?)</tr>", said["advice"] + said["html"])
+    assert rows or first["verdict"] == "Fits"
+    for takes, cells in rows:
+        taken = page.call("change", {"text": first["text"], "set": json.loads(takes)})
+        assert "faults" not in taken and taken["followed"] == [], takes
+        assert taken["verdict"] == "Fits"
+        result = evaluate(page.plan_of(taken["text"]))
+        (memory,) = re.findall(r'data-unit=" GiB">(.*?)<', cells)
+        assert gib(result["memory.process"].value) == memory
+        told = result["time.training_days"]
+        told = told.alternative if result.assumes_utilisation else told
+        for days in re.findall(r'data-unit=" days">(.*?)<', cells):
+            assert days == numbers.text(told.number, style="table")
 
 
 def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
@@ -133,6 +171,31 @@ def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
         assert key in keys, key
     ids = re.findall(r'\bid="?([\w.-]+)', shell)
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "meant"),
+    [
+        ("cluster.price", "2.5", "2.5 USD/h"),
+        ("cluster.price", "$2.5", "2.5 USD/h"),
+        ("cluster.devices", "2,048", "2048"),
+        ("cluster.accelerator", "4090", "rtx-4090"),
+        ("cluster.host_power", "575", "575 W"),
+    ],
+)
+def test_a_field_takes_what_people_write_and_what_it_shows(
+    key: str, typed: str, meant: str
+) -> None:
+    text = page.preset(page.FIRST)
+    said = page.call("change", {"text": text, "set": {key: typed}})
+    assert "faults" not in said and said["followed"] == []
+    wanted = loading.load(ROOT / "presets" / f"{page.FIRST}.yaml", [f"{key}={meant}"])
+    assert page.plan_of(said["text"]).get(key) == wanted.get(key)
+
+
+def test_a_number_that_is_typed_is_written_without_quotes() -> None:
+    typed = {"text": page.preset(page.FIRST), "set": {"training.micro_batch": "4"}}
+    assert re.search(r"micro_batch: 4\b", page.call("change", typed)["text"])
 
 
 def test_a_configuration_becomes_the_model_of_the_plan() -> None:
@@ -247,7 +310,8 @@ def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Serv
             try:
                 wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
             except PlanError:
-                assert browser.run("document.querySelector('#faults').textContent")
+                seen_at = ".chip, .control.wrong, #faults p"
+                assert browser.run(f"document.querySelector('{seen_at}').textContent")
                 break
             given[key] = word
             text = browser.run("document.querySelector('#text').value")
@@ -336,3 +400,106 @@ def test_a_fault_in_the_text_is_marked_at_its_line(browser: Browser, server: Ser
     line = browser.run("document.querySelector('#lines .wrong').textContent")
     assert f"line {line}" in browser.run("document.querySelector('#faults').textContent")
     assert browser.run("document.querySelector('#answered-plan.stale') !== null")
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_row_of_advice_is_taken_by_a_click_and_undone(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    moved(browser, "training.micro_batch", "8")
+    before = browser.run("document.querySelector('#text').value")
+    wait(browser, "document.querySelector('#advice tr[data-set]') !== null")
+    words = browser.run("document.querySelector('#advice tr[data-set] button').textContent")
+    browser.run("document.querySelector('#advice tr[data-set] td').click()")
+    chip = json.dumps(f"{words}: taken Undo")
+    wait(browser, f"document.querySelector('.chip')?.textContent === {chip}")
+    assert browser.run("document.querySelector('.verdict .state').textContent") == "Fits"
+    assert browser.run("document.querySelector('#text').value") != before
+    browser.run("document.querySelector('.chip button').click()")
+    wait(browser, f"document.querySelector('#text').value === {json.dumps(before)}")
+    wait(browser, "document.querySelector('.chip') === null")
+    assert not browser.problems
+
+
+@pytest.mark.slow
+@needs_browser
+def test_back_undoes_the_first_change_and_forward_makes_it_again(
+    browser: Browser, server: Server
+) -> None:
+    begin(browser, server)
+    first = browser.run("document.querySelector('#text').value")
+    moved(browser, "parallelism.zero", "2")
+    second = browser.run("document.querySelector('#text').value")
+    wait(browser, "location.hash.startsWith('#p=')")
+    moved(browser, "training.micro_batch", "2")
+    wait(browser, "history.length > 2")
+    for move, text in (("back", second), ("back", first), ("forward", second)):
+        browser.run(f"history.{move}()")
+        wait(browser, f"document.querySelector('#text').value === {json.dumps(text)}")
+        wait(browser, "document.querySelector('#state').textContent === 'up to date'")
+        zero = "document.querySelector('[data-key=\"parallelism.zero\"] :checked').value"
+        assert browser.run(zero) == ("1" if text == first else "2")
+
+
+def size(browser: Browser, width: int, height: int = 800) -> None:
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                 deviceScaleFactor=1, mobile=False)  # fmt: skip
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("width", [1300, 390])
+def test_an_answer_comes_into_view(browser: Browser, server: Server, width: int) -> None:
+    begin(browser, server)
+    size(browser, width)
+    browser.run("document.querySelector('[data-question=\"longest-context\"]').click()")
+    wait(browser, "document.querySelector('#answered .lead') !== null")
+    seen = """(() => {
+      const at = document.querySelector('#answered .lead').getBoundingClientRect();
+      const strip = document.querySelector('#strip').getBoundingClientRect().top || innerHeight;
+      const top = document.elementFromPoint(at.left + 5, at.top + 8);
+      return at.top >= 0 && at.bottom <= strip && top.closest('#answered') !== null;
+    })()"""
+    wait(browser, seen)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_without_a_server_nothing_is_said_to_fit(browser: Browser, server: Server) -> None:
+    begin(browser, server)
+    network = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    for change in ("control", "text"):
+        browser.send("Network.enable")
+        browser.send("Network.emulateNetworkConditions", offline=True, **network)
+        if change == "control":
+            moved(browser, "training.micro_batch", "2")
+        else:
+            browser.run("""(() => { const area = document.querySelector('#text');
+              area.value = area.value.replace('tokens: 15T', 'tokens: 2T');
+              area.dispatchEvent(new Event('input', {bubbles: true})); })()""")
+        gone = "the server does not answer"
+        wait(browser, f"document.querySelector('#state').textContent === '{gone}'")
+        assert browser.run("document.querySelector('#strip').dataset.state") == gone
+        assert browser.run("document.title").startswith(gone)
+        for width, place in ((1300, "#answered-plan"), (390, "#strip")):
+            size(browser, width)
+            colour = f"getComputedStyle(document.querySelector('{place} .state')).color"
+            green = "getComputedStyle(document.documentElement).getPropertyValue('--fits')"
+            hidden = f"document.querySelector('{place} .state').offsetParent === null"
+            assert browser.run(hidden) or browser.run(colour) != colour_of(browser, green)
+        browser.send("Network.emulateNetworkConditions", offline=False, **network)
+        if change == "text":
+            break
+        moved(browser, "training.micro_batch", "4")
+        wait(browser, "document.querySelector('#state').textContent === 'up to date'")
+        assert browser.run("document.querySelector('#strip').dataset.state") == ""
+        assert "micro_batch: 4" in browser.run("document.querySelector('#text').value")
+
+
+def colour_of(browser: Browser, value: str) -> str:
+    """A colour as computed styles write it."""
+    return str(
+        browser.run(f"""(() => {{ const box = document.createElement('i');
+      box.style.color = {value}; document.body.append(box);
+      const colour = getComputedStyle(box).color; box.remove(); return colour; }})()""")
+    )

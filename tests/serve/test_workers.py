@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import sys
 import time
@@ -14,8 +15,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pebble")
-from planner.serve.workers import Busy, Workers
+pytest.importorskip("starlette")
+from planner.serve.workers import GROWN, MOST, Busy, Ended, Greedy, Workers
 
 WORK = """
 import os, time
@@ -30,6 +31,10 @@ def counts(folder, number, seconds):
 
 def dies():
     os._exit(3)
+
+def takes(size, held=[]):
+    held.append(bytearray(size))
+    return os.getpid()
 """
 
 
@@ -123,7 +128,7 @@ def test_requests_that_wait_are_given_up_freely(work: ModuleType, tmp_path: Path
                 await asyncio.gather(*waits, return_exceptions=True)
             assert (await first)[0] == 5
             assert await pool.run(os.getpid)
-            assert pool.asked == 0
+            assert not pool.runs.total() and not pool.waits
 
     run(asked())
 
@@ -145,8 +150,86 @@ def test_what_takes_too_long_ends_and_the_next_is_answered(
 def test_a_process_that_dies_is_told_and_replaced(work: ModuleType) -> None:
     async def asked() -> None:
         async with workers(1, 20, 3) as pool:
-            with pytest.raises(Exception, match="Abnormal"):
+            with pytest.raises(Ended):
                 await pool.run(work.dies)
+            assert await pool.run(os.getpid)
+
+    run(asked())
+
+
+def test_one_clients_questions_do_not_hold_up_anothers(work: ModuleType, tmp_path: Path) -> None:
+    async def asked() -> tuple[int, int]:
+        one = Workers(3, 60, 20, 10)
+        with contextlib.closing(one):
+            slow = [
+                asyncio.create_task(one.run(work.counts, str(tmp_path), 1, 2.0, client="slow"))
+                for _ in range(12)
+            ]
+            await asyncio.sleep(0)
+            with pytest.raises(Greedy):
+                await one.run(os.getpid, client="slow")
+            await one.run(os.getpid, client="quick")
+            ended = sum(task.done() for task in slow)
+            for task in slow:
+                task.cancel()
+            return ended, one.runs["slow"]
+
+    assert run(asked()) == (0, 2)
+
+
+def test_with_one_process_clients_have_it_in_turn() -> None:
+    async def asked() -> list[str]:
+        order: list[str] = []
+
+        async def one(pool: Workers, client: str) -> None:
+            await pool.run(os.getpid, client=client)
+            order.append(client)
+
+        pool = Workers(1, 60, 50, 25)
+        with contextlib.closing(pool):
+            clients = [*"aaaaaaaa", *"bb", "c"]
+            await asyncio.gather(*(one(pool, client) for client in clients))
+        return order
+
+    order = run(asked())
+    assert order.index("c") <= 3 and [*"bb"] == [one for one in order[:6] if one == "b"]
+
+
+def test_a_process_begins_on_demand_and_ends_when_it_has_no_question() -> None:
+    others = {one.pid for one in multiprocessing.active_children()}  # that end
+
+    def begun() -> int:
+        return len({one.pid for one in multiprocessing.active_children()} - others)
+
+    async def asked() -> tuple[int, int, bool]:
+        async with workers(4, 20, 3) as pool:
+            pool.idle = 1
+            none = begun()
+            await pool.run(os.getpid)
+            before = await pool.run(os.getpid)
+            one = begun()
+            await asyncio.sleep(2)
+            left = Path(f"/proc/{before}").exists()
+            assert await pool.run(os.getpid) != before
+            return none, one, left
+
+    assert run(asked()) == (0, 1, False)
+
+
+def test_a_process_that_has_grown_is_not_asked_again(work: ModuleType) -> None:
+    async def asked() -> list[int]:
+        async with workers(1, 20, 3) as pool:
+            return [await pool.run(work.takes, size) for size in (10, GROWN, 10)]
+
+    first, same, other = run(asked())
+    assert first == same != other
+
+
+def test_what_takes_too_much_memory_is_told(work: ModuleType) -> None:
+    async def asked() -> None:
+        async with workers(1, 20, 3) as pool:
+            with pytest.raises(MemoryError):
+                await pool.run(work.takes, MOST)
             assert await pool.run(os.getpid)
 
     run(asked())

@@ -7,6 +7,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,11 @@ import planner.book.formulas  # the whole book, for its names
 from planner.book.canonical import canonical
 from planner.book.expressions import Symbol, ceil, maximum, number, rational
 from planner.book.quantity import BOOK, Book, Notation
+from planner.documents.references import preset_names
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
 from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
+from tests.test_every_option import HEADLINES
 
 PLANS = (
     "presets/llama70b_h100x1024.yaml",
@@ -135,6 +138,25 @@ def test_the_numbers_put_in_make_the_value(quantities: list[Quantity]) -> None:
         assert found == pytest.approx(float(quantity.number), rel=2e-5), quantity.id
         checked += 1
     assert checked > 100
+
+
+#: What a plan needs so that each headline has a value.
+AROUND: dict[str, Any] = {
+    "cluster.failures": {"count": 419, "devices": 16384, "period": "54 days"},
+    "cluster.storage": {"bandwidth": "100 GB/s"}, "cluster.price": "2 USD/h",
+    "cluster.host_power": "300 W", "cluster.pue": 1.1, "cluster.carbon_intensity": "0.4 kg/kWh",
+    "time.restart": "10 min",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", preset_names("plan"))
+def test_a_headline_can_be_redone_from_its_printed_digits(plan: str) -> None:
+    """Differences of nearly equal numbers too, such as what goodput leaves for interruptions."""
+    result, names = planner.load(plan, set=AROUND).evaluate(), (*HEADLINES, "time.failure_days")
+    for quantity in map(result.find, (*names, "time.checkpoint_days")):
+        assert quantity.absent is None, (quantity.id, quantity.absent)
+        found = arithmetic(quantity.substituted)
+        assert found == pytest.approx(float(quantity.number), rel=2e-5), quantity.id
 
 
 def test_formula_and_numbers_have_the_same_terms(quantities: list[Quantity]) -> None:

@@ -1,8 +1,10 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
+from planner.book.expressions import number
 from planner.book.formulas.parameters import active
 from planner.book.language import *
 
+FLASH_PASSES = f"{DAO}, algorithm 4"
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 #: Blocks whose kernels are their own, and those that do next to nothing.
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "rwkv", "lightning")
@@ -16,46 +18,103 @@ of_component = partial(flops, per="component", coefficient="FLOP")
 #: Tokens that meet those of their own stack, or of one of the same length.
 IN_FULL = ("", "cross", "tower")
 
+#: Which keys a query meets: those up to itself, or those of the whole sequence.
+PAST, BOTH_WAYS = ("past", "past window"), ("all", "window")
+
+
+def _up_to_itself(most: Operand) -> Expression:
+    """Return the mean number of keys (of c_key tokens) that queries 1 to s meet under causality,
+    each query at most ``most``: key j is met by the s + 1 - j c_key queries from its last token
+    on."""
+    return most * (s + 1) / s - c_key * most * (most + 1) / (2 * s)
+
+
+of_keys = partial(Quantity, source="which keys the mask leaves to a query", per="component")
+attended = of_keys(
+    "compute.attended_keys",
+    r"\hat s_k",
+    "keys that mask, window and indexer leave to a query, on average",
+)
+attended.where(sees=BOTH_WAYS, side=IN_FULL).equals(
+    m_key, "As many as there are, at most those of its window or those that an indexer picks."
+)
+attended.where(sees=PAST, side=IN_FULL).equals(
+    _up_to_itself(m_key),
+    "Query i meets the keys up to itself, at most those of its window or those that an indexer "
+    "picks: the j-th key is met by s + 1 - j c_key of the s queries.",
+)
+attended.where(side="decoder").equals(
+    (s_dec + 1) / 2, "Query i of the decoder meets the i keys up to itself."
+)
+
 keys = Quantity(
     "compute.keys",
     r"s_k",
-    "keys that a query meets, on average",
+    "keys that a query meets, on average, by the stated convention",
     source="training.attention_count",
     per="component",
 )
-keys.where(attention_count="full", side=IN_FULL).equals(
-    s, "All of them: masked scores are computed and counted too."
+keys.where(attention_count="full").equals(
+    n_key, "All of them: masked scores are counted, and those beyond a window or of no pick."
 )
-for _count, _sees, _why in (
-    (("causal", "window", "causal-window"), "all", "nothing is masked"),
-    ("causal", "window", "windows are not discounted"),
-    ("window", "past", "causality is not discounted"),
-):
-    keys.where(attention_count=_count, sees=_sees, side=IN_FULL).equals(s, f"All of them: {_why}.")
-keys.where(attention_count=("causal", "causal-window"), sees="past", side=IN_FULL).equals(
-    (s + 1) / 2, "Query i meets the i keys up to itself: 1 to s, on average half of s + 1."
+keys.where(attention_count="window").equals(
+    m_key, "Those of the window, or those that an indexer picks; causality is not discounted."
 )
-keys.where(attention_count="causal", sees="past window", side=IN_FULL).equals(
-    (s + 1) / 2, "Query i meets the i keys up to itself; the window is not discounted."
+keys.where(attention_count="causal", sees=BOTH_WAYS, side=IN_FULL).equals(
+    n_key, "All of them: nothing is masked, and windows are not discounted."
 )
-_reach = minimum(s, w)
-for _counts, _sees in ((("window", "causal-window"), "window"), ("window", "past window")):
-    keys.where(attention_count=_counts, sees=_sees, side=IN_FULL).equals(
-        _reach, "As many keys as the window holds, or the sequence where it is shorter."
-    )
-keys.where(attention_count="causal-window", sees="past window", side=IN_FULL).equals(
-    _reach - _reach * (_reach - 1) / (2 * s),
-    "A full window for every query, less what the first queries lack: the i-th meets i keys.",
+keys.where(attention_count="causal", sees=PAST, side=IN_FULL).equals(
+    _up_to_itself(n_key), "Query i meets the keys up to itself; windows are not discounted."
 )
-keys.where(attention_count=("full", "window"), side="decoder").equals(
-    s_dec, "All of the decoder's own."
+keys.where(attention_count="causal", side="decoder").equals(attended, "Those up to itself.")
+keys.where(attention_count="causal-window").equals(
+    attended, "Those that mask, window and indexer leave."
 )
-keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
-    (s_dec + 1) / 2, "Query i of the decoder meets the i keys up to itself."
+
+FUSED_KERNELS = ("flash", "efficient")
+performed_keys = of_keys(
+    "compute.performed_keys",
+    r"\bar s",
+    "keys that a kernel multiplies a query with, on average",
+    source=f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)",
+    exact=False,
+)
+performed_keys.where(training_attention="eager").equals(
+    n_key, "All of them: scores are masked when they are there."
+)
+_FUSED_KEYS: dict[str, Any] = {"training_attention": FUSED_KERNELS}
+performed_keys.where(**_FUSED_KEYS, sees=BOTH_WAYS, side=IN_FULL).equals(
+    m_run, "Those of the window in whole blocks, or those that an indexer picks."
+)
+performed_keys.where(**_FUSED_KEYS, sees=PAST, side=IN_FULL).equals(
+    minimum(m_run, _up_to_itself(m_run) + (n_blk - 1) * m_run / (2 * s)),
+    "Blocks above the diagonal are skipped, those on it are not: besides the keys up to itself, of "
+    "the window in whole blocks or of what an indexer picks, half a block less one half.",
+)
+performed_keys.where(**_FUSED_KEYS, side="decoder").equals(
+    minimum(s_dec, (s_dec + n_blk) / 2), "As for any sequence, over the decoder's own keys."
 )
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 ENDS = CHUNKED + "the first state is zero, the last is not used"
+
+per_key = of_component(
+    "compute.per_key", r"C_1", "forward FLOPs of scores for each key that a query meets, per token"
+)
+for _side, _queries, _why in (
+    ("", number(1), ""),
+    (("decoder", "cross"), s_dec / s, " For the s_dec queries of the decoder instead of s."),
+    ("tower", x_tok, " For the tower's tokens, of which there are so many for one of the model."),
+):
+    per_key.by(
+        "Narayanan et al. 2021, appendix; Raffel et al. 2019 (arXiv 1910.10683), section 2.1; "
+        "Dosovitskiy et al. 2020 (arXiv 2010.11929)",
+        scored=True,
+        side=_side,
+    ).equals(
+        2 * (n_in + n_out) * _queries,
+        f"A query meets a key over n_in, and its score weighs a value over n_out.{_why}",
+    )
 
 component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
 component.by(MATMUL, type="linear", side="").equals(
@@ -70,32 +129,12 @@ component.by(MATMUL, type="linear", side="decoder").equals(
     "2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s.",
 )
 component.by(
-    "Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5",
-    type=("core", "index"),
-    side="",
-).equals(
-    2 * keys * (n_in + n_out),
-    "A query meets its keys over n_in, and the scores weigh values over n_out.",
-)
-component.by(
-    "Raffel et al. 2019 (arXiv 1910.10683), section 2.1", type="core", side=("decoder", "cross")
-).equals(
-    2 * keys * (n_in + n_out) * s_dec / s,
-    "As for any core, for the s_dec queries of the decoder instead of s.",
-)
+    "Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5", type=("core", "index")
+).equals(keys * per_key, "A query meets its keys, each as often as FLOPs are counted.")
 component.by(MATMUL, type="linear", side="tower").equals(
     2 * applied * n_in * n_out * x_tok,
     "2 FLOP for each weight that a token of the tower uses, of which there are so many for each "
     "token of the model.",
-)
-component.by(
-    "Narayanan et al. 2021, appendix; Dosovitskiy et al. 2020 (arXiv 2010.11929)",
-    type="core",
-    side="tower",
-).equals(
-    2 * keys * (n_in + n_out) * x_tok,
-    "As for any core, for the tokens of the tower, of which there are so many for each token of "
-    "the model.",
 )
 component.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
     2 * n_in * n_out,
@@ -108,21 +147,6 @@ component.by("Baykal et al. 2023 (arXiv 2301.13310)", type="scan", scan="mix").e
 
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
-component.by(
-    "DeepSeek-V4 (transformers 5.23, modeling_deepseek_v4.py)",
-    type="scan",
-    scan=("compressed", "indexed"),
-).equals(
-    2 * floor(s / r_c) * (n_in + n_out),
-    "A query meets the compressed keys of the sequence as it meets keys.",
-)
-
-component.by(
-    "GLM-5.3 (transformers 5.23, modeling_glm5_next.py)", type="scan", scan="pooled"
-).equals(
-    2 * floor(s / p_i) * (n_in + n_out),
-    "A query meets the pooled keys of the sequence, and the heads are weighed.",
-)
 component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
@@ -178,10 +202,7 @@ backward_component.by(
     type=("linear", "core", "index"),
     frozen=True,
 ).equals(0, "The loss sends no gradient here.")
-backward_component.by(MATMUL, type="scan", scan=("indexed", "pooled")).equals(
-    0, "The loss sends no gradient to what an indexer scores."
-)
-backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix", "compressed")).equals(
+backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix")).equals(
     2 * component, _TWICE
 )
 backward_component.by(ENDS, type="scan", scan="delta").equals(
@@ -280,89 +301,167 @@ training_palm = flops(
     "is 3 times their forward pass.",
 )
 
+#: Blocks of which nothing can be chosen to be computed again.
+ELSE = ("embedding", "head", "projection", "matrix", "learned", "stream", *OTHERS, *NOTHING, *SIDES)
+
+reruns = Quantity(
+    "compute.reruns",
+    r"n_re",
+    "how often recomputation runs a component again",
+    per="component",
+    within=SHARE,
+)
+reruns.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing runs again.")
+reruns.by(MODULES, recompute=("selective", "full"), layers=False).equals(0, "It is in no layer.")
+_SELECTIVE: dict[str, Any] = {"recompute": "selective", "layers": True}
+_CHOSEN = {**_SELECTIVE, "again_operations": False}
+for _runs in (True, False):
+    _how = "It is chosen to run once more." if _runs else "It is kept."
+    reruns.by(
+        f"{CHECKPOINTED_CORE}; {DAO}, section 3.1; {MODULES}",
+        **_CHOSEN,
+        block="attention",
+        scored=True,
+        again_core_attention=_runs,
+    ).equals(int(_runs), _how)
+    for _kind in ("mlp", "moe"):
+        reruns.by(MODULES, **_CHOSEN, block=_kind, **{f"again_{_kind}": _runs}).equals(
+            int(_runs), _how
+        )
+reruns.by(MODULES, **_CHOSEN, block="attention", scored=False).equals(0, "It is kept.")
+reruns.by(MODULES, **_CHOSEN, block=("norm", *ELSE)).equals(0, "Nothing of it can be chosen.")
+_OPERATIONS = {**_SELECTIVE, "again_operations": True}
+reruns.by(PER_OPERATION, **_OPERATIONS, type="linear").equals(
+    rational(1, 2), "Every second product."
+)
+reruns.by(PER_OPERATION, **_OPERATIONS, type=("core", "index", "scan")).equals(
+    0, "Attention is kept."
+)
+reruns.by(
+    "Chen et al. 2016 (arXiv 1604.06174)", recompute="full", layers=True, early_stop=False
+).equals(1, "Every layer runs forward once more.")
+for _final in (True, False):
+    reruns.by(
+        "torch.utils.checkpoint of PyTorch 2.13, early stop",
+        recompute="full",
+        layers=True,
+        early_stop=True,
+        final=_final,
+    ).equals(
+        int(not _final),
+        "A layer runs once more up to the last tensor that its backward needs: its last matmul is "
+        "left out where nothing keeps its output.",
+    )
+
 again = flops(
     "compute.recomputed_flops_per_token",
     "C_again",
     "FLOPs that recomputation runs again, per token",
 )
 again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
-
-#: Blocks of which nothing can be chosen to be computed again.
-ELSE = ("embedding", "head", "projection", "matrix", "learned", "stream", *OTHERS, *NOTHING, *SIDES)
-
-block_again = flops(
-    "compute.block.again",
-    "C_re",
-    "FLOPs of a block that selective recomputation runs again, per token",
-    per="block",
+again.by(MODULES, recompute=("selective", "full"), shape=True).equals(
+    Sum(L_k * Sum(reruns * component, "component", matmul=True), "part"),
+    "Each component as often as it runs again.",
 )
-block_again.by(CHECKPOINTED_CORE, block="attention", again_core_attention=True).equals(
-    Sum(component, "component", type="core"), "The attention core runs forward once more."
-)
-block_again.by(
-    f"{DAO}, section 3.1; {MODULES}", block="attention", again_core_attention=False
-).equals(0, "Its core is kept, or is a fused one of an implementation that does not run it again.")
-
-for _kind in ("mlp", "moe"):
-    block_again.by(MODULES, block=_kind, **{f"again_{_kind}": True}).equals(
-        Sum(component, "component"), "The whole block runs forward once more."
-    )
-    block_again.by(MODULES, block=_kind, **{f"again_{_kind}": False}).equals(
-        0, "No product of it runs again."
-    )
-
-block_again.by(MODULES, block=("norm", *ELSE)).equals(0, "No product of it can be chosen.")
-
-for _towers, _which, _but in (
-    (("none", "trained"), {}, ""),
-    ("frozen", {"fixed": False}, " Of a tower that is not trained nothing is."),
-):
-    _where = {"layers": True, **_which}
-    again.by(
-        MODULES, recompute="selective", shape=True, again_operations=False, towers=_towers
-    ).equals(
-        Sum(L_k * Sum(block_again, "block"), "part", **_where),
-        f"The chosen modules (training.recompute_modules) of every layer.{_but}",
-    )
-    again.by(
-        PER_OPERATION, recompute="selective", shape=True, again_operations=True, towers=_towers
-    ).equals(
-        Sum(L_k * Sum(component, "component", type="linear") / 2, "part", **_where),
-        f"Every second product; attention is kept.{_but}",
-    )
-    again.by(
-        "Chen et al. 2016 (arXiv 1604.06174)",
-        recompute="full",
-        early_stop=False,
-        shape=True,
-        towers=_towers,
-    ).equals(
-        Sum(L_k * layer, "part", **_where),
-        f"Every layer runs forward once more; the head does not.{_but}",
-    )
-    again.by(
-        "torch.utils.checkpoint of PyTorch 2.13, early stop",
-        recompute="full",
-        early_stop=True,
-        shape=True,
-        towers=_towers,
-    ).equals(
-        Sum(L_k * (layer - Sum(component, "component", final=True)), "part", **_where),
-        "Every layer runs once more up to the last tensor that its backward needs: its last matmul "
-        f"is left out where nothing keeps its output.{_but}",
-    )
 again.by(KAPLAN, recompute=("selective", "full"), shape=False, exact=False).equals(
     forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
 
 executed_per_token = flops(
     "compute.executed_flops_per_token",
-    "C_hw",
+    "C_exec",
     "FLOPs of forward and backward with what is computed again, per token",
     source=f"{KORTHIKANTI}, section 5 and appendix A",
 ).equals(
     per_token + again,
-    "What hardware runs: the two passes, and the forward pass of what was not kept.",
+    "The two passes, and the forward pass of what was not kept, with scores as they are counted.",
+)
+
+
+#: What is not computed again.
+NEVER = number(0)
+
+
+def count_scores(met: Operand, rerun: Operand = NEVER) -> Expression:
+    """Count the FLOPs of a token, forward and backward (plus ``rerun`` forward passes), if queries
+    meet ``met`` keys: the common part of all conventions of utilisation."""
+    scores = per_key * met
+    return Sum(
+        L_k
+        * (
+            Sum((1 + rerun) * component + backward_component, "component", **_PRODUCTS)
+            + Sum((3 + rerun) * scores, "component", scored=True, frozen=False)
+            + Sum((1 + rerun) * scores, "component", scored=True, frozen=True)
+        ),
+        "part",
+    )
+
+
+_PRODUCTS = {"matmul": True, "scored": False}
+_THRICE = "Products with weights, forward and backward, and 3 times the forward pass of scores"
+
+attended_per_token = flops(
+    "compute.attended_flops_per_token",
+    "C_att",
+    "FLOPs of forward and backward, per token, masked scores left out",
+    source=MATMUL,
+)
+attended_per_token.where(shape=True).equals(
+    count_scores(attended), f"{_THRICE}, of the keys that mask, window and indexer leave."
+)
+attended_per_token.where(shape=False).equals(per_token, "A size has no scores.")
+
+model_per_token = flops(
+    "compute.model_flops_per_token",
+    "C_mod",
+    "FLOPs of forward and backward, per token, that a model utilisation counts",
+    source=f"{CHOWDHERY}, appendix B",
+)
+model_per_token.where(shape=True, attention_count=("full", "window")).equals(
+    count_scores(m_key),
+    f"{_THRICE}, of all keys of the sequence, but those of the window or those that an indexer "
+    "picks where the model has one: it asks for no others.",
+)
+model_per_token.where(shape=True, attention_count=("causal", "causal-window")).equals(
+    attended_per_token, "Causality is discounted as windows are."
+)
+model_per_token.where(shape=False).equals(per_token, "A size has no scores.")
+
+performed_component = of_component(
+    "compute.performed_component",
+    r"\bar C_c",
+    "FLOPs of one component that kernels perform in all passes, per token",
+    exact=False,
+    source=FLASH_PASSES,
+)
+performed_component.by(MATMUL, scored=False).equals(
+    (1 + reruns) * component + backward_component, "Forward, backward and what runs again."
+)
+_met = per_key * performed_keys
+performed_component.where(scored=True, frozen=True).equals(
+    (1 + reruns) * _met, "Forward, and where it runs again; the loss sends it no gradient."
+)
+performed_component.where(scored=True, frozen=False, training_attention="eager").equals(
+    (3 + reruns) * _met, "Two products forward and four backward, and what runs again."
+)
+performed_component.where(scored=True, frozen=False, training_attention=FUSED_KERNELS).equals(
+    (rational(7, 2) + reruns) * _met,
+    "Two products forward and five backward, one of which makes the scores anew; and what runs "
+    "again.",
+)
+
+performed_per_token = flops(
+    "compute.performed_flops_per_token",
+    "C_hw",
+    "FLOPs that kernels perform in all passes, per token",
+    exact=False,
+)
+performed_per_token.by(MATMUL, shape=True).equals(
+    Sum(L_k * Sum(performed_component, "component", matmul=True), "part"),
+    "Each part as often as it occurs; no convention of counting moves it.",
+)
+performed_per_token.by(KAPLAN, shape=False).equals(
+    executed_per_token, "Without a shape, forward, backward and what is computed again."
 )
 
 # -- as PyTorch's counter counts ---------------------------------------------------------------

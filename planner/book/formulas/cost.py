@@ -1,26 +1,26 @@
-"""How much: device hours at the prices of the cluster document."""
+"""How much: GPU hours at the prices of the cluster document."""
 
 from planner.book.formulas.time import device_hours
 from planner.book.formulas.time_inference import decode_rate, prefill_rate
 from planner.book.formulas.time_run import run_device_hours
 from planner.book.language import *
 
-PRICES = "device hours at the price of one"
+PRICES = "GPU hours at the price of one"
 
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(estimate, unit="USD/Mtokens", source=PRICES, mode="inference")
 
-total = dollars("cost.total", r"\pi", "cost of the device hours").equals(
+total = dollars("cost.total", r"\pi", "cost of the GPU hours").equals(
     device_hours * price,
-    "Every device hour at the price of the cluster; storage, network and staff are not in it.",
+    "Every GPU hour at the price of the cluster; storage, network and staff are not in it.",
 )
 
 reserved = dollars(
-    "cost.reserved", r"\pi_run,res", "cost of the device hours under a long commitment"
+    "cost.reserved", r"\pi_run,res", "cost of the GPU hours under a long commitment"
 ).equals(device_hours * reserved_price, "The same hours at the price of reserved devices.")
 
 run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False).equals(
-    run_device_hours * price, "The device hours on the calendar at the price of the cluster."
+    run_device_hours * price, "The GPU hours on the calendar at the price of the cluster."
 )
 
 million_input = of_a_million(

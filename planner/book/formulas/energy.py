@@ -9,7 +9,7 @@ of_run = partial(estimate, unit="kWh", scales_with="time", source=PATTERSON)
 
 devices = of_run("energy.devices", "E_dev", "energy of the accelerators").equals(
     device_hours * power / 1000,
-    "Every device hour at the rated power: an upper bound; 1000 turns W into kW.",
+    "Every GPU hour at the rated power: an upper bound; 1000 turns W into kW.",
 )
 
 hosts = of_run("energy.hosts", "E_host", "energy of the nodes outside their accelerators").equals(
@@ -59,12 +59,12 @@ _idle = idle_power / power
 _drawn = _idle + (1 - _idle) * minimum(1, hfu / e_own)
 expected.where(hosts_given=True).equals(
     (hosts + devices * _drawn) * total / computers,
-    "A device draws its idle power and, above it, as much as its arithmetic: at the share of the "
-    "peak that large products sustain it draws the rated power. Hosts stay at their rating; the "
+    "A device draws its idle power and, above it, as much as its arithmetic: at the matmul "
+    "efficiency of large matmuls it draws the rated power. Hosts stay at their rating; the "
     "site adds to both what it adds to all.",
 )
 expected.where(hosts_given=False).equals(
     total * _drawn,
-    "A device draws its idle power and, above it, as much as its arithmetic: at the share of the "
-    "peak that large products sustain it draws the rated power. Hosts are not in it.",
+    "A device draws its idle power and, above it, as much as its arithmetic: at the matmul "
+    "efficiency of large matmuls it draws the rated power. Hosts are not in it.",
 )

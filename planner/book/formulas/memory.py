@@ -97,29 +97,44 @@ peak = in_bytes(
 def _at_peak(
     name: str, latex: str, title: str, term: Quantity, short: str = "", **when: Any
 ) -> Quantity:
+    title += " on the fullest device at its peak"
     found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
     return found.by(PEAK, shape=True, **when).equals(value, "At the peak of the fullest stage.")
 
 
-weights = _at_peak("weights", "M_w", "weights on the fullest device", states.weights_stage)
-gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_live)
+weights = _at_peak("weights", "M_w", "weights", states.weights_stage)
+gradients = _at_peak("gradients", "M_g", "gradients", gradients_live)
 optimizer = _at_peak(
-    "optimizer",
-    "M_o",
-    "master weights and optimizer states on the fullest device",
-    states.optimizer_stage,
+    "optimizer", "M_o", "master weights and optimizer states", states.optimizer_stage
 )
-activations = _at_peak("activations", "M_act", "activations on the fullest device", kept.live)
-buffers = _at_peak("buffers", "M_buf", "buffers on the fullest device", buffer.live)
+activations = _at_peak("activations", "M_act", "activations", kept.live)
+buffers = _at_peak("buffers", "M_buf", "buffers", buffer.live)
 cache = _at_peak(
     "cache",
     "M_kv",
-    "keys, values and states of the served sequences on the fullest device (KV cache)",
+    "keys, values and states of the served sequences (KV cache)",
     cache_stage,
     short="cache of keys and values",
     mode="inference",
 )
+
+#: What comes and goes has a peak of its own, which need not be that of the device.
+for _name, _of, _symbol, _term in (
+    ("gradients", "gradient", "M_g^max", gradients_live),
+    ("activations", "activation", "M_act^max", kept.live),
+    ("buffers", "buffer", "M_buf^max", buffer.live),
+):
+    in_bytes(
+        f"memory.{_name}.most",
+        _symbol,
+        f"{_of} memory, the most that a device has in any phase",
+        source="the phase and the stage with most",
+        shape=True,
+    ).equals(
+        Max(Max(_term, "phase"), "stage"),
+        f"The largest over phases and stages; memory.{_name} is what is left at the device's peak.",
+    )
 
 total = predicted(
     "memory.total",
@@ -152,9 +167,9 @@ fullest_phase = fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 
 
 def _from_size(quantity: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
-    """States of a model without a shape: an even share of all parameters, and the ZeRO stages that
-    leave it whole and that divide it."""
-    of_size = partial(quantity.by, ZERO, title=title, shape=False, exact=False)
+    """Declare the states of a model without a shape: an even share of all parameters, for the ZeRO
+    stages that keep it ``whole`` and those that shard it. With LoRA a shape is needed."""
+    of_size = partial(quantity.by, ZERO, title=title, shape=False, lora=False, exact=False)
     why = "An even share of the parameters"
     of_size(zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
     of_size(zero=divided).equals(
@@ -202,6 +217,7 @@ blocks = in_bytes(
     + Max(buffer.gathered, "phase")
     + Max(buffer.reduced, "phase")
     + buffer.step
+    + buffer.unpacked
     + buffer.constant,
     "Kinds peak at different moments of a step: kept activations and logits at the loss, a layer "
     "that is computed again in its backward pass, gradients on their way near its end. Their "
@@ -254,7 +270,7 @@ process = predicted(
     source="device context, collective library and reserved memory",
 ).equals(
     reserved + M_ctx + communicators,
-    "What is predicted; published readings lie on both sides of it.",
+    "What is predicted; published measurements lie on both sides of it.",
 )
 
 capacity = in_bytes(
@@ -273,10 +289,10 @@ at_worst = predicted(
     "memory.at_worst",
     "M_95",
     "memory of the process at worst (95th percentile)",
-    source="published readings of training runs (presets/efficiency/memory.yaml)",
+    source="published measurements of training runs (presets/efficiency/memory.yaml)",
 ).equals(
     ceil(process * (1 + f_95)),
-    "Of 100 published readings 95 lie no further above their prediction than this.",
+    "Of 100 published measurements 95 lie no further above their prediction than this.",
 )
 
 headroom_p95 = predicted(

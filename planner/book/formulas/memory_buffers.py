@@ -1,7 +1,9 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
+from planner.book.formulas.layout import shards
 from planner.book.formulas.memory_activations import tensor
-from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
+from planner.book.formulas.memory_states import QLORA, device_parameters, inputs, outputs, trained
+from planner.book.formulas.memory_states import gathered as gathered_component
 from planner.book.language import *
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -32,8 +34,8 @@ layer = of_stage(
 gathered_part = bytes_of_part(
     "memory.buffers.gathered_part", r"G_k", "weights of one layer, gathered", source=FSDP
 ).equals(
-    k_c * Sum(device_parameters, "component", shared=False),
-    "The whole weights in the format that the matmuls take.",
+    Sum(gathered_component, "component", shared=False),
+    "The whole weights, trained and frozen, each in its format.",
 )
 
 gathered = of_phase(
@@ -56,8 +58,9 @@ gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
     total_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
 )
 gathered.where(zero=3, phase="gradients").equals(
-    total_on_stage(gathered_part, part="embedding"),
-    "The root's weights are let go of; the embedding's gradient is as large as its table.",
+    total_on_stage(k_c * Sum(trained, "component", shared=False), part="embedding"),
+    "The root's weights are let go of; the embedding's gradient, if it is trained, is as large as "
+    "its table.",
 )
 gathered.by(
     "PyTorch autocast (copies are kept until the end of the forward pass)",
@@ -65,8 +68,9 @@ gathered.by(
     copies=True,
     phase="loss",
 ).equals(
-    total_on_stage(k_c * Sum(device_parameters, "component", type="linear")),
-    "Weights are kept wider than the matmuls take them: a copy of every matrix.",
+    total_on_stage(k_c * Sum(trained, "component", type="linear")),
+    "Weights are kept wider than the matmuls take them: a copy of every matrix that is trained. "
+    "Frozen ones are used as they lie.",
 )
 gathered.by(
     "the matmuls take the weights as they lie", zero=(0, 1, 2), copies=False, phase="loss"
@@ -79,10 +83,10 @@ gathered.by("the optimizer works on shards", phase="step").equals(0, "No copy.")
 reduced = of_phase(
     "memory.buffers.reduced", r"M_red,\sigma\varphi", "whole gradients on their way to their shards"
 )
-_of_head = total_on_stage(k_c * Sum(device_parameters, "component"), part="head")
-_of_matrix = largest_on_stage(k_c * Max(device_parameters, "component"), layers=True)
-#: Without those that are counted elsewhere.
-_own_parameters = Sum(device_parameters, "component", shared=False)
+_of_head = total_on_stage(k_c * Sum(trained, "component"), part="head")
+_of_matrix = largest_on_stage(k_c * Max(trained, "component"), layers=True)
+#: Trained, without those that are counted elsewhere.
+_own_parameters = Sum(trained, "component", shared=False)
 reduced.where(zero=3, phase="backward").equals(
     _of_head + _of_matrix,
     "The head's gradient, which waits for the rest of the root's group, and that of one matrix.",
@@ -102,19 +106,24 @@ reduced.by("gradients are summed where they lie", zero=(0, 1, 2)).equals(0, "No 
 
 step = of_stage("memory.buffers.step", r"M_step,\sigma", "temporary tensors of the optimizer step")
 step.by(
-    "PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
-    optimizer_kernel="foreach",
-).equals(
-    weights_stage * k_o / k_w,
-    "One number in the format of a state for each weight that the device holds.",
-)
-step.by(
     "PyTorch (torch.optim, fused): weights are updated in place", optimizer_kernel="fused"
 ).equals(0, "None.")
-step.by("PyTorch (torch.optim, one tensor after the other)", optimizer_kernel="loop").equals(
-    largest_on_stage(Max(weights_component * k_o / k_w, "component")),
-    "One number in the format of a state for each weight of the largest tensor.",
-)
+#: Whole, or the device's shards of them.
+for _zero, _each in (((0, 1, 2), trained), (3, trained / shards)):
+    step.by(
+        "PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
+        optimizer_kernel="foreach",
+        zero=_zero,
+    ).equals(
+        k_o * Sum(copies_on_stage * _each, "component"),
+        "One number in the format of a state for each trained weight that the device holds.",
+    )
+    step.by(
+        "PyTorch (torch.optim, one tensor after the other)", optimizer_kernel="loop", zero=_zero
+    ).equals(
+        k_o * largest_on_stage(Max(_each, "component")),
+        "One number in the format of a state for each trained weight of the largest tensor.",
+    )
 
 # -- what is there for the whole run -----------------------------------------------------------
 
@@ -124,12 +133,12 @@ dummies = of_stage(
     "placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
 )
-_placeholder = k_c * first_on_stage * device_parameters
+_placeholder = k_c * first_on_stage * trained
 dummies.where(dummies=True).equals(
     Sum(_placeholder, "component", type="linear", routed=False)
     + Sum(_placeholder * e / copies, "component", type="linear", routed=True),
     "Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in "
-    "the compute format, one for each distinct shape (of one expert), kept for ever.",
+    "the compute format, one for each distinct trained shape (of one expert), kept for ever.",
 )
 dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 
@@ -169,7 +178,11 @@ live_parameters = in_bytes(
     "M_lp",
     "weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
-).equals(N_live * k_c, "So many parameters in the format that the matmuls take; none under FSDP2.")
+)
+live_parameters.where(zero=3).equals(
+    N_live * k_c, "So many parameters in the format that the matmuls take; none under FSDP2."
+)
+live_parameters.where(zero=(0, 1, 2)).equals(0, "Weights are not divided.")
 
 quantized = of_stage(
     "memory.buffers.quantized", r"M_quant,\sigma", "weights in the format of quantized products"
@@ -186,6 +199,13 @@ quantized.by(
 )
 quantized.by("PyTorch, torchao.float8: a gathered weight is cast for each product", zero=3).equals(
     0, "Casts of gathered weights do not outlive their product."
+)
+
+unpacked = of_stage("memory.buffers.unpacked", r"M_unp,\sigma", "frozen weights being unpacked")
+unpacked.by("weights are as the matmuls take them", quantised=False).equals(0, "None.")
+unpacked.by(f"{QLORA} (bitsandbytes, MatMul4Bit)", quantised=True).equals(
+    k_c * largest_on_stage(Max(inputs * outputs, "component", hidden_matrix=True), layers=True),
+    "One matrix at a time is written in the compute format for its product.",
 )
 
 constant = of_stage(
@@ -210,7 +230,7 @@ live.where(phase="loss").equals(
     "Temporary tensors of the loss, weights in the compute format, workspace.",
 )
 live.where(phase=("backward", "first")).equals(
-    layer + gathered + reduced + constant,
+    layer + gathered + unpacked + reduced + constant,
     "Temporary tensors of a layer, weights in the compute format, gradients on their way.",
 )
 live.where(phase="gradients").equals(

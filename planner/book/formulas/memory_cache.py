@@ -11,10 +11,22 @@ held = b * micro_batches
 block = in_bytes(
     "memory.cache.block", r"M_{kv}^{j}", "cache of one block on one device", per="block"
 )
+index = in_bytes(
+    "memory.cache.index",
+    r"M_i^{j}",
+    "cache of an indexer's keys on one device",
+    per="block",
+    block="attention",
+    source="DeepSeek-V3.2 (arXiv 2512.02556), inference code: its keys have a cache of their own",
+).equals(
+    k_kv * held * Sum(d_i * floor((s + s_o) / c_key), "component", type="index"),
+    "One key for each token or pool of tokens, which every rank holds whole.",
+)
+
 block.by(POPE, block="attention", latent=False, windowed=False).equals(
-    k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
+    k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + index,
     "A key and a value for each token of prompt and answer of the sequences under way, m "
-    "micro-batches of b; a rank holds one head at least.",
+    "micro-batches of b; a rank holds one head at least. And the keys of an indexer.",
 )
 block.by(
     f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
@@ -22,12 +34,13 @@ block.by(
     latent=False,
     windowed=True,
 ).equals(
-    k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
-    "Only the last w tokens are attended to.",
+    k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + index,
+    "Only the last w tokens are attended to. And the keys of an indexer.",
 )
 block.by("DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True).equals(
-    k_kv * held * (s + s_o) * (r_kv + d_r),
-    "The compressed keys and values and one rotary key, which every rank holds whole.",
+    k_kv * held * (s + s_o) * (r_kv + d_r) + index,
+    "The compressed keys and values and one rotary key, which every rank holds whole. And the keys "
+    "of an indexer.",
 )
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.

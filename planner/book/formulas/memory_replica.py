@@ -24,13 +24,13 @@ devices = Quantity(
 def _states(
     name: str, title: str, stage: Quantity, whole: Any, divided: Any, each: Any, **when: Any
 ) -> Quantity:
-    """States of the devices of all stages; of a model without a shape all parameters, which ZeRO
-    leaves whole or divides over the replicas too."""
+    """Declare the states on the devices of all stages; without a shape those of all parameters,
+    which ZeRO keeps ``whole`` or shards over the replicas too. With LoRA a shape is needed."""
     found = of_replica(f"memory.replica.{name}", rf"M_{{{name[0]}}}^rep", title)
     found.by(SUM, shape=True, **when).equals(
         t * c * Sum(alike * stage, "stage"), "Of all devices of all stages."
     )
-    of_size = partial(found.by, ZERO, shape=False, exact=False, **when)
+    of_size = partial(found.by, ZERO, shape=False, lora=False, exact=False, **when)
     of_size(zero=whole).equals(each * parameters_total * c, "Once on the devices of each stage.")
     return of_size(zero=divided).equals(
         each * parameters_total * r / data,

@@ -141,6 +141,20 @@ frozen.where(lora=True, hidden_matrix=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
 
+gathered = bytes_of_component(
+    "memory.weights.gathered",
+    r"M_{wg,c}",
+    "weights of one component as their shards are gathered",
+    source="PyTorch FSDP2 (MixedPrecisionPolicy, param_dtype)",
+)
+gathered.where(lora=False).equals(
+    k_c * device_parameters, "All of them, in the format that the matmuls take."
+)
+gathered.by(f"{LORA}; torchao, NF4Tensor (fsdp_pre_all_gather)", lora=True).equals(
+    k_c * trained + frozen,
+    "Adapters in the format that the matmuls take, frozen weights as they are stored.",
+)
+
 weights_component = of_zero(
     "memory.weights.component", r"M_{w,c}", "weights of one component on one device"
 )
@@ -260,8 +274,11 @@ steps = bytes_of_component(
     "memory.optimizer.steps",
     r"M_{t,c}",
     "step counters of one component",
-    source="PyTorch (torch.optim keeps one for each weight tensor)",
-).equals(k_t * tensors_c, "One number for each tensor of weights, not divided.")
+    source="PyTorch (torch.optim keeps one for each weight tensor that it updates)",
+)
+steps.where(lora=False).equals(k_t * tensors_c, "One number for each tensor, not divided.")
+steps.by(LORA, lora=True, adapted=False).equals(0, "The component is frozen.")
+steps.by(LORA, lora=True, adapted=True).equals(2 * k_t, "One for each matrix of its adapter.")
 
 # -- sums over a stage --------------------------------------------------------------------------
 

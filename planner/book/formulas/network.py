@@ -35,16 +35,15 @@ TORUS = "Austin et al. 2025, How to Scale Your Model, TPUs and sharded matrices 
 
 
 def _covered(stride: Operand | int, size: Operand) -> Iterator[tuple[str, Expression, Expression]]:
-    """Along each axis of a torus over how many devices a group extends whose members lie a stride
-    apart, and whether these are a whole ring (1) or a line (0)."""
+    """Yield, for each axis of a torus, over how many devices a group with this stride extends, and
+    whether they form a whole ring (1) or a line (0)."""
     for axis, before, side in (("x", 1, n_X), ("y", n_X, n_Y), ("z", n_X * n_Y, n_Z)):
         covered = maximum(1, minimum(stride * size, before * side) / maximum(stride, before))
         yield axis, covered, maximum(0, covered - side + 1)
 
 
 def _links(group: str, letter: str, stride: Operand | int, size: Operand) -> Expression:
-    """Over how many of a device's links a group exchanges, whose members lie a stride apart: along
-    the axes of a torus."""
+    """Return how many of a device's torus links a group with this stride communicates over."""
     found: list[Quantity] = []
     for axis, covered, ring in _covered(stride, size):
         along = estimate(
@@ -303,7 +302,7 @@ of_experts = partial(estimate, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:
-    """The part of so many places that g_r of G_r groups take; one of each group, if no more."""
+    """Return how many of ``members`` places g_r of G_r groups take; at least one for each group."""
     return minimum(members, maximum(members * g_r / G_r, g_r))
 
 
@@ -363,12 +362,13 @@ _copies = _of_rank * k * (e - 1) / e
 
 
 def places(reached: Operand) -> Expression:
-    """In how many of so many places a token has one of its k experts, on average."""
+    """Return the mean number of places, of ``reached`` ones, that have one of a token's k
+    experts."""
     return reached * (1 - (1 - 1 / reached) ** k)
 
 
 def _once(reached: Operand, members: Operand) -> Expression:
-    """A token once to each other of so many places that holds one of its k experts."""
+    """Return the volume if a token is sent once to each other place with one of its k experts."""
     return _of_rank * places(reached) * (1 - 1 / members)
 
 

@@ -3,14 +3,13 @@
 Counts of one device and one micro-batch, forward, from shapes alone; no efficiency enters.
 """
 
+from planner.book.formulas.compute import FUSED_KERNELS, performed_keys
 from planner.book.formulas.layout import tokens
-from planner.book.formulas.time_core import keys
 from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.formulas.time_product import count, forward, rows
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3"
-FUSED = ("flash", "efficient")
 
 of_product = partial(Quantity, source=ROOFLINE, per="product", coefficient="FLOP")
 of_core = partial(Quantity, unit="FLOP", source=FLASH, per="block", coefficient="FLOP")
@@ -46,8 +45,8 @@ product_intensity = of_product(
 core_flops = of_core(
     "roofline.core.flops", "F_core", "FLOPs of an attention core on one device, forward"
 )
-core_flops.where(training_attention=FUSED).equals(
-    2 * tokens * keys * a * (d_h + d_v) / t,
+core_flops.where(training_attention=FUSED_KERNELS).equals(
+    2 * tokens * Sum(performed_keys * (n_in + n_out), "component", type="core") / t,
     "Queries with the keys that they meet, and scores with values.",
 )
 core_flops.where(training_attention="eager").equals(
@@ -60,8 +59,8 @@ core_intensity = of_core(
     "FLOPs for each byte of an attention core",
     unit="FLOP/bytes",
 )
-core_intensity.where(training_attention=FUSED).equals(
-    2 * keys * a / (k_a * (a + c * a_kv)),
+core_intensity.where(training_attention=FUSED_KERNELS).equals(
+    core_flops * t / (k_a * tokens * (a + c * a_kv) * (d_h + d_v)),
     "Queries, keys and values are read and the output is written; scores never leave the chip, so "
     "it grows with the sequence.",
 )

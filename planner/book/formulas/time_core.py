@@ -1,6 +1,7 @@
 """Predicted time of an attention core: fused or not, and over context-parallel ranks."""
 
-from planner.book.formulas.layout import tokens
+from planner.book.formulas.compute import FUSED_KERNELS, performed_keys
+from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
 from planner.book.formulas.time_product import SYSTOLIC, kernel, loaded, padded, shallow, waves
@@ -21,23 +22,21 @@ of_scores = partial(seconds_of_block, source=KERNELS, coefficient="bytes")
 of_context = partial(seconds_of_block, attribution="context-parallel exchange")
 of_block = partial(estimate, per="block", source=FLASH)
 
-keys = of_block(
-    "time.core.keys", r"\bar s", "keys that a fused kernel meets for a query, on average"
+ranks = Quantity(
+    "time.core.ranks",
+    r"t_{\mathrm{sc}}",
+    "tensor-parallel ranks that share the scores of a component",
+    source="layout",
+    per="component",
 )
-keys.where(sees="all").equals(s, "All of them.")
-keys.where(sees="past").equals(
-    minimum(s, (s + n_blk) / 2),
-    "Blocks above the diagonal are skipped, which leaves half and the other half of those on it.",
+ranks.where(split="column").equals(t, "Each has a part of the heads.")
+ranks.where(split="none").equals(
+    sequence_ranks, "Each scores keys for its part of the residual stream, with all heads."
 )
-
-#: Keys from the first of a window to the end of a block of queries, in whole blocks: the last
-#: query of a block of n sees w, the first w more than n - 1 before it.
-_reach = minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
-keys.where(sees="window").equals(_reach, "Those of the window, in whole blocks.")
-keys.where(sees="past window").equals(
-    minimum(s, _reach - _reach * (_reach - n_blk) / (2 * s)),
-    "The window in whole blocks for every query, less what the first ones lack: the i-th block "
-    "meets i blocks.",
+#: For each token of the device, keys by the widths of queries and values.
+_scored, _core = (
+    Sum(performed_keys * (n_in + n_out) / ranks, "component", scored=True, **which)
+    for which in ({}, {"frozen": False})
 )
 
 #: Heads below 128 fill the products of a fused kernel less well.
@@ -73,16 +72,21 @@ rate.by(SYSTOLIC, time_attention="unknown", systolic=True).equals(
 forward = of_core(
     "time.core.forward", "t_core", "forward pass of an attention core", coefficient="FLOP"
 )
-forward.by(FLASH, training_attention=("flash", "efficient")).equals(
-    2 * tokens * keys * a * (d_h + d_v) / (t * rate),
+forward.by(FLASH, training_attention=FUSED_KERNELS).equals(
+    2 * tokens * _scored / rate,
     "2 FLOP for each query, key and width of query and value, heads divided over the "
-    "tensor-parallel ranks.",
+    "tensor-parallel ranks; an indexer scores its keys beside it.",
 )
 
-backward = of_core("time.core.backward", "t_core'", "backward pass of an attention core")
-backward.by(FLASH, training_attention=("flash", "efficient")).equals(
-    forward * rational(5, 2) / e_back,
-    "Five products instead of two, at a share of the forward rate.",
+backward = of_core(
+    "time.core.backward",
+    "t_core'",
+    "backward pass of an attention core",
+    coefficient="FLOP",
+)
+backward.by(FLASH, training_attention=FUSED_KERNELS).equals(
+    2 * tokens * _core / rate * rational(5, 2) / e_back,
+    "Five products instead of two, at a share of the forward rate; none for an indexer.",
 )
 
 half = estimate(
@@ -99,8 +103,8 @@ half.by("no multiprocessors are known", tiles=False).equals(
 
 
 def _product(m: Any, n: Any, k: Any, tiled: bool, systolic: bool) -> Expression:
-    """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
-    where it is known how the device cuts products."""
+    """Return the time of one batched matmul of an unfused core, at the 16-bit rate; with tile and
+    wave waste if the tiling of the device is known."""
     as_run = padded if systolic else loaded
     heads, widths = b * a / t, (m, as_run(n), as_run(k))
     waste = waves(widths, heads, half) if tiled else 1

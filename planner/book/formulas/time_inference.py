@@ -1,11 +1,14 @@
 """Serving: time to the first token, and of each further one, by roofline with the cache."""
 
+from dataclasses import replace
+
 from planner.book.formulas.compute import component as component_flops
 from planner.book.formulas.layout import data, micro_batches, tokens
 from planner.book.formulas.memory_cache import block as cache_block
+from planner.book.formulas.memory_cache import index as cache_index
 from planner.book.formulas.memory_states import weights_component
 from planner.book.formulas.network import experts as experts_exchange
-from planner.book.formulas.network import experts_gather, fabric, link, send
+from planner.book.formulas.network import experts_gather, fabric, link, send, waiting
 from planner.book.formulas.time_part import exchanges, forward
 from planner.book.formulas.time_peak import peak
 from planner.book.language import *
@@ -78,17 +81,35 @@ cached.where(block=STATES).equals(
     cache_block / micro_batches, "The whole state, which does not grow."
 )
 
-_HALF = "On average over the answer, half of its s_o tokens are in the cache."
-_growing = cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
-cached.where(block="attention", latent=True).equals(_growing, _HALF)
-cached.where(block="attention", latent=False, windowed=False).equals(_growing, _HALF)
+#: Of the answer's s_o tokens half are in the cache on average.
+_written = (s + s_o / 2) / (s + s_o)
 
-_grown = minimum(s_o, maximum(0, w - s))
-_kept = minimum(w, s) + _grown - _grown**2 / (2 * maximum(1, s_o))
-cached.where(block="attention", latent=False, windowed=True).equals(
-    cache_block / micro_batches * _kept / minimum(w, s + s_o),
+
+def _met(most: Operand) -> Expression:
+    """Return the mean number of cached tokens that a query meets over the answer, at most ``most``:
+    the initial ones and, of the g that the cache grows by, all but half of the first g."""
+    grown = minimum(s_o, maximum(0, most - s))
+    return minimum(most, s) + grown - grown**2 / (2 * maximum(1, s_o))
+
+
+_of_all, _index = cache_block / micro_batches, cache_index / micro_batches
+for _whole in ({"latent": True}, {"latent": False, "windowed": False}):
+    cached.where(block="attention", picked=False, **_whole).equals(
+        _of_all * _written, "On average over the answer, half of its s_o tokens are in the cache."
+    )
+    cached.where(block="attention", picked=True, **_whole).equals(
+        (_of_all - _index) * _met(k_i) / (s + s_o) + _index * _written,
+        "Of the tokens those that an indexer picks, as a window would have them; and its keys of "
+        "all of them, with half of the answer's on average.",
+    )
+cached.where(block="attention", latent=False, windowed=True, picked=False).equals(
+    _of_all * _met(w) / minimum(w, s + s_o),
     "The cache grows while the window is longer than what was read; on average over the answer it "
     "holds what it began with and, of the g tokens that it grows by, all but half of the first g.",
+)
+cached.where(block="attention", latent=False, windowed=True, picked=True).equals(
+    (_of_all - _index) * _met(minimum(w, k_i)) / minimum(w, s + s_o) + _index * _written,
+    "Of the window's tokens those that an indexer picks; and its keys of all tokens.",
 )
 
 stage_bytes = of_stage(
@@ -153,7 +174,21 @@ exchange = serving(
 _each = L_k * Sum(exchanges, "block")
 _RING = "A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."
 
-_there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
+
+def _of_step(name: str, symbol: str, whole: Quantity, hops: Operand | int) -> Quantity:
+    """Declare an all-to-all of b tokens as of a micro-batch, but without the host waiting for the
+    counts (CUDA graphs); ``hops`` to other devices are added if it has none itself."""
+    found = seconds_of_block(name, symbol, f"{whole.title}, in a step of decoding")
+    for formula in whole.formulas:
+        few = formula.written.put({tokens.symbol: 1 * b, waiting.symbol: 0 * b})
+        more = 0 if "all-gather" in formula.when.values() else hops
+        found.formulas.append(replace(formula, quantity=found, written=few + more))
+    return found
+
+
+_there = _of_step(
+    "time.decode.experts", "t_a2a,dec", experts_exchange, (e - 1) * a_link
+) + _of_step("time.decode.gather", "t_ge,dec", experts_gather, 0)
 for _exchanges, _towers in (
     (Sum(_each, "part"), "none"),
     (Sum(_each, "part", tower=False), ("trained", "frozen")),

@@ -240,7 +240,7 @@ matrix = of_matrix(
 
 
 def _product(name: str, symbol: str, title: str, shape: tuple[Operand, Operand, Operand]) -> Any:
-    """One of the three products of an iteration: what tiles and waves waste of it, and its time."""
+    """Declare one of the three matmuls of an iteration: its tile and wave waste, and its time."""
     waste = estimate(
         f"time.orthogonal.{name}_waste",
         f"q_{{{symbol}}}",

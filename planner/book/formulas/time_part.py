@@ -12,7 +12,7 @@ from planner.book.formulas.layout import (
     vocabulary,
 )
 from planner.book.formulas.memory_activations import layer as kept
-from planner.book.formulas.memory_states import STILL, device_parameters
+from planner.book.formulas.memory_states import STILL, device_parameters, frozen, trained
 from planner.book.formulas.network import (
     GATHERED,
     KERNELS,
@@ -496,6 +496,17 @@ host.where(layers=True, fixed=False, recompute="full").equals(
     4 * launches * t_la, "Launches twice forward and twice backward."
 )
 
+sent = bytes_of_component(
+    "time.part.gathered",
+    r"D_{g,c}",
+    "weights of one component on their way to those that lack them",
+    source="training.bytes.gather",
+)
+sent.where(lora=False).equals(k_gat * device_parameters, "All of them in one format.")
+sent.by(LORA, lora=True).equals(
+    k_gat * trained + frozen, "Of the adapters; and the frozen ones as they are stored."
+)
+
 gathers = seconds_of_part(
     "time.part.gathers",
     r"t_G",
@@ -508,19 +519,22 @@ gathers.by(f"{RAJBHANDARI}, section 5: weights stay whole", zero=(0, 1, 2)).equa
 
 FSDP = f"{ZHAO}, section 3"
 
+#: What a ring passes of the weights on their way to those that lack them, and of gradients.
+_gathered = Sum(sent * passed, "component")
+_scattered = k_red * Sum(trained * passed, "component")
 gathers.by(STILL, zero=3, fixed=True).equals(
-    k_gat * Sum(device_parameters * passed, "component") + hops,
+    _gathered + hops,
     "Weights are gathered for the forward pass alone: one ring.",
 )
 gathers.by(FSDP, zero=3, reshard=True, fixed=False).equals(
-    (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops,
+    2 * _gathered + _scattered + 3 * hops,
     "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
     "gradients reduced and scattered in theirs: three rings over the group.",
 )
 gathers.by(
     "PyTorch, fully_shard (reshard_after_forward)", zero=3, reshard=False, fixed=False
 ).equals(
-    (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops,
+    _gathered + _scattered + 2 * hops,
     "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings.",
 )
 
@@ -566,30 +580,42 @@ busy_forward = at_work(
 busy_backward = at_work(
     "time.part.busy.backward", "t_busy^B", "device or host at work on the backward pass of a layer"
 )
+busy_kept = at_work(
+    "time.part.busy.kept", "t_busy^K", "the backward pass where nothing is computed again"
+)
+busy_weights = at_work(
+    "time.part.busy.weights", "t_busy^W", "what gradients of weights add to the backward pass"
+)
 _WAITS = "The device waits for the host where its kernels are shorter than their launches."
 _TWICE = f"{_WAITS} A third of the launches are the forward pass's."
 _AGAIN = f"{_WAITS} A quarter of the launches are the forward pass's, which runs once more."
-for _runs, _launched, _why in (
-    ({"layers": False, "fixed": False}, 3, _TWICE),
-    ({"layers": True, "fixed": False, "recompute": ("none", "selective")}, 3, _TWICE),
-    ({"layers": True, "fixed": False, "recompute": "full"}, 4, _AGAIN),
-):
-    busy_forward.where(**APART, **_runs).equals(maximum(forward, host / _launched), _why)
-    busy_backward.where(**APART, **_runs).equals(
-        maximum(backward + repeated, host * (_launched - 1) / _launched), _why
-    )
-busy_forward.where(**APART, fixed=True).equals(maximum(forward, host), _WAITS)
-busy_backward.by(STILL, **APART, fixed=True).equals(0, "None.")
-_pair = maximum(device, host) / passes
-for _beside_work in BESIDE_WORK:
-    busy_forward.where(**_beside_work).equals(
-        _pair * forward,
-        "Its share of the pair of a forward and another micro-batch's backward pass.",
-    )
-    busy_backward.where(**_beside_work).equals(
-        _pair * (backward + repeated),
-        "Its share of the pair with another micro-batch's forward pass.",
-    )
+_WITHOUT = "The backward pass, less one without them, which launches as much less as a forward pass"
+for _work in (APART, *BESIDE_WORK):
+    _pair = 1 if _work is APART else device / passes  # of which each pass has its share
+    for _runs, _launched, _why in (
+        ({"layers": False, "fixed": False}, 3, _TWICE),
+        ({"layers": True, "fixed": False, "recompute": ("none", "selective")}, 3, _TWICE),
+        ({"layers": True, "fixed": False, "recompute": "full"}, 4, _AGAIN),
+    ):
+        for _pass, _seconds, _times in (
+            (busy_forward, forward, 1),
+            (busy_backward, backward + repeated, _launched - 1),
+            (busy_kept, backward, 2),
+        ):
+            _pass.where(**_work, **_runs).equals(
+                maximum(_pair * _seconds, host * _times / _launched), _why
+            )
+        _rest = maximum(
+            _pair * (backward + repeated - weights), host * (1 - rational(2, _launched))
+        )
+        busy_weights.where(**_work, **_runs, lora=False).equals(
+            busy_backward - _rest, f"{_WITHOUT}."
+        )
+busy_forward.where(fixed=True).equals(maximum(forward, host), _WAITS)
+for _pass in (busy_backward, busy_kept):
+    _pass.by(STILL, fixed=True).equals(0, "None.")
+busy_weights.by(STILL, fixed=True, lora=False).equals(0, "None.")
+busy_weights.by(ZERO_BUBBLE, lora=True).equals(0, "Weights are frozen.")
 
 busy = seconds_of_part(
     "time.part.busy", "t_busy", "device or host at work on a layer", source="sum of its passes"
@@ -605,16 +631,29 @@ ways = seconds_of_part(
     source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
 ).equals(2 * f_off * kept / B_host, "Out and back, each at the rate of the host's link.")
 
+part = seconds_of_part(
+    "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
+)
+kept_part = seconds_of_part(
+    "time.part.kept",
+    r"t_\ell^K",
+    "a layer that keeps all activations, forward and backward, of one micro-batch",
+    source=CALIBRATED,
+)
 offload.where(offload=True).equals(
     maximum(0, ways / 2 - busy_forward) + maximum(0, ways / 2 - busy_backward),
     "They leave beside the forward pass and return beside the backward pass, whichever of device "
     "and host is at work: what takes longer than the pass shows.",
 )
-
-part = seconds_of_part(
-    "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
-).equals(
+part.equals(
     busy + gathers - (1 - c_ov) * minimum(gathers, busy) + offload,
     "What device or host are at work on; the gathers of the next layer beside it, which still cost "
     "a share of their time; and what shows of the way to the host.",
 )
+_busy = busy_forward + busy_kept
+_kept = _busy + gathers - (1 - c_ov) * minimum(gathers, _busy)
+for _away, _shows in (
+    (False, 0),
+    (True, maximum(0, ways / 2 - busy_forward) + maximum(0, ways / 2 - busy_kept)),
+):
+    kept_part.where(offload=_away).equals(_kept + _shows, "As a layer that is computed again.")

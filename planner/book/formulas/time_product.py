@@ -24,22 +24,22 @@ Factor = Operand | int
 
 
 def loaded(width: Operand) -> Expression:
-    """A width as kernels run it: its loads of 128 and of 16 bytes are whole where it is a multiple
-    of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
-    so that a wider product never takes less time."""
+    """Pad a width as kernels do: loads of 128 and of 16 bytes are whole for multiples of 64 and of
+    8 (elements of 2 bytes). The slowdown of other widths is bounded by the cost of padding them, so
+    that a wider matmul never takes less time."""
     padded_8, padded_64 = 8 * ceil(width / 8), 64 * ceil(width / 64)
     return minimum(k_64 * k_8 * width, k_64 * padded_8, padded_64)
 
 
 def padded(width: Operand) -> Expression:
-    """A width as systolic arrays run it: as if it filled the last one that it enters."""
+    """Round a width up to whole systolic tiles."""
     return n_mxu * ceil(width / n_mxu)
 
 
 def waves(shape: Shape, count: Factor, half: Operand) -> Expression:
-    """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
-    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and may be cut
-    in 2 or 4 pieces of the depth, each of which pays for being shallow."""
+    """Return the work of whole tiles in whole waves over the multiprocessors, relative to that of
+    the matmul: tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and
+    may split the depth into 2 or 4 pieces, with the penalty of a small depth for each."""
     rows, columns, depth = shape
 
     def cut(high: int, wide: int, pieces: int = 1) -> Expression:
@@ -61,8 +61,8 @@ def kernel(
     half: Operand,
     element: Operand = k_x,
 ) -> Expression:
-    """Arithmetic over the shape as kernels run it, at the rate that large products sustain and that
-    shallow ones do not reach; or reading both inputs and writing the output, if that is longer."""
+    """Return the time of a kernel: arithmetic over the padded shape, at the matmul efficiency and
+    with the penalty of a small depth; or reading both inputs and writing the output, if longer."""
     rows, columns, depth = run
     high, wide, deep = plain
     arithmetic = 2 * rows * columns * count * (depth + half) * waste / rate
@@ -71,8 +71,8 @@ def kernel(
 
 
 def shallow(rate: Operand) -> Expression:
-    """Between two waves of tiles a multiprocessor loads and stores for a while, in which a faster
-    one would have worked off more of the depth: so many rows of it for each TFLOP/s of its."""
+    """Return the penalty of a small depth, as rows of depth: between two waves of tiles a
+    multiprocessor loads and stores, in a time in which a faster one computes more rows."""
     return d_min * rate / (10**12 * n_sm)
 
 
@@ -129,7 +129,7 @@ _NARROW_RATE = "A share of the dense peak of the training precision: clocks fall
 _WIDE_RATE = "Logits and router stay in 16 bit: a share of that peak."
 rate.where(wide=False, split=APART).equals(e_mm * peak, _NARROW_RATE)
 rate.where(wide=True, split=APART).equals(e_16 * peak_16, _WIDE_RATE)
-_GROUPED_RATE = "Of what other large products sustain the share that grouped ones do"
+_GROUPED_RATE = "Efficiency of grouped matmuls relative to that of other large matmuls"
 rate.where(wide=False, split="experts").equals(q_grp * e_mm * peak, f"{_GROUPED_RATE}.")
 rate.where(wide=True, split="experts").equals(
     q_grp * e_16 * peak_16, f"{_GROUPED_RATE}, in 16 bit."
@@ -149,7 +149,7 @@ half.by("no multiprocessors are known", tiles=False).equals(
 
 
 def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
-    """The same rule for each of the three products of a weight."""
+    """Declare the tile and wave waste of one of the three matmuls of a weight."""
     waste = of_product(f"time.product.{name}_waste", symbol, title, source=TILES)
     waste.where(tiles=True).equals(
         waves(shape, count, half),
@@ -337,7 +337,7 @@ casts = product_time(
     "time.product.casts",
     "t_cast",
     "casts of a product's inputs to its format, forward and backward",
-    attribution="casts to the format of products",
+    attribution="casts to the matmul format",
 )
 casts.by("TransformerEngine", casts=False, quantised=False).equals(
     0, "Inputs are in the format of the product already."

@@ -122,7 +122,7 @@ run_days.where(
 run_device_hours = estimate(
     "time.run_device_hours",
     "t_dev,cal",
-    "device hours of the run with interruptions",
+    "GPU hours of the run with interruptions",
     unit="h",
     scales_with="time",
     source="definition",

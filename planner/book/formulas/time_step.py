@@ -11,10 +11,9 @@ from planner.book.formulas.time_part import (
     busy,
     busy_backward,
     busy_forward,
+    busy_weights,
+    kept_part,
     part,
-    passes,
-    repeated,
-    weights,
 )
 from planner.book.language import *
 
@@ -35,7 +34,7 @@ stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=False).equals(
     "The layers of the stage, and the embedding or the head where it holds them.",
 )
 stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=True).equals(
-    total_on_stage(part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
+    total_on_stage(kept_part + recomputed_in_flight / maximum(1, in_flight) * (part - kept_part)),
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
 )
@@ -64,8 +63,8 @@ all_weights = seconds(
     "gradients of weights of one micro-batch through the whole model",
     source=ZERO_BUBBLE,
 ).equals(
-    Sum(L_k * part * weights / passes, "part"),
-    "Of the time of each layer the share of its passes in the gradients of weights.",
+    Sum(L_k * part * busy_weights / busy, "part"),
+    "Of the time of each layer the share of the gradients of weights.",
 )
 
 of_passes = partial(seconds, source="sum of its passes")
@@ -273,15 +272,15 @@ _pieces = maximum(1, buckets / v)
 
 
 def _left(traffic: Operand, window: Operand, turns: product.Factor = 1) -> Expression:
-    """What is left of a traffic when the passes of the last (or first) micro-batches are over,
-    beside which it runs in buckets as soon as these are ready."""
+    """Return the communication that the passes of the last (or first) micro-batches do not hide; it
+    starts bucket by bucket, as these become ready."""
     last = traffic / (turns * _pieces)
     return maximum(traffic - turns * window * (1 - 1 / _pieces), last)
 
 
 def _left_by_chunk(traffic: Operand, window: Operand) -> Expression:
-    """As ``_left``, with v chunks of layers: each travels whole when the last micro-batch has
-    passed it, p micro-batches after the one before; the last one in buckets beside its own pass."""
+    """Return the same with v chunks of layers: each is sent whole after its last micro-batch, p
+    micro-batches after the one before; the last one in buckets beside its own pass."""
     chunk, apart = traffic / v, minimum(p, micro_batches) * window / v
     late = chunk - apart  # of each chunk before the last one, behind the passes
     own = window / v * (1 - 1 / _pieces)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.base.display import as_json, columns, format_value, one_line, significant
+from planner.base import numbers
+from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import compare
 from planner.connect.calibrate.fit import (
@@ -155,7 +156,7 @@ def _predicted(run: Given, like: Evaluation | None) -> Run:
         raise PlanError(Fault(wrong, Place(place.file), "a plan whose model has a shape")) from None
     seconds = made.seconds({})
     if not 1 / FAR <= made.measured / seconds <= FAR:
-        took, planned = (format_value(Fraction(each), "s") for each in (run.seconds, seconds))
+        took, planned = (numbers.text(Fraction(each), "s") for each in (run.seconds, seconds))
         wrong = f"a step took {took}, where its plan predicts {planned}"
         raise PlanError(Fault(wrong, Place(run.log), "the log of the plan's run, in the unit said"))
     return made
@@ -206,8 +207,10 @@ def text(found: Calibration) -> str:
     lines = [f"{_runs(len(found.given))} on {of}", "", *_table_of_runs(found), ""]
     lines += [*_table_of_rates(found.fit), ""]
     for band in found.bands:
-        own = f"{_percent(band.low)} to {_percent(band.high)}"
-        others = " to ".join(map(_percent, band.published))
+        own, others = (
+            " to ".join(numbers.text(end, style="change") for end in ends)
+            for ends in ((band.low, band.high), band.published)
+        )
         lines.append(
             f"- {bands.TITLES[band.workload]} {SCALES[band.scale]}: further runs lie within {own} "
             f"of the prediction (5th to 95th percentile); published runs leave {others} open"
@@ -223,12 +226,12 @@ def _table_of_runs(found: Calibration) -> list[str]:
         ("run", "measured", "shipped rates", "", "fitted", "", "left out", "")
     ]
     for run, *predicted in zip(found.given, *ways, strict=True):
-        cells = [run.name, format_value(run.seconds, "s")]
+        cells = [run.name, numbers.text(run.seconds, "s")]
         for seconds in map(float, predicted):
-            cells += [format_value(Fraction(seconds), "s")]
-            cells += [_percent(seconds / float(run.seconds) - 1)]
+            change = numbers.text(seconds / float(run.seconds) - 1, style="change")
+            cells += [numbers.text(seconds, "s"), change]
         rows.append(cells)
-    errors = (("", f"{100 * found.error(each):.1f} %") for each in ways)
+    errors = (("", numbers.text(found.error(each), style="share")) for each in ways)
     rows.append(["mean error", "", *(cell for pair in errors for cell in pair)])
     return columns(rows, right=range(1, 8))
 
@@ -236,9 +239,11 @@ def _table_of_runs(found: Calibration) -> list[str]:
 def _table_of_rates(fit: Fit) -> list[str]:
     rows = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
     for place, rate in enumerate(fit.rates):
-        low, own, high = (_shown(rate, fit.value(place, by)) for by in (-NORMAL, 0, NORMAL))
-        said = f"{100 * fit.said(place):.0f} %"
-        row = (rate.name, _shown(rate, rate.value), own, f"{low} to {high}", said, meaning(rate))
+        ends = (*(fit.value(place, by) for by in (-NORMAL, 0, NORMAL)), rate.value)
+        unit = "s" if rate.name == "launch" else "1"
+        low, own, high, shipped = (numbers.text(end, unit) for end in ends)
+        said = numbers.text(fit.said(place), style="share")
+        row = (rate.name, shipped, own, f"{low} to {high}", said, meaning(rate))
         rows.append(row)
     return columns(rows, right=(1, 2, 4))
 
@@ -253,22 +258,14 @@ def notes(found: Calibration) -> Iterator[str]:
         )
     if fit.noise > 1 and count > 1:
         off = np.abs(np.log(fit.without / found.measured))
+        times = numbers.text(math.sqrt(fit.noise), digits=2)
         yield (
-            f"these runs scatter {math.sqrt(fit.noise):.1f} times as much as those of other "
+            f"these runs scatter {times} times as much as those of other "
             "laboratories, so each says less, and intervals are wider; farthest from what the "
             f"others say is {found.given[int(off.argmax())].name}"
         )
     if count > 1 and found.error(fit.without) > found.error(fit.before):
         yield "left out, the runs are predicted worse than by shipped rates: they do not agree"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:+.1f} %".replace("-", "−")
-
-
-def _shown(rate: Rate, value: float) -> str:
-    exact = Fraction(value)
-    return format_value(exact, "s") if rate.name == "launch" else significant(exact, 3)
 
 
 def meaning(rate: Rate) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
+from planner.base import numbers
 from planner.base.display import flow, one_line
+from planner.base.numbers import plain_text
 from planner.base.version import full
 from planner.connect.calibrate.fit import NORMAL, Rate
 from planner.connect.calibrate.laboratory import Calibration, meaning
@@ -40,12 +41,14 @@ def _head(found: Calibration, date: str) -> Iterator[str]:
     fit = found.fit
     columns = fit.before, fit.after, fit.without
     yield f"# Written by plan.py calibrate on {date}, {full()}."
-    yield "# Seconds of a step as measured; how far off predictions are by shipped rates, by those"
+    yield "# A step as measured; how far off predictions are by shipped rates, by those"
     yield "# below, by a fit without the run. A plan that extends this says its own devices."
     for run, *seconds in zip(found.given, *columns, strict=True):
-        shares = [f"{100 * (float(each) / float(run.seconds) - 1):+.1f} %" for each in seconds]
-        yield f"#   {one_line(run.name)}: {float(run.seconds):.4g} s, {', '.join(shares)}"
-    yield f"#   mean error: {', '.join(f'{100 * found.error(each):.1f} %' for each in columns)}"
+        changes = (float(each) / float(run.seconds) - 1 for each in seconds)
+        shares = [numbers.text(each, style="change") for each in changes]
+        yield f"#   {one_line(run.name)}: {numbers.text(run.seconds, 's')}, {', '.join(shares)}"
+    errors = (numbers.text(found.error(each), style="share") for each in columns)
+    yield f"#   mean error: {', '.join(errors)}"
 
 
 def _cluster(found: Calibration, name: str, date: str) -> Tree:
@@ -56,7 +59,7 @@ def _cluster(found: Calibration, name: str, date: str) -> Tree:
     for place, rate in enumerate(fit.rates):
         ends = (_digits(rate, fit.value(place, by)) for by in (-NORMAL, NORMAL))
         shipped = f"shipped {_digits(rate, rate.value)}"
-        by_runs = f"{100 * fit.said(place):.0f} % said by the runs"
+        by_runs = f"{numbers.text(fit.said(place), style='share')} said by the runs"
         rates[f"# {rate.name}"] = f"{meaning(rate)}; {shipped}, {by_runs}"
         rates[rate.name] = {
             "value": _digits(rate, fit.value(place)),
@@ -65,7 +68,8 @@ def _cluster(found: Calibration, name: str, date: str) -> Tree:
         }
     calibration: Tree = {"name": flow(name)}
     for band in found.bands:
-        said = {"low": f"{band.low:.3f}", "high": f"{band.high:.3f}", "runs": str(len(found.given))}
+        low, high = plain_text(band.low, 4), plain_text(band.high, 4)
+        said = {"low": low, "high": high, "runs": str(len(found.given))}
         calibration.setdefault(band.workload, {})[band.scale] = said
     accelerator["calibration"] = calibration
     own = {
@@ -119,4 +123,4 @@ def _digits(rate: Rate, value: float) -> str:
     """Four significant digits without an exponent."""
     if rate.name == "launch":
         return f"{_digits(rate._replace(name=''), value * 1e6)} us"
-    return format(Decimal(f"{value:.3e}").normalize(), "f")
+    return plain_text(value, 4)

@@ -10,6 +10,7 @@ from typing import Any
 from planner.base import resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError
+from planner.base.sandbox import sandbox
 from planner.connect.exports import Framework, framework
 from planner.connect.exports.table import Config
 from planner.plans.document import Plan
@@ -31,8 +32,7 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
     Raises:
         PlanError: nodes that are not whole, or an accelerator that the scheduler has no name for.
     """
-    from jinja2 import FileSystemLoader, StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import FileSystemLoader
 
     facts = resources.read_yaml(Path(__file__).with_name("jobs.yaml"))
     known, about = framework(to), facts["schedulers"][scheduler]
@@ -46,11 +46,9 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
     values |= {"module": module, "file": f"{module}.{ENDINGS[known.form]}"}
     values["line"] = _line(known, facts, about, values)
     values["head"] = _head(plan, known, about)
-    folder = FileSystemLoader(resources.folder("templates") / "jobs")
-    jinja = ImmutableSandboxedEnvironment(
-        loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    )
-    return jinja.get_template(f"{scheduler}.jinja").render(values)
+    jinja = sandbox(loader=FileSystemLoader(resources.folder("templates")))
+    text: str = jinja.get_template(f"jobs/{scheduler}.jinja").render(values)
+    return text
 
 
 def _devices(plan: Plan, facts: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from planner.base.display import one_line, plain
 from planner.documents.source import nested
 from planner.plans.document import Block, Plan
 from planner.plans.model import FURTHER
+from planner.plans.plan import IDLE
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
 SECTIONS = ("model", "training", "parallelism")
@@ -65,7 +66,9 @@ class Draft:
         that kind among the layers."""
         self.heard.add(key)
         if not key.startswith("layer."):
-            return plain(self.plan.get(key))
+            # What one device alone has no use for is what its launch file says all the same.
+            idle = self.plan.derived.get(key) == IDLE
+            return plain(self.plan.document.get(key) if idle else self.plan.get(key))
         _, kind, name = key.split(".")
         return next((block.values.get(name) for block in self.blocks(kind)), None)
 

@@ -7,6 +7,7 @@ import shlex
 from fractions import Fraction
 from typing import Any
 
+from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.config import LARGEST, Config
 
@@ -25,7 +26,7 @@ def parse(text: str, place: Place | None = None, short: bool = False) -> dict[st
         short: whether names with one dash are arguments too; they keep it.
     """
     if len(text) > LONGEST:
-        allowed = f"at most {LONGEST:,} characters"
+        allowed = f"at most {numbers.text(LONGEST)} characters"
         raise PlanError(Fault("too long for an argument list", place, allowed))
     lines = text.replace("\\\n", " ").splitlines()
     told = " ".join(line for line in lines if not line.lstrip().startswith("#"))
@@ -72,7 +73,8 @@ class Arguments(Config):
         digits = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{0,15})?(e\+?[0-9]{1,2})?", str(value))
         if not digits or not 0 < Fraction(str(value)) <= LARGEST:
             raise self.fault(
-                f"{self.name(key)} is {value!r}", f"a number above 0, at most {LARGEST:,}"
+                f"{self.name(key)} is {value!r}",
+                f"a number above 0, at most {numbers.text(LARGEST)}",
             )
         return Fraction(str(value))
 

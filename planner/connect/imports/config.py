@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError
 
 Keys = Mapping[str, Any]
@@ -69,7 +70,7 @@ class Config:
         """A whole number, or None where the key is absent or null."""
         value: int | None = self._typed(key, otherwise, (int,), "a whole number")
         if value is not None and not least <= value <= LARGEST:
-            bound = f"at least {least}" if value < least else f"at most {LARGEST:,}"
+            bound = f"at least {least}" if value < least else f"at most {numbers.text(LARGEST)}"
             raise self._refused(key, value, bound)
         return value
 
@@ -84,7 +85,7 @@ class Config:
         """A number above zero, or None where the key is absent or null."""
         value: float | None = self._typed(key, None, (int, float), "a number")
         if value is not None and not 0 < value <= LARGEST:
-            raise self._refused(key, value, f"above 0, at most {LARGEST:,}")
+            raise self._refused(key, value, f"above 0, at most {numbers.text(LARGEST)}")
         return value
 
     def flag(self, key: str, otherwise: bool | None = None) -> bool | None:

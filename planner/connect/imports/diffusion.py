@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.base import resources
+from planner.base import numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS
@@ -71,6 +71,6 @@ def convert(
         if c.noted:
             came_from[dotted] = tuple(sorted(c.noted))
     if document["layers"] > MOST_LAYERS:
-        raise c.fault(f"{document['layers']} layers", f"at most {MOST_LAYERS:,}")
+        raise c.fault(f"{document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
     c.judge(_SAID["harmless"], HARMLESS)
     return name, document, came_from

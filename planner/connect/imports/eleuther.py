@@ -13,11 +13,12 @@ from planner.connect.imports.arguments import Arguments, parse
 from planner.connect.imports.families import SCRIPTS, row
 from planner.connect.imports.rules import values
 from planner.connect.imports.tidy import placed, without_defaults
-from planner.documents import schema, source
+from planner.documents import aliases, schema, source
 from planner.documents.source import nested
 from planner.plans.plan import planned
 
 #: The scripts, in the order in which arguments that several know are given to one.
+HUB, SHOWN = "hf-model-name-or-path", "--hf_model_name_or_path"
 NAMES = ("calc_transformer_mem", "calc_transformer_params", "calc_transformer_flops")
 
 
@@ -46,18 +47,16 @@ def read(text: str, place: Place | None = None) -> Read:
         message = f"{script}.py has no argument "
         raise PlanError(Fault(message + name, place, None, hint) for name, hint in near.items())
     found = {known[name]: value for name, value in given.items()}
-    if "hf-model-name-or-path" in found:
-        fault = "--hf_model_name_or_path names a model of a hub, and nothing is fetched"
-        raise PlanError(Fault(fault, place, "plan.py import config.json"))
+    shipped = _shipped(found, place)
     defaults = SCRIPTS[script]["defaults"]
     c = Arguments({"model_type": "eleuther", **found}, defaults, {}, place)
     routed = c.flag("moe") if "moe" in known else c.whole("num-experts", 0)
     traits = {**row("eleuther").traits, **(row("eleuther_experts").traits if routed else {})}
-    model = without_defaults(values(traits, c), place)
+    model = shipped or without_defaults(values(traits, c), place)
     said = [f"arguments that are not given are at the defaults of {script}.py"]
     if "ffn-hidden-size" in found:
         said.append("--ffn-hidden-size is taken here; the script counts 4 times the hidden width")
-    if found.keys() <= set(SCRIPTS["model"]):
+    if found.keys() <= {*SCRIPTS["model"], HUB}:
         return Read(model, script, said, {})
     plan: dict[str, Any] = {}
     came_from: dict[str, tuple[str, ...]] = {}
@@ -66,12 +65,35 @@ def read(text: str, place: Place | None = None) -> Read:
         value = values({dotted: rule}, c)
         plan |= value
         came_from |= {key: tuple(f"--{name}" for name in sorted(c.noted)) for key in value}
+    if shipped and "sequence-length" not in found:
+        del plan["training.sequence_length"]  # as long as the model reads
     came_from["cluster.accelerator"] = ("no argument says which",)
     said.append("no argument says which accelerator: cluster.accelerator is an assumption")
     document = {"model": model, **nested(plan)}
     with placed(place):
         planned(schema.validate(source.load(document), "plan"))
     return Read(document, script, said, came_from)
+
+
+def _shipped(found: Mapping[str, Any], place: Place | None) -> dict[str, Any] | None:
+    """The model of the name on the Hub that an argument gives; None where there is none.
+
+    Raises:
+        PlanError: a name that does not ship, or arguments of a shape besides.
+    """
+    if HUB not in found:
+        return None
+    known = source.preset_names("model")
+    preset = aliases.preset("model", str(found[HUB]), known)
+    if preset is None:
+        wrong = f"{SHOWN} {found[HUB]}: no such model ships, and nothing is fetched"
+        near = nearest(str(found[HUB]), [*known, *aliases.on_the_hub()])
+        raise PlanError(Fault(wrong, place, "plan.py import config.json", near))
+    twice = [name for name in found if name in SCRIPTS["model"] and name != "sequence-length"]
+    if twice:
+        wrong = f"--{twice[0]} and {SHOWN} both say the shape of the model"
+        raise PlanError(Fault(wrong, place, "one of them"))
+    return {"extends": preset}
 
 
 @cache

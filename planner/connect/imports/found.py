@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.base.display import format_value
+from planner.base import numbers
 from planner.documents import schema, source
 from planner.plans.document import Plan
 from planner.plans.plan import planned
@@ -26,18 +26,19 @@ def sentence(document: Mapping[str, Any], family: str) -> str:
     plan = planned(schema.validate(read, "plan"))
     result = evaluate(plan)
     total, active = (result[f"parameters.{name}"].number for name in ("total", "active"))
-    size = f"{format_value(total, short=True)} parameters"
+    size = numbers.text(total, "parameters")
     if active != total:
-        size += f", {format_value(active, short=True)} active for a token"
-    return f"{family}: {size}; {', '.join(_shape(plan))}"
+        size += f", {numbers.text(active, 'parameters', 'table')} active for a token"
+    return f"{family}: {size}; {', '.join(shape(plan))}"
 
 
-def _shape(plan: Plan) -> Iterator[str]:
+def shape(plan: Plan) -> Iterator[str]:
+    """Describe what a model is made of, in a few words each."""
     assert plan.model is not None
     kinds = Counter(plan.model.sequence)
     each = ", ".join(f"{count} {name}" for name, count in kinds.items())
     yield f"{len(plan.model.sequence)} layers" + (f" ({each})" if len(kinds) > 1 else "")
-    yield f"hidden {plan.get('model.hidden'):,}"
+    yield f"hidden {numbers.text(plan.get('model.hidden'))}"
     blocks = {block.kind: block.values for part in plan.model.parts for block in part.blocks}
     attention, experts = blocks.get("attention", {}), blocks.get("moe", {})
     heads, shared = attention.get("heads"), attention.get("kv_heads")
@@ -46,8 +47,8 @@ def _shape(plan: Plan) -> Iterator[str]:
     if experts:
         yield f"{experts['experts']} experts of which a token takes {experts['top_k']}"
     if plan.get("model.vocab"):
-        yield f"vocabulary {plan.get('model.vocab'):,}"
+        yield f"vocabulary {numbers.text(plan.get('model.vocab'))}"
     if plan.get("model.context"):
-        yield f"{plan.get('model.context.tokens'):,} tokens of context"
+        yield f"{numbers.text(plan.get('model.context.tokens'))} tokens of context"
     if plan.get("model.max_sequence"):
-        yield f"up to {plan.get('model.max_sequence'):,} tokens"
+        yield f"up to {numbers.text(plan.get('model.max_sequence'))} tokens"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner.base import files, resources
+from planner.base import files, numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports import diffusion, towers
 from planner.connect.imports.config import Config
@@ -77,7 +77,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
         if c.noted:
             made.came_from[dotted] = tuple(c.name(key) for key in sorted(c.noted))
     if made.document["layers"] > MOST_LAYERS:
-        raise c.fault(f"{made.document['layers']} layers", f"at most {MOST_LAYERS:,}")
+        raise c.fault(f"{made.document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
     _stack(c, family.axes, made)
     _drop_assumed_length(c, made.document)
     c.judge({*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}, HARMLESS)
@@ -200,7 +200,7 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
             kind: dict[str, Any] = {}
             for label, (_, meaning) in zip(layer, differing, strict=True):
                 kind |= values(meaning.get(label, {}), c)
-            kinds["-".join(layer)] = nested(kind) or None
+            kinds["-".join(layer)] = nested(kind)
         sources |= c.noted
         keys = {"kinds": kinds, "pattern": compressed(["-".join(layer) for layer in layers])}
     made.document |= keys

@@ -7,6 +7,7 @@ from collections.abc import Container
 from types import NoneType
 from typing import Any, NamedTuple
 
+from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError
 
 LONGEST = 400_000  # characters of a file
@@ -38,12 +39,16 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
         PlanError: no Python, or no such configuration in it.
     """
     if len(text) > LONGEST:
-        allowed = f"at most {LONGEST:,} characters"
+        allowed = f"at most {numbers.text(LONGEST)} characters"
         raise PlanError(Fault("too long for a configuration", place, allowed))
     try:
         body = ast.parse(text).body
         reader = _Reader(body, calls)
-        made = [name for name, one in reader.functions.items() if _returns(one)]
+        made = [
+            name
+            for name, function_of in reader.functions.items()
+            if any(isinstance(one, ast.Return) and one.value for one in ast.walk(function_of))
+        ]
         if function and function not in made:
             raise PlanError(Fault.among(f"no function {function}", function, made, place))
         if len(made) > 1 and not function:
@@ -60,10 +65,6 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
         allowed = "one function that returns it, or assignments to `config`"
         raise PlanError(Fault("no configuration in it", place, allowed))
     return found
-
-
-def _returns(function: ast.FunctionDef) -> bool:
-    return any(isinstance(one, ast.Return) and one.value for one in ast.walk(function))
 
 
 class _Reader:

@@ -14,6 +14,7 @@ from inspect import getmembers, isfunction
 from math import gcd, prod
 from typing import Any
 
+from planner.base.numbers import plain_text
 from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import WORDS, Said, Traits
@@ -47,6 +48,11 @@ def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
     if value not in means:
         raise c.fault(f"{c.name(key)} is {value!r}, which is not modelled", ", ".join(means))
     return means[value]
+
+
+def number_of(c: Config, term: Said) -> Any:
+    """Find a number: itself, what a key holds, or what a rule finds."""
+    return c.need(term) if isinstance(term, str) else worth(term, c)
 
 
 def labels(c: Config) -> int:
@@ -162,10 +168,20 @@ def repeated(c: Config, key: str, words: Mapping[str, str]) -> list[str]:
     return [words[given[i % len(given)]] for i in range(depth(c))]
 
 
-def every(c: Config, step: Said, are: str, others: str, shift: int = 1) -> list[str]:
+def every(c: Config, step: Said, are: str, others: str, shift: Said = 1) -> list[str]:
     """Layer i is special where (i + shift) is a multiple: of a number, a key's or a rule's."""
     size = (c.whole(step, 0) if isinstance(step, str) else worth(step, c)) or 0
-    return _where(c, lambda i: size and (i + shift) % size == 0, are, others)
+    ahead = worth(shift, c)
+    return _where(c, lambda i: size and (i + ahead) % size == 0, are, others)
+
+
+def cycle(
+    c: Config, labels: Sequence[str], first: Sequence[str] = (), last: Sequence[str] = ()
+) -> list[str]:
+    """Repeat labels over the layers, between those of the first and those of the last ones."""
+    layers = depth(c)
+    inner = (labels[i % len(labels)] for i in range(layers))
+    return [*[*first, *inner][: layers - len(last)], *last]
 
 
 def period(c: Config, step: str, offset: str, are: str, others: str) -> list[str]:
@@ -253,25 +269,6 @@ def lfm_width(c: Config) -> int:
     return width
 
 
-def hunyuan_topk(c: Config) -> int:
-    """Hunyuan writes the experts per token once, or once for each layer."""
-    value = c.get("moe_topk")
-    if isinstance(value, list):
-        if not value or any(item != value[0] for item in value):
-            raise c.fault("moe_topk differs from layer to layer, which is not modelled")
-        c.given["moe_topk"] = value[0]
-    return c.need("moe_topk")
-
-
-def olmo_key_width(c: Config) -> int:
-    """OLMo hybrid: keys are three quarters as wide as those of attention unless given."""
-    given = c.whole("linear_key_head_dim")
-    if given:
-        return given
-    heads = c.whole("linear_num_key_heads") or c.need("num_attention_heads")
-    return 3 * c.need("hidden_size") // (4 * heads)
-
-
 def qwen_windows(c: Config) -> list[str]:
     """With use_sliding_window, layers from max_window_layers on have the window."""
     start = c.whole("max_window_layers", 0) or 0
@@ -290,10 +287,6 @@ def neo_windows(c: Config) -> list[str]:
     if len(labels) != depth(c):
         raise c.fault(f"attention_types names {len(labels)} of {depth(c)} layers")
     return ["sliding" if label == "local" else "full" for label in labels]
-
-
-def neo_layers(c: Config) -> list[str]:
-    return ["local" if label == "sliding" else "global" for label in neo_windows(c)]
 
 
 def exaone_windows(c: Config) -> list[str]:
@@ -327,25 +320,12 @@ def v4_layers(c: Config) -> list[str]:
     return [words[ratio] for ratio in ratios[: depth(c)]]
 
 
-def _rate(c: Config, kind: str, key: str, otherwise: int) -> int:
-    """Tokens to a key: in a mapping by the kind of layer, or a key of older files."""
-    given = c.whole(key)
-    return given or c.inner("compress_rates").whole(kind, 2) or otherwise
-
-
 def m3_layers(c: Config) -> list[str]:
     """MiniMax-M3: which layers have an indexer; a mapping of checkpoints says 1 for these."""
     marks = c.inner("sparse_attention_config").list_of("sparse_attention_freq", int)
     if marks and len(marks) < depth(c):
         raise c.fault(f"sparse_attention_freq names {len(marks)} of {depth(c)} layers")
     return _where(c, lambda i: marks and marks[i], "indexed", "full")
-
-
-def m3_kept(c: Config) -> int:
-    """Keys of the blocks that a query attends to."""
-    inner = c.inner("sparse_attention_config")
-    blocks = inner.whole("sparse_topk_blocks") or c.need("index_topk_blocks")
-    return blocks * (inner.whole("sparse_block_size") or c.need("index_block_size"))
 
 
 def qwen_experts(c: Config) -> list[str]:
@@ -409,27 +389,6 @@ def zamba_words(c: Config) -> Sequence[str]:
     if c.type == "zamba2" and depth(c) != 54:
         raise c.fault(f"num_hidden_layers is {depth(c)}, where the class means 54 layers")
     return _where(c, hybrid.__contains__, "hybrid", "linear")
-
-
-def zamba_hybrids(c: Config) -> list[int]:
-    return [i for i, word in enumerate(zamba_words(c)) if word == "hybrid"]
-
-
-def lfm3_layers(c: Config) -> list[str]:
-    """LFM3: every second layer but the first has attention, every second of these a window."""
-    return [
-        "full" if i % 4 == 2 else "sliding" if i % 4 == 0 and i else "conv" for i in range(depth(c))
-    ]
-
-
-def flint_windows(c: Config) -> list[str]:
-    """Flint: the first two layers, every fourth and the last see all tokens."""
-    return _where(c, lambda i: i < 2 or i % 4 == 1 or i == depth(c) - 1, "full", "sliding")
-
-
-def muse_windows(c: Config) -> list[str]:
-    """Muse Glimmer: every fourth layer, counted from the last, sees all tokens."""
-    return _where(c, lambda i: (depth(c) - 1 - i) % 4 == 0, "full", "sliding")
 
 
 def olmo_hybrid_layers(c: Config) -> list[str]:
@@ -505,7 +464,7 @@ def megatron_experts(c: Config) -> dict[str, int]:
     layers, given = c.need("num-layers"), c.get("moe-layer-freq", "1")
     name = c.name("moe-layer-freq")
     text = str(given).replace(" ", "").strip("()")
-    if text.isdigit() and int(text):
+    if re.fullmatch("0*[1-9][0-9]{0,8}", text):
         pattern = [int(i % int(text) == 0) for i in range(layers)]
     else:
         pattern = []
@@ -537,8 +496,8 @@ def eleuther_kv_heads(c: Arguments) -> int:
     ratio, heads = c.share("kv-size-ratio") or 1, eleuther_heads(c)
     if (ratio * heads).denominator != 1:
         said = c.get("kv-size-ratio")
-        fault = f"--kv-size-ratio is {said}: {float(ratio * heads):g} of {heads} heads"
-        raise c.fault(fault, f"a whole number of heads, as {1 / heads:g}")
+        fault = f"--kv-size-ratio is {said}: {plain_text(float(ratio * heads), 6)} of {heads} heads"
+        raise c.fault(fault, f"a whole number of heads, as {plain_text(1 / heads, 6)}")
     return int(ratio * heads)
 
 
@@ -548,7 +507,9 @@ def eleuther_width(c: Arguments) -> int:
     width = (c.share("ffn-expansion-factor") or 4) * hidden
     if width.denominator != 1:
         said = c.get("ffn-expansion-factor")
-        raise c.fault(f"--ffn-expansion-factor is {said}: {float(width):g} wide", "a whole width")
+        raise c.fault(
+            f"--ffn-expansion-factor is {said}: {plain_text(float(width), 6)} wide", "a whole width"
+        )
     return given or int(width)
 
 
@@ -708,11 +669,6 @@ def shuffled(c: Config) -> int:
     return int(1 / ratio) ** 2
 
 
-def aligned(c: Config) -> int:
-    """Aya Vision: the gated width of its projector, that of the language model unless given."""
-    return c.whole("wrapper.alignment_intermediate_size") or c.need("text.hidden_size")
-
-
 def deepstack(c: Config) -> list[dict[str, Any]]:
     """Qwen3-VL: a merger, and one more for each layer whose output is handed on too."""
     hidden, out = c.need("hidden_size"), c.need("out_hidden_size")
@@ -740,17 +696,8 @@ def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
     if side < 1:
         raise c.fault(f"a window of {c.need('window_size')} pixels holds no patch")
     window = {"attention": {"window": (side * merge) ** 2}}
-    kinds = {"window": window, "full": None}
+    kinds = {"window": window, "full": {}}
     return {kind: kinds[kind] for kind in dict.fromkeys(qwen_tower_layers(c))}
-
-
-def internvl_rows(c: Config) -> int:
-    """InternViT: positions are a parameter, a row for each patch and for the class token."""
-    return patches(c) + 1 + internvl_mask(c)
-
-
-def internvl_mask(c: Config) -> int:
-    return 1 if c.flag("use_mask_token") else 0
 
 
 def internvl_final(c: Config) -> bool:
@@ -766,16 +713,17 @@ def internvl_final(c: Config) -> bool:
 #: and these.
 RULES: dict[str, Callable[..., Any]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
-    # What a key holds, twice or half of it, one more, several together, or less what another holds.
-    "need": lambda c, key: c.need(key),
+    # What a key holds.
+    "need": lambda c, key, least=1: c.need(key, least),
     "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
     "text": lambda c, key: c.text(key),
     "flag": lambda c, key, otherwise=None: c.flag(key, worth(otherwise, c)),
-    "twice": lambda c, key: 2 * c.need(key),
-    "half": lambda c, key: c.need(key) // 2,
-    "one_more": lambda c, key: c.need(key) + 1,
-    "sum": lambda c, keys: sum(c.need(key) for key in keys),
-    "quotient": lambda c, keys: c.need(keys[0]) // c.need(keys[1]),
+    # Of numbers, each itself, what a key holds or what a rule finds: sum, product, whole times that
+    # one goes into another; of a height and a width the product.
+    "sum": lambda c, terms: sum(number_of(c, term) for term in terms),
+    "times": lambda c, terms: prod(number_of(c, term) for term in terms),
+    "quotient": lambda c, terms: number_of(c, terms[0]) // number_of(c, terms[1]),
+    "area": lambda c, key: prod(sides(c, key)),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.
@@ -793,40 +741,19 @@ RULES: dict[str, Callable[..., Any]] = {
     "part": lambda c, name, of: worth(of, c).get(name),
     # A label for each layer.
     "all": lambda c, label: [label] * depth(c),
-    # 1 for the layers that have a label, 0 for the others.
+    # 1 for the layers that have a label, 0 for the others; the places of the former; other words.
     "marks": lambda c, label, of: [int(one == label) for one in worth(of, c)],
+    "places": lambda c, label, of: [i for i, one in enumerate(worth(of, c)) if one == label],
+    "called": lambda c, words, of: [words[one] for one in worth(of, c)],
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
-    "values_in": lambda c: volume(c) * c.need("in_channels"),
-    "values_out": lambda c: volume(c) * (c.whole("out_channels") or c.need("in_channels")),
-    "third_width": lambda c: c.need("num_attention_heads") * c.need("attention_head_dim") // 3,
-    "flux_depth": lambda c: c.need("num_layers", 0) + c.need("num_single_layers", 0),
-    "hy_indexers": lambda c: _where(c, lambda i: i == 0 or i % 4 == 1, "full", "shared"),
-    "v4_few": lambda c: _rate(c, "compressed_sparse_attention", "compress_rate_csa", 4),
-    "v4_many": lambda c: _rate(c, "heavily_compressed_attention", "compress_rate_hca", 128),
-    "less_one": lambda c, key: c.need(key) - 1,
-    "times": lambda c, keys: prod(k if isinstance(k, int) else c.need(k) for k in keys),
-    "zamba_head": lambda c: 2 * c.need("hidden_size") // c.need("num_attention_heads"),
-    "zamba_mamba_head": lambda c: (
-        c.need("mamba_expand") * c.need("hidden_size") // c.need("n_mamba_heads")
-    ),
     "longcat_halves": lambda c: ["shortcut", "dense"] * c.need("num_layers"),
-    "shuffled_width": lambda c: shuffled(c) * c.need("hidden_size"),
-    "half_aligned": lambda c: aligned(c) // 2,
-    "kimi_merge": lambda c: prod(sides(c, "merge_kernel_size")),
-    "kimi_width": lambda c: prod(sides(c, "merge_kernel_size")) * c.need("hidden_size"),
-    "one_row_for_each": lambda c: patches(c) + 1,
     "mlp_of_ratio": lambda c: int(c.need("embed_dim") * (c.number("mlp_ratio") or 4)),
     "qwen_tower_pattern": lambda c: compressed(qwen_tower_layers(c)),
-    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
-    "gemma4_windows": lambda c: [*every(c, 6, "full", "sliding")[:-1], "full"],
     "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
-    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
     # Behind a gate as many weights as without it, in multiples of 64.
     "megatron_gated_width": lambda c: int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64,
-    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
     "nemotron_depth": lambda c: len(nemotron_layers(c)),
-    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
     "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
     "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
     "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,

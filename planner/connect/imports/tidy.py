@@ -143,7 +143,7 @@ def write(
     for key in _ordered(document, "order"):
         value = document[key]
         if key == "kinds":
-            lines += ["kinds:", *(f"  {name}: {flow(kind or {})}" for name, kind in value.items())]
+            lines += ["kinds:", *(f"  {name}: {flow(kind)}" for name, kind in value.items())]
             continue
         if not isinstance(value, Mapping):
             lines.append(f"{key}: {flow(value)}{comment(key)}")

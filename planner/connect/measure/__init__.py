@@ -1,7 +1,6 @@
-"""What this machine does: an accelerator document from short benchmarks, and a real training step
-of a plan's model beside what the plan says.
+"""What this machine does: an accelerator document from short benchmarks.
 
-PyTorch is imported here only, in ``engine``, ``decoder`` and ``collectives``; what the benchmarks
+PyTorch is imported here only, in ``engine``, ``devices`` and ``collectives``; what the benchmarks
 should take comes from ordinary plan documents (``expected``), so that rates are read out of times
 with the very formulas that predict times from rates.
 """
@@ -24,6 +23,6 @@ def need_torch() -> Any:
     except (ImportError, OSError) as error:
         absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
         what = "PyTorch is not installed" if absent else f"PyTorch cannot be loaded: {error}"
-        install = "pip install 'trainplan[measure]'"
+        install = "pip install '.[measure]'"
         raise PlanError(Fault(f"plan.py measure: {what}", None, install)) from None
     return torch

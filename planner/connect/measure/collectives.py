@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from planner.base.errors import Fault, PlanError
+from planner.connect.measure.devices import synchronize
 from planner.connect.measure.jobs import Collective
-from planner.connect.measure.training import synchronize
 
 #: Seconds after which processes that do not answer are given up.
 PATIENCE = 120

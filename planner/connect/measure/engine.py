@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
-from planner.connect.measure import collectives, expected, jobs, training
+from planner.connect.measure import collectives, devices, expected, jobs
+from planner.plans.document import Plan
 
-FORMATS = {"fp32": torch.float32, "tf32": torch.float32, **training.DTYPES}
+FORMATS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 #: Architectures by compute capability.
 ARCHITECTURES = resources.read_yaml(Path(__file__).with_name("architectures.yaml"))
 #: Repetitions of one benchmark, and what one of them lasts at least, so that clocks are exact.
@@ -29,7 +36,7 @@ class Engine:
     """PyTorch on one device, or on several for collectives."""
 
     def __init__(self, device: str | None = None, processes: int | None = None) -> None:
-        self.where = training.device(device)
+        self.where = devices.device(device)
         count = torch.cuda.device_count() if self.where.type == "cuda" else 1
         if processes is not None and self.where.type == "cuda" and processes > count:
             fault = f"--processes {processes}: there are {count} GPUs"
@@ -51,7 +58,7 @@ class Engine:
                 "multiprocessors": given.multi_processor_count,
                 "clock": kilohertz * 1000 if kilohertz else None,
             }
-        name, memory = training.device_name(where), training.total_memory(where)
+        name, memory = devices.device_name(where), devices.total_memory(where)
         version, formats = str(torch.__version__), tuple(self._formats())
         return jobs.Machine(where.type, name, memory, version, formats, **facts)
 
@@ -78,7 +85,7 @@ class Engine:
         try:
             with contextlib.ExitStack() as stack:
                 if isinstance(job, jobs.Attention):
-                    stack.enter_context(training.attention_kernels(job.kernel))
+                    stack.enter_context(devices.attention_kernels(job.kernel))
                 elif isinstance(job, jobs.Product) and self.where.type == "cuda":
                     matmul = torch.backends.cuda.matmul
                     stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
@@ -98,7 +105,7 @@ class Engine:
 
     def _timed(self, call: Call, seconds: float) -> list[float]:
         call()
-        training.synchronize(self.where)
+        devices.synchronize(self.where)
         first = self._once(call, 1)
         inner = max(1, math.ceil(SHORTEST / max(first, 1e-9)))
         found: list[float] = []
@@ -114,7 +121,7 @@ class Engine:
             start = time.perf_counter()
             for _ in range(inner):
                 call()
-            training.synchronize(self.where)
+            devices.synchronize(self.where)
             return (time.perf_counter() - start) / inner
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -190,7 +197,7 @@ class Engine:
 
     def _launches(self, job: jobs.Launches) -> Call:
         plan = expected.tiny(job)
-        layers = training.decoder(plan, self.where).layers
+        layers = [Layer(plan).to(self.where) for _ in range(job.layers)]
         length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")
         x = self._random(1, length, hidden, grad=True)
         gradient = torch.ones_like(x)
@@ -198,7 +205,29 @@ class Engine:
         def call() -> None:
             y = x
             for layer in layers:
-                y = layer(y, None)
+                y = layer(y)
             y.backward(gradient)
 
         return call
+
+
+class Layer(nn.Module):
+    """The layer of expected.yaml in plain PyTorch: one head of attention and a network, each behind
+    its norm."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        width, wide = plan.get("model.hidden"), plan.get("model.mlp.intermediate")
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.inputs = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in "qkv")
+        self.output = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, wide, bias=False)
+        self.down = nn.Linear(wide, width, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """The residual stream (1, s, h) behind the layer."""
+        y = self.norms[0](x)
+        q, k, v = (linear(y).unflatten(-1, (1, -1)).transpose(1, 2) for linear in self.inputs)
+        core = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.output(core.transpose(1, 2).flatten(-2))
+        return x + self.down(functional.gelu(self.up(self.norms[1](x))))

@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
+from planner.base.numbers import plain_text
 from planner.connect.measure import expected, rates
 from planner.connect.measure.jobs import (
     Attention,
@@ -135,7 +136,8 @@ def _remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -
     """For each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
     remarks = []
     for job, found in rates_of.items():
-        middle, low, high = (f"{x / scale:.4g}" for x in (median(found), *rates.spread(found)))
+        rate = median(found), *rates.spread(found)
+        middle, low, high = (plain_text(x / scale, 4) for x in rate)
         remarks.append(f"{job}: {middle} {unit} ({low} to {high}), {len(found)} runs")
     return remarks
 

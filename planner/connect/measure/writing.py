@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 
 from planner.base.display import one_line, quoted
+from planner.base.numbers import plain_text
 from planner.connect.measure.machine import Found
 from planner.connect.measure.rates import Share
 from planner.documents import schema, source
@@ -63,7 +63,7 @@ def _lines(found: Found, name: str | None) -> Iterator[str]:
             yield "  convention: per-direction"
             if not found.gpu:
                 yield "  topology: host"
-        yield f"  latency: {_digits(found.link[1] * 1e6)} us"
+        yield f"  latency: {plain_text(found.link[1] * 1e6, 4)} us"
     yield "efficiency:"
     for key, share in found.efficiency.items():
         yield from _share(key, share)
@@ -78,7 +78,7 @@ def _share(key: str, share: Share) -> Iterator[str]:
         yield f"  # {remark}"
 
     def shown(value: float) -> str:
-        return f"{_digits(value * 1e6)} us" if share.unit == "s" else _digits(value)
+        return f"{plain_text(value * 1e6, 4)} us" if share.unit == "s" else plain_text(value, 4)
 
     yield f"  {key}:"
     yield f"    value: {shown(share.value)}"
@@ -92,13 +92,8 @@ def _quoted(text: str) -> str:
     return quoted(one_line(text))
 
 
-def _digits(value: float) -> str:
-    """Four significant digits without an exponent."""
-    return format(Decimal(f"{value:.3e}").normalize(), "f")
-
-
 def _scaled(value: float, unit: str) -> str:
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
-            return f"{_digits(value / size)} {prefix}{unit}"
-    return f"{_digits(value)} {unit}"
+            return f"{plain_text(value / size, 4)} {prefix}{unit}"
+    return f"{plain_text(value, 4)} {unit}"

@@ -1,7 +1,7 @@
-"""The graph of many rows, which is written so that arrays have less to do.
+"""The graph of many rows, built so that arrays need fewer operations.
 
-Numbers stand in it as they come: what runs it (``program``) computes with these alone, exactly,
-before there are arrays.
+Its constants stay Python numbers: ``program`` computes with constants alone exactly, before there
+are arrays.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from planner.engine.lower import Case, Entry, Lowering
 
 
 class ArrayGraph(Graph):
-    """A graph whose sums and choices are put together where that saves operations.
+    """A graph whose sums and choices are merged where that saves operations.
 
     Args:
-        checked: whether what is divided by zero, and quantities outside of their range, have no
-            value, as where one plan is evaluated. Layouts that are ranked need no checks: those
-            that are shown are evaluated exactly.
-        book: whose quantities stand in it.
+        checked: whether a division by zero and a quantity outside its range have no value, as if
+            one plan is evaluated. Layouts that are ranked need no checks: those that are shown are
+            evaluated exactly.
+        book: of its quantities.
     """
 
     inverts = True
@@ -36,14 +36,14 @@ class ArrayGraph(Graph):
         self._counts: dict[int, bool] = {}
 
     def quantity(self, value: int, key: Any) -> int:
-        """The value itself, for no array is traced, if it may not be outside of its range."""
+        """Return the value, for arrays have no trace; add a check if it can leave its range."""
         low, high = within = self.book.quantities[key[0]].within
         if not self.checked or (high is None and (low is None or self.counts(value))):
             return value
         return self.node("within", value, self._magnitude(value), self.node("name", within))
 
     def counts(self, place: int) -> bool:
-        """Whether a node is never negative, as no input is."""
+        """Decide whether a node is never negative, as no input is."""
         if place not in self._counts:
             operation, arguments = self.nodes[place]
             if operation == "const":
@@ -62,7 +62,7 @@ class ArrayGraph(Graph):
         return self._counts[place]
 
     def _magnitude(self, place: int) -> int:
-        """How large a node would be if nothing in it cancelled."""
+        """Add a bound on a node's magnitude: its value if nothing in it cancelled."""
         operation, arguments = self.nodes[place]
         if operation == "const":
             return self.const(abs(arguments[0]))
@@ -80,11 +80,11 @@ class ArrayGraph(Graph):
         return place
 
     def _finite(self, place: int) -> int:
-        """A quotient or a power, none where there is no such number."""
+        """Replace a quotient or power that is not finite by NaN, if checked."""
         return self.node("finite", place) if self.checked else place
 
     def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
-        """What an entry binds is the same in all rows."""
+        """Add an input; a number bound by one entry is the same in all rows, so a constant."""
         if len(scope) == 1 and isinstance(value, (int, Fraction, float)):
             return self.const(value)
         return super().input(symbol, scope, value)
@@ -92,8 +92,8 @@ class ArrayGraph(Graph):
     # -- sums, products and choices ---------------------------------------------------------------
 
     def add(self, terms: Iterable[int]) -> int:
-        """A sum. Sums of bodies that are picked at the same place are the picked sum, and the
-        largest one where that is what they are picked by."""
+        """Add a sum. Bodies that are picked by the same values are summed before the choice; if a
+        picked body and the other terms sum to what it is picked by, add the maximum instead."""
         others: list[int] = []
         picks: dict[tuple[int, ...], list[int]] = {}
         for term in terms:
@@ -113,7 +113,7 @@ class ArrayGraph(Graph):
         return super().add(sorted(others))
 
     def _completes(self, others: Sequence[int], pick: int) -> bool:
-        """Whether a picked body and some other terms sum up to what it is picked by."""
+        """Decide whether a picked body and some other terms sum to what it is picked by."""
         operation, arguments = self.nodes[pick]
         return operation == "pick" and all(
             sorted((*others, *self._terms(body))) == self._terms(by)
@@ -121,14 +121,14 @@ class ArrayGraph(Graph):
         )
 
     def _terms(self, place: int) -> list[int]:
-        """What a node is the sum of."""
+        """List the terms of which a node is the sum."""
         operation, arguments = self.nodes[place]
         if operation == "add":
             return sorted(arguments)
         return [] if self.number(place) == 0 else [place]
 
     def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
-        """A product over a product: divisors are multiplied first, so that a quotient of whole
+        """Add a product over a product: divisors are multiplied first, so that a quotient of whole
         numbers is rounded once."""
         below = sorted(divisors)
         if any(self.number(place) == 0 for place in below):
@@ -140,7 +140,7 @@ class ArrayGraph(Graph):
         return self._finite(super().power(base, exponent))
 
     def extreme(self, operation: str, values: Iterable[int]) -> int:
-        """``max`` or ``min`` of some values; what all of them add stands outside."""
+        """Add ``max`` or ``min`` of some values; terms common to all are added outside."""
         places = sorted(set(values))
         sums = [Counter(self._terms(place)) for place in places]
         shared = reduce(and_, sums)
@@ -150,7 +150,7 @@ class ArrayGraph(Graph):
         return super().extreme(operation, places)
 
     def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
-        """The body at the largest ``by``."""
+        """Add the body at the largest ``by``."""
         lost = next((place for place in bys if place in self.lacking), None)
         if self.checked and lost is not None:
             return lost
@@ -163,7 +163,7 @@ class ArrayGraph(Graph):
 
 
 class Compiled(NamedTuple):
-    """A graph, and where quantities are in it; those that no plan has, with the reason."""
+    """A graph, the nodes of quantities in it, and those that no plan has, with the reason."""
 
     graph: Graph
     roots: Mapping[str, int]
@@ -176,14 +176,13 @@ def compiled(
     conditional: Mapping[Entry, int] | None = None,
     checked: bool = False,
 ) -> Compiled:
-    """The graph of some quantities of a case.
+    """Compile some quantities of a case into a graph.
 
     Args:
         case: settings may be ``Varying``; numbers of the document and of pairs of entries are
             inputs.
         quantities: ids that hold for the whole plan.
-        conditional: entries that are there in some of the plans only, each with a key; it is the
-            key of the node ``present`` that says in which.
+        conditional: entries that only some plans have, as of ``Lowering``.
         checked: as of ``ArrayGraph``.
     """
     graph = ArrayGraph(checked, case.book)

@@ -1,6 +1,6 @@
 """The operations of a graph on nodes that are numbers or arrays over a group of rows.
 
-Numbers stay Python's, and exact; what is an array is left to ``Arrays.apply``.
+Numbers stay Python's, and exact; arrays are left to ``Program.apply``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from planner.engine.arrays.table import Group
 from planner.engine.lower import Absent
 from planner.engine.run import EXACT, FLOATS, SNAP, tidy
 
-#: Of doubles that are a sum, as a share of its terms.
+#: Rounding error of a sum of doubles, as a share of its terms.
 ROUNDING = 1e-12
 
 
 @dataclass(slots=True)
 class State:
-    """A node as far as it is evaluated: a number, an array over a group, or a slot of the steps."""
+    """An evaluated node: a number, an array over a group, or the slot of a step."""
 
     mask: int = 0
     number: Any = None
@@ -38,7 +38,7 @@ Operation = Callable[[Apply, list[State]], State]
 
 
 def _number(plain: Callable[..., Any], numbers: Sequence[Any]) -> State:
-    """An operation on Python's numbers; NaN where it has no value, or one of them is none."""
+    """Apply an operation to Python numbers; return NaN if it has no value or an operand is NaN."""
     if any(number != number for number in numbers):
         return State(number=math.nan)
     try:
@@ -48,7 +48,7 @@ def _number(plain: Callable[..., Any], numbers: Sequence[Any]) -> State:
 
 
 def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any]) -> Operation:
-    """An operation on any number of nodes, whose order does not matter: what is cheap first."""
+    """Make an operation on any number of nodes in any order: the cheapest are combined first."""
 
     def joined(apply: Apply, states: list[State]) -> State:
         numbers = [state.number for state in states if state.number is not None]
@@ -64,7 +64,7 @@ def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any])
 
 
 def _of(name: str, function: Callable[..., Any]) -> Operation:
-    """An operation on nodes in their order; on numbers as ``run.py`` has it by its name."""
+    """Make an operation on nodes in their order; on numbers, that of ``run.py`` of this name."""
 
     def of_numbers(*numbers: Any) -> Any:
         value = (FLOATS if float in map(type, numbers) else EXACT)[name](*numbers)
@@ -78,7 +78,7 @@ def _of(name: str, function: Callable[..., Any]) -> Operation:
 
 
 def _select(apply: Apply, states: list[State]) -> State:
-    """The first value whose condition is true; NaN where none is."""
+    """Select the value of the first true condition, NaN if there is none."""
     pairs = list(zip(states[0::2], states[1::2], strict=True))
     kept: list[tuple[State, State]] = []
     for condition, value in pairs:
@@ -97,7 +97,7 @@ def _select(apply: Apply, states: list[State]) -> State:
 
 
 def _exhaustive(apply: Apply, conditions: list[State]) -> bool:
-    """Whether one of the conditions is true everywhere."""
+    """Decide whether one of the conditions is true everywhere."""
     if any(condition.slot is not None for condition in conditions):
         return False
     either = conditions[0]
@@ -119,7 +119,7 @@ def _pick(apply: Apply, states: list[State]) -> State:
 
 
 def _within(apply: Apply, states: list[State]) -> State:
-    """A value in its range; beside it by rounding, the end of the range, and else none."""
+    """Keep a value in its range: beyond it by rounding, the end of the range; further, NaN."""
     value, terms, name = states
     low, high = name.number
     found = value.number
@@ -135,7 +135,7 @@ def _within(apply: Apply, states: list[State]) -> State:
 
 
 def _finite(apply: Apply, states: list[State]) -> State:
-    """A value that is finite; numbers are."""
+    """Replace values that are not finite by NaN; numbers are finite."""
     if states[0].number is not None:
         return states[0]
     return apply(lambda x: np.where(np.isfinite(x), x, np.nan), states)

@@ -1,9 +1,9 @@
 """Runs a graph of operations over the rows of a table.
 
-Each node is evaluated once for each distinct combination of what it depends on; arrays have three
-axes, two of choices that every row is crossed with, and the places of a group of rows. Further axes
-may follow, of values that every row is crossed with too. What tells nearly all rows apart is left
-to a list of steps that runs chunk by chunk, in the processor's cache.
+Each node is evaluated once for each distinct combination of what it depends on. Arrays have three
+axes: two of choices that are crossed with every row, and the places of a group of rows; further
+axes, of values crossed with every row too, may follow. Nodes that differ in nearly all rows become
+a list of steps that runs chunk by chunk, in the processor's cache.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CHUNK = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """What a leaf is worth: an array (zero, recompute, codes, …) over both axes of choices and the
-    codes of a column (None: over no rows); the axes that it does not depend on have length 1. The
-    further axes of a program are there too, or none of them."""
+    """The value of a leaf: an array (zero, recompute, codes, …) over both axes of choices and the
+    codes of a column (None: no rows); axes on which it does not depend have length 1. The further
+    axes of a program are either all there or all absent."""
 
     column: str | None
     array: Array
@@ -41,7 +41,7 @@ Leaf = Callable[[Content], Any]
 
 
 class Program:
-    """A graph over a table, with what few columns decide already evaluated.
+    """A graph over a table; nodes that depend on few columns are evaluated at once.
 
     Args:
         further: how many axes follow that of the rows.
@@ -51,7 +51,7 @@ class Program:
         self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf, further: int = 0
     ) -> None:
         self.table, self._further = table, further
-        #: Functions with their operands; what each gives is the slot of its place.
+        #: Functions with their operands; the result of each has the slot of its index.
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self._gathered: dict[int, int] = {}
         self._graph, self._leaf = graph, leaf
@@ -64,7 +64,7 @@ class Program:
     # -- what few columns decide --------------------------------------------------------------
 
     def _evaluated(self, roots: Collection[int]) -> dict[int, State]:
-        """The states of the roots; others are dropped after their last use."""
+        """Evaluate the roots; drop other nodes after their last use."""
         nodes, order = self._graph.nodes, self._graph.needed(roots)
         last = {a: p for p in order if nodes[p][0] not in LEAVES for a in nodes[p][1]}
         states: dict[int, State] = {}
@@ -99,7 +99,7 @@ class Program:
         return State(mask, array=array[:, :, codes], group=group)
 
     def apply(self, function: Callable[..., Any], states: Sequence[State]) -> State:
-        """One operation on nodes that are not all numbers."""
+        """Apply one operation to nodes that are not all numbers."""
         mask = 0
         wide = False
         for state in states:
@@ -115,7 +115,7 @@ class Program:
         return State(mask, array=function(*arrays), group=group)
 
     def _at(self, state: State, group: Group) -> Any:
-        """A node at the places of a group that tells as much apart as its own, or more."""
+        """Expand a node to a group that distinguishes as many rows as its own, or more."""
         if state.group is None:
             return _rowless(state)
         if state.group is group:
@@ -132,7 +132,7 @@ class Program:
         return len(self.steps) - 1
 
     def _operand(self, state: State) -> Any:
-        """A slot as ``(slot,)``, or what is the same for all rows."""
+        """Return a slot as ``(slot,)``, or a value that all rows share."""
         if state.slot is not None:
             return (state.slot,)
         if state.group is None:
@@ -143,7 +143,7 @@ class Program:
         return (found,)
 
     def _last_uses(self) -> list[set[int]]:
-        """After each step, the slots that nothing needs any more."""
+        """List, for each step, the slots that are not needed after it."""
         needed = {operand[0] for operand in self._roots.values() if type(operand) is tuple}
         frees: list[set[int]] = []
         for place in range(len(self.steps) - 1, -1, -1):
@@ -154,8 +154,8 @@ class Program:
         return frees[::-1]
 
     def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
-        """The roots for some rows, in their order, as (zero, recompute, rows, …): then the further
-        axes, of length 1 where a root does not vary along one."""
+        """Run the roots for some rows, in their order, as (zero, recompute, rows, …): then the
+        further axes, of length 1 if a root does not vary along one."""
         slots: list[Any] = []
         places: dict[Group, Array] = {}
         with np.errstate(all="ignore"):

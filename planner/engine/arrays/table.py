@@ -1,7 +1,7 @@
-"""Rows that differ in a few columns, and which of them agree in some of those columns.
+"""Rows that differ in a few columns, grouped by their values in some of those columns.
 
 What depends on few columns is computed once for each distinct combination of their values: a
-``Group`` has one place for each combination, and says for each row of the table which one is its.
+``Group`` has one place for each combination, and maps each row of the table to its place.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-#: A group of no more places serves every set of columns that it tells apart.
+#: A group of at most so many places serves all subsets of its columns.
 FEW = 512
-#: A group with more than this share of its parent's places is not worth having.
+#: A group with more than this share of its parent's places is not built.
 SHARE = 0.7
 #: Combinations are numbered by a table of flags where that is no larger than so many rows.
 FLAGS = 16
@@ -25,7 +25,7 @@ FLAGS = 16
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """A column (rows,): for each row the place of its value among ``count`` values."""
+    """A column (rows,): for each row the index of its value among ``count`` values."""
 
     of_row: Array
     count: int
@@ -45,7 +45,7 @@ class Group:
         self.count = len(first)
 
     def of(self, rows: Array) -> Array:
-        """The places (rows,) of some rows (rows,) of the table."""
+        """Return the places (rows,) of some rows (rows,) of the table."""
         if self.parent is None or self.of_parent is None:
             return rows
         return self.of_parent[self.parent.of(rows)]
@@ -70,11 +70,11 @@ class Table:
         self._places: dict[tuple[Group, Group], Array] = {}
 
     def mask(self, names: Sequence[str]) -> int:
-        """A set of columns as one number."""
+        """Encode a set of columns as a bit mask."""
         return sum({self.bits[name] for name in names})
 
     def group(self, mask: int) -> Group:
-        """The group of the columns of a mask, or a little larger one that tells more apart."""
+        """Return the group of the columns of a mask, or a slightly larger one of more columns."""
         found = self._groups.get(mask)
         if found is None:
             found = parent = min(
@@ -90,15 +90,14 @@ class Table:
         return found
 
     def places(self, of: Group, at: Group) -> Array:
-        """For each place of a group that tells more apart (``at``), the place in another (``of``),
-        as (places,)."""
+        """Map each place of the finer group ``at`` to its place in ``of``, as (places,)."""
         if (of, at) not in self._places:
             self._places[of, at] = of.of(at.first)
         return self._places[of, at]
 
     def exact(self, mask: int, parent: Group | None = None) -> Group:
-        """The group of the columns of a mask, with no two places alike; the ``parent`` tells as
-        much apart."""
+        """Build the group of exactly the columns of a mask, without duplicate places, from a
+        ``parent`` that distinguishes at least as much."""
         parent = parent or self.all
         codes: Array = np.zeros(parent.count, dtype=np.int64)
         size = 1
@@ -114,8 +113,8 @@ class Table:
 
 
 def numbered(codes: Array, size: int) -> tuple[Array, Array]:
-    """Codes below a size without gaps, in the same order, and for each the first place that has
-    it."""
+    """Renumber codes below ``size`` without gaps, in the same order; also return the first index of
+    each."""
     if size <= FLAGS * len(codes) + FEW:
         first: Array = np.full(size, -1, dtype=np.int32)
         first[codes] = np.arange(len(codes), dtype=np.int32)

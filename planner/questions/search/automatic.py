@@ -1,9 +1,8 @@
-"""``parallelism: auto``: the plan of a document that leaves its layout to the search.
+"""``parallelism: auto``: build the plan of a document that leaves its layout to the search.
 
-Keys of the layout that the document gives stay, and so do micro-batch, recomputation and schedule
-where it says them; the rest is the layout with the shortest predicted step of all that fit, under
-the schedules that are common. Where none fits, it is the one that lacks least memory, and the
-verdict says so as for any plan.
+Keys of the layout that the document sets stay, and so do micro-batch, recomputation and schedule;
+the rest is the layout with the shortest predicted step of all that fit, under the common schedules.
+If none fits, the layout that lacks least memory is taken, and the verdict says so as for any plan.
 """
 
 from __future__ import annotations
@@ -12,31 +11,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.base.display import exact_text
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
+from planner.base.numbers import exact_text
 from planner.documents.source import Document
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
-from planner.questions.constraints import MARGIN, shown
+from planner.questions.constraints import MARGIN
+from planner.questions.healing import closed, near
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
-from planner.questions.search.layouts import COMMON, first_valid, starts
-from planner.questions.search.ranking import of_how_many, percent
-from planner.questions.search.selection import SPARE
+from planner.questions.search.layouts import COMMON
+from planner.questions.search.ranking import SPARED, of_how_many
 
-#: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
+#: Default tokens of a step: 4M, rounded to a power of two.
 TOKENS = 2**22
-#: Keys of a layout that say how it is found.
-CHOOSING = ("auto", "margin", "for")
 #: Keys that a search keeps at a value, and keys with the values that it tries.
 Kept = Mapping[str, Any]
-#: Layouts found in this process, by what the documents say.
+#: Layouts found in this process, by the data of the documents.
 _FOUND: dict[str, tuple[Layout, str, Kept]] = {}
 MOST_KEPT = 64
 
 
 def planned(document: Document) -> Plan:
-    """The plan of a document with the best layout.
+    """Complete a document with the best layout.
 
     Raises:
         PlanError: no valid layout, or a document for which a step cannot be predicted.
@@ -49,23 +47,11 @@ def planned(document: Document) -> Plan:
             del _FOUND[old]
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
-    # What the document gives besides (an assumed utilisation, a loss) stays as it is.
-    found = plans.planned(_closed(document).changed(chosen))
+    # Other keys of the document (an assumed utilisation, a loss) stay as they are.
+    found = plans.planned(closed(document).changed(chosen))
     given = {k for k in chosen if _given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)
-
-
-def _closed(document: Document) -> Document:
-    """The document without the word that leaves its layout open."""
-    entries = dict(document.node.value)  # type: ignore[arg-type]
-    layout = dict(entries["parallelism"].value)  # type: ignore[arg-type]
-    for key in CHOOSING:
-        layout.pop(key, None)
-    entries["parallelism"] = replace(entries["parallelism"], value=layout)
-    # What holds is the data, which may have been changed since the nodes were read.
-    closed = document.changed({f"parallelism.{key}": None for key in CHOOSING})
-    return replace(closed, node=replace(document.node, value=entries))
 
 
 def _given(document: Document, key: str) -> bool:
@@ -78,11 +64,11 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     for key in (*at(FOLLOWING), "parallelism.stages"):
         if _given(document, key):
             raise PlanError(
-                Fault(f"{key} follows from the layout, which parallelism: auto leaves open",
+                Fault(f"{key} follows from the layout, which parallelism: auto chooses",
                       document.key_place(key.split(".")), "left out")
             )  # fmt: skip
     fixed = {k: document.get(k) for k in KEYS if _given(document, k)}
-    start = _start(_closed(document), fixed)
+    start = near(closed(document), fixed)
     if start.model is None:
         raise PlanError(
             Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
@@ -110,22 +96,22 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
         ) from None
     counted = of_how_many(found)
     if found.plain is not None:
-        how = "tight: none fits in the worst case, this is" if found.tight else "found:"
+        how = "tight: none fits at the 95th percentile, this is" if found.tight else "found:"
         (fastest,) = found.best
         behind = float(found.plain.values[STEP] / fastest.values[STEP]) - 1
-        ahead = f" ({percent(behind)} faster)" if behind > 0 else ""
-        best = f"the plainest within {percent(SPARE)} of the fastest that fits{ahead}"
+        ahead = f" ({numbers.text(behind, style='share')} faster)" if behind > 0 else ""
+        best = f"the simplest within {SPARED} of the fastest that fits{ahead}"
         why = f"{how} {best} of {counted} (parallelism: auto)"
         return found.plain, why, kept
     assert found.nearest is not None
-    lacking = shown(-found.nearest.values[FITS], "bytes")
+    lacking = numbers.text(-found.nearest.values[FITS], "bytes")
     why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
     return found.nearest, why, kept
 
 
 def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
-    """The document with a global batch, and why it has it where it does not give one: as many
-    whole sequences as hold ``TOKENS``, the same number for each device.
+    """Return the document with a global batch, and the reason for one that it does not set: as many
+    whole sequences as ``TOKENS`` fill, the same number for each device.
 
     Raises:
         PlanError: nothing says how long a sequence is.
@@ -147,15 +133,3 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
         "section 2.2), in whole sequences for each device"
     )
     return document.changed({"training.global_batch": batch}), {"training.global_batch": why}
-
-
-def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
-    """Some valid plan to search from.
-
-    Raises:
-        PlanError: there is none; what is wrong with the first that was tried.
-    """
-    every = starts(document.get("cluster.devices"))
-    tried = ({"parallelism.data": None, **layout, **fixed} for layout in every)
-    distinct = {tuple(said.values()): said for said in tried}
-    return first_valid(lambda said: plans.planned(document.changed(said)), distinct.values())

@@ -1,8 +1,8 @@
-"""The one best layout of a plan, found without asking every layout how much memory it needs.
+"""Find the one best layout of a plan without computing the memory of every layout.
 
-Time is evaluated sooner than memory, and few layouts are faster than the fastest that fits. So rows
-of layouts are put in the order of the least that one of them comes to, and are asked for memory in
-this order until none that is left can be better. Where nothing fits, all of them are asked.
+Time is cheaper to evaluate than memory, and few layouts are faster than the fastest that fits. So
+rows of layouts are sorted by their smallest score, and memory is evaluated in this order until no
+remaining row can be better. If nothing fits, all rows are evaluated.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from planner.questions.search.selection import Best, Item, Plain
 
 Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
-#: Rows that are asked first, and how many times as many each time after.
+#: Rows to evaluate first, and the factor by which each further batch grows.
 FIRST, MORE = 512, 6
-#: What most good layouts have, and most of those that leave room: layouts to begin with where a
-#: space is searched often.
+#: Values of most good layouts, and of most with much free memory: where to begin if a space is
+#: searched often.
 FEWER: Options = {"parallelism.replicate": (1,), "training.micro_batch": (1, 2)}
 ROOMIER: Options = {**FEWER, "training.micro_batch": (1,)}
 
 
 class BoundedSearch:
-    """The layouts of a plan, to be ranked by a quantity that is made small.
+    """The layouts of a plan, ranked by a quantity to minimise.
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
-        by: the quantity to make small.
-        limits: further limits that a layout has to keep.
-        options: values that keys may have (``Walk``).
-        fits: when a layout fits; by what is predicted.
-        walk: the layouts, in the place of all that have the options.
+        by: the quantity to minimise.
+        limits: further limits that a layout must satisfy.
+        options: values that keys may have, by key.
+        fits: the limit that makes a layout fit; by default, as predicted.
+        walk: the layouts, instead of all that have the options.
 
     Raises:
         PlanError: no valid layout, an unknown quantity, or one that no layout has.
@@ -69,16 +69,15 @@ class BoundedSearch:
         self.late = tuple(name for name in names if name.startswith("memory."))
         self.early = tuple(name for name in names if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
-        #: Of the layouts asked for room in chunks of which none fits, the one that lacks least.
+        #: The layout that lacks least memory, of chunks in which none fits.
         self.nearest = Best()
 
     def ask(
         self, question: Callable[[BoundedSearch], Item | None], options: Options | None = None
     ) -> Item | None:
-        """The answer of all layouts, or of those that have one of some values of each of some keys,
-        but of keys that were not free. Where no layout of a narrowed space will do, others are
-        asked (``Walk.wider``): that nothing fits is proven so, but not what another limit
-        forbids."""
+        """Run a question on all layouts, or on those that have one of some values of each of some
+        keys, but of keys that were given. If no layout of a narrowed space satisfies it and only
+        memory is limited, it is run on those left out: this proves that nothing fits."""
         found, walk = None, None
         if options is not None:
             walk = self.walk.having(options)
@@ -90,10 +89,10 @@ class BoundedSearch:
         others.nearest = self.nearest
         return question(others)
 
-    # -- what is looked for -------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------
 
     def first(self, within: bool = True) -> Item | None:
-        """The layout with the smallest score that fits, and that keeps the limits."""
+        """Find the layout with the smallest score that fits and satisfies the limits."""
         best = Best()
         for chunk, places in self._in_order(lambda: best.most, within):
             score, memory = (chunk.of(name, places) for name in (self.by, MEMORY))
@@ -101,18 +100,18 @@ class BoundedSearch:
         return best.first
 
     def plainest(self) -> Item | None:
-        """As ``first``, but of all layouts nearly as good the plainest, as ``search`` and
-        ``parallelism: auto`` take it; its second number is how plain it is."""
+        """Find the simplest layout with nearly the best score, as ``search`` and ``parallelism:
+        auto`` take it; its second number is its simplicity score."""
         plain = Plain()
         for chunk, places in self._in_order(lambda: plain.most, True):
             plain.add(chunk.of(self.by, places), chunk.plainness, chunk.setting, places)
         return plain.first
 
     def roomiest(self) -> Item | None:
-        """Of the layouts that keep the limits the one that stays furthest from all of them."""
+        """Find the layout farthest inside all limits, of those that satisfy them."""
         best = Best()
         memory_alone = all(limit.quantity in self.late for limit in self.limits)
-        if memory_alone:  # time is not asked for
+        if memory_alone:  # time is not evaluated
             chunks = self._evaluated(np.arange(self.starts[-1]), self.late)
         else:
             rows = np.flatnonzero(np.isfinite(self._least[1]))
@@ -129,8 +128,7 @@ class BoundedSearch:
         return best.first
 
     def _share(self, chunk: SpaceRows, places: Array) -> Array:
-        """By what share some layouts keep the tightest limit, that of memory among them, as
-        (layouts,)."""
+        """Return the share of the tightest limit, memory included, that is left, as (layouts,)."""
         room, used = (chunk.of(name, places) for name in (FITS, MEMORY))
         least: Array = room / (room + used)
         for limit in self.limits:
@@ -139,20 +137,20 @@ class BoundedSearch:
             least = np.minimum(least, limit.slack(value) / size)
         return least
 
-    # -- in which order -----------------------------------------------------------------------
+    # -- order of evaluation ------------------------------------------------------------------
 
     @cached_property
     def blocks(self) -> list[SpaceRows]:
-        """All rows; the place of one is that in all blocks together."""
+        """All rows; the index of a row counts over all blocks."""
         return [*self.walk.rows()]
 
     @cached_property
     def starts(self) -> Array:
-        """The places of the first rows of blocks, and how many rows there are, as (blocks + 1,)."""
+        """Index of the first row of each block, and the number of rows, as (blocks + 1,)."""
         return np.cumsum([0, *map(len, self.blocks)])
 
     def _evaluated(self, places: Array, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
-        """All layouts of some rows (rows,), in increasing order, with groups of quantities."""
+        """Yield all layouts of some rows (rows,), in order, with groups of quantities."""
         inside = np.split(places, np.searchsorted(places, self.starts[1:-1]))
         for block, start, some in zip(self.blocks, self.starts, inside, strict=False):
             if len(some):
@@ -160,8 +158,8 @@ class BoundedSearch:
 
     @cached_property
     def _least(self) -> tuple[Array, Array]:
-        """The least score of each row, as (rows,): of all its layouts, and of those within the
-        limits that are known before memory; nothing is known of a score that is one of memory."""
+        """Smallest score of each row, as (rows,): of all its layouts, and of those within the
+        limits that need no memory; -inf if the score is a quantity of memory."""
         every, within = [], []
         limits = [limit for limit in self.limits if limit.quantity in self.early]
         for chunk in self._evaluated(np.arange(self.starts[-1]), self.early):
@@ -177,14 +175,14 @@ class BoundedSearch:
     def _in_order(
         self, most: Callable[[], float], within: bool
     ) -> Iterator[tuple[SpaceRows, Array]]:
-        """Chunks of layouts with the places (layouts,) of those that fit, and keep the limits where
-        they have to be ``within`` them: those of rows with the least score first, until none that
-        is left has a score of at most so much."""
+        """Yield chunks of layouts with the indices (layouts,) of those that fit and, with
+        ``within``, satisfy the limits: rows with the smallest score first, until no remaining row
+        has a score of at most ``most()``."""
         least, done, size = self._least[within], 0, FIRST
         order = np.argsort(least, kind="stable")[: np.count_nonzero(least != np.inf)]
         while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
-            if done:  # none of the fastest is the answer: maybe few others have room
+            if done:  # none of the fastest is the answer: perhaps few others fit
                 room = (chunk.within([self.fit]) for chunk in self._evaluated(rows, self.late))
                 rows = rows[np.concatenate([fits.any(axis=(0, 1)) for fits in room])]
             for chunk in self._evaluated(rows, self.early, self.late):

@@ -1,8 +1,9 @@
-"""What a search may choose, from the words of a command line: keys held at a value, and keys with
-the values that they may have."""
+"""Parse what a search may choose from a command line: keys held at a value, and keys with the
+values that they may have."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from planner.plans.plan import about, checked
 
 
 def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
-    """Keys of a layout with the value that each keeps: ``KEY``, as in the plan, or ``KEY=VALUE``.
+    """Parse keys of a layout that keep a value: ``KEY``, as in the plan, or ``KEY=VALUE``.
 
     Raises:
         PlanError: no key of a layout, a value that it cannot have, or two for one key.
@@ -31,8 +32,8 @@ def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
 
 
 def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[Any, ...]]:
-    """Keys with the values that they may have: ``KEY=V1,V2``; ``KEY`` alone takes every value that
-    the schema lists, or, of a layout, every valid one (which the empty tuple stands for).
+    """Parse keys with the values that they may have: ``KEY=V1,V2``; ``KEY`` alone takes every value
+    that the schema lists or, of a layout, every valid one (an empty tuple).
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, a key that is held at a value, or
@@ -45,7 +46,7 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
             raise PlanError(Fault(f"--vary {key}: it has a value already"))
         said = about(key)
         if given:
-            found[key] = tuple(dict.fromkeys(_value(key, value) for value in values.split(",")))
+            found[key] = tuple(dict.fromkeys(_value(key, one) for one in listed(values, True)))
         elif key in KEYS:
             found[key] = ()
         elif said.get("enum") or "boolean" in said.get("type", ()):
@@ -55,8 +56,28 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
     return found
 
 
+def listed(text: str, compact: bool = False) -> list[str]:
+    """Split a list of values at its commas; in `1,024, 2,048` only those before a space separate.
+    With `compact` the commas of a list without spaces separate wherever they can.
+
+    Raises:
+        PlanError: commas may separate values or group digits.
+    """
+    separate = [one.strip() for one in text.split(",")]
+    spaced = [one.strip() for one in re.split(r",(?=\s|$)", text)]
+    grouped = all("," not in units.GROUPED.sub("", one, count=1) for one in spaced)
+    plain = not any(re.match(r"0\d", one) for one in separate[1:])
+    if spaced == separate or (plain and (not grouped or (compact and len(spaced) == 1))):
+        return separate
+    if grouped and not plain:
+        return spaced
+    whole = ", ".join(one.replace(",", "") for one in spaced)
+    either = f"{whole}, or {', '.join(separate)}" if plain else "a space behind each value's comma"
+    raise PlanError(Fault(f"{text}: do commas group digits or separate values?", None, either))
+
+
 def _value(key: str, text: str) -> Any:
-    """A value from its text, as the schema says that the key has them."""
+    """Parse a value by the schema of its key."""
     said, text = about(key), text.strip()
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     if said.get("enum"):

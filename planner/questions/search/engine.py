@@ -1,8 +1,8 @@
-"""The best layouts of a plan, out of all valid ones.
+"""Find the best layouts of a plan, out of all valid ones.
 
 The layouts of a space (``layouts.py``) are one batch (``questions/batch.py``), evaluated over
-arrays through the same formulas as everything else, a chunk at a time. What fits is ranked, and the
-winners are evaluated again exactly.
+arrays, in chunks, by the same formulas as everything else. What fits is ranked, and the winners
+are evaluated again exactly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.display import exact_text
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
+from planner.base.numbers import exact_text
 from planner.base.progress import tell
 from planner.connect import exports
 from planner.engine import instance as case
@@ -45,11 +46,11 @@ SURE = "memory.headroom_p95"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
 BATCHES = "training.gradient_accumulation"
-#: That a layout fits by what is predicted.
+#: The limit that a layout fits as predicted.
 PREDICTED = Limit(FITS, ">=", 0)
-#: Quantities of which a limit is one on memory.
+#: Quantities whose limits are limits on memory.
 OF_MEMORY = frozenset({FITS, SURE, MEMORY})
-#: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
+#: If one answer is needed soon, a larger space is narrowed, step by step.
 MOST = 2_000_000
 NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (REPLICAS, (1,)),
@@ -61,37 +62,37 @@ NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
 Array = NDArray[Any]
 Progress = Callable[[int, int, float], None]
 
-#: About how many layouts a picture shows.
+#: Approximate number of layouts in a chart.
 POINTS = 1000
-#: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
+#: Number of the best that are evaluated exactly; further ones show the values over arrays.
 EXACT = 20
-#: Forward passes of all stages, up to which one of the best is simulated.
+#: Most forward passes, over all stages, of a step that is simulated.
 PASSES = 2**15
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout: what it changes in the plan, what follows from that, and what it gives."""
+    """One layout: its changes of the plan, what follows from them, and its values."""
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
-    #: What is made small, and the evaluation that has its value; none of what is not exact.
+    #: The evaluation and the minimised quantity; None if not evaluated exactly.
     evaluated: tuple[Evaluation, str] | None = field(default=None, compare=False, repr=False)
     #: The plan that was evaluated.
     made: Plan | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def parts(self) -> Mapping[str, Any]:
-        """What is made small consists of, where the layout is evaluated exactly (``parts.py``)."""
+        """The parts of the minimised quantity; empty if not evaluated exactly."""
         return {} if self.evaluated is None else taken_apart(*self.evaluated)
 
     @cached_property
     def simulated(self) -> float | None:
-        """Seconds of its step, simulated as events; None where it is not evaluated exactly, or has
-        more passes than are worth the while."""
+        """Seconds of its step, simulated as events; None if it is not evaluated exactly, or has too
+        many passes to simulate."""
         if self.evaluated is None or self.made is None:
             return None
         layout, batches = self.made.data["parallelism"], self.made.get(BATCHES)
@@ -100,25 +101,25 @@ class Layout:
         return step_seconds(Result(self.made, self.evaluated[0]))
 
     def get(self, key: str) -> Any:
-        """A key that the layout sets, or that follows from it; None for any other."""
+        """Return a key that the layout sets, or that follows from it; None for any other."""
         return self.changes.get(key, self.follows.get(key))
 
     def of(self, plan: Plan) -> Plan:
-        """A plan with this layout."""
+        """Return a plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
     @cached_property
     def interval(self) -> tuple[Any, Any] | None:
-        """What published runs leave open of what is made small, 5th to 95th percentile; None where
-        no published run is held against it, or the layout is not evaluated exactly."""
+        """90 % interval of the minimised quantity from published runs; None without published runs
+        to compare with, or if the layout is not evaluated exactly."""
         if self.evaluated is None:
             return None
         evaluation, by = self.evaluated
         return around(by, self.values[by], evaluation)
 
     def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
-        """The layout with values of some quantities, found as ``how`` says (``_evaluated``), and
-        the parts of ``by``."""
+        """Evaluate some quantities of the layout, with options ``how``, and keep the evaluation of
+        ``by`` for its parts."""
         made = self.of(plan)
         values, evaluation = _evaluated(made, quantities, **how)
         values = {**values, **self.values, **values}
@@ -130,14 +131,14 @@ class Point(NamedTuple):
     """One layout in a scatter plot."""
 
     memory: float  # bytes
-    score: float  # in the unit of what is made small
+    score: float  # in the unit of the minimised quantity
     fits: bool
     front: bool = False
 
 
 class Choice(NamedTuple):
-    """The best layout with one value of a key that has several; None where none fits. Of each key
-    the value with the smallest ``by`` comes first."""
+    """The best layout with one value of a key that has several; None if none fits. The values of
+    each key are in order of ``by``, the smallest first."""
 
     key: str
     value: Any
@@ -146,7 +147,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Found(Shown):
-    """The outcome of a search."""
+    """The result of a search."""
 
     plan: Plan
     by: str
@@ -158,48 +159,51 @@ class Found(Shown):
     limits: tuple[Limit, ...] = ()
     varied: tuple[str, ...] = ()  # keys that took several values
     points: tuple[Point, ...] = ()
-    nearest: Layout | None = None  # where nothing fits, the layout that lacks least memory
+    nearest: Layout | None = None  # if nothing fits, the layout that lacks least memory
     choices: tuple[Choice, ...] = ()  # of each key that has several values
-    every: int = 0  # layouts, also those that a narrowed search left out
+    every: int = 0  # all layouts, also those that a narrowed search left out
     same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
     narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
-    margin: Limit | None = None  # what a layout keeps in order to fit
-    #: What to run: the plainest of all that are within ``selection.SPARE`` of the best.
+    margin: Limit | None = None  # the limit that a layout must satisfy in order to fit
+    #: What to run: the simplest layout within ``selection.SPARE`` of the best.
     plain: Layout | None = None
     launcher: str | None = None  # the framework that can start them
-    tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
+    tight: bool = False  # none keeps the margin; those that fit as predicted are ranked
 
     def __repr__(self) -> str:
-        return f"<Found {self.size:,} layouts of {self.plan.name!r}, {len(self.best)} listed>"
+        size = numbers.text(self.size)
+        return f"<Found {size} layouts of {self.plan.name!r}, {len(self.best)} listed>"
 
 
 def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
-    """The quantities that layouts are ranked by: whether they fit, their memory, what is made small
-    and what is limited."""
+    """Return the quantities that rank layouts: headroom, memory, the minimised and limited ones."""
     return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
 def of_memory(limits: Iterable[Limit]) -> bool:
-    """Whether memory alone is limited: then that nothing fits holds with replicas too, for they add
-    memory."""
+    """Decide whether all limits are about memory; if so, “nothing fits” also holds with more
+    replicas, which only add memory."""
     return all(limit.quantity in OF_MEMORY for limit in limits)
 
 
 def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
-    """To which layouts a search was narrowed, in words."""
-    said = (f"{key} {enumerated(values, 'or')}" for key, values in narrowed.items())
-    return f"only those with {enumerated(said)}"
+    """Describe to which layouts a search was narrowed."""
+    several = (
+        f"{key} {enumerated(values, 'or') if len(values) < 17 else f'{values[0]} to {values[-1]}'}"
+        for key, values in narrowed.items()
+    )
+    return f"only those with {enumerated(several)}"
 
 
 def enumerated(values: Iterable[Any], last: str = "and") -> str:
-    """Values in a sentence: one, two and three."""
+    """Join values in a sentence: one, two and three."""
     *first, end = map(str, values)
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
 def left_out(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
-    """What a narrowed search leaves open, in words; it is ``proven`` that where none of its layouts
-    fits none does."""
+    """Describe what a narrowed search did not examine; ``proven``: if none of these fits, none
+    does."""
     said = f"where there are more than {exact_text(MOST)} layouts, {only(narrowed)} were searched"
     more = "what fails, fails with all" if proven else "what fails might hold with another"
     return f"{said}; {more}"
@@ -207,17 +211,17 @@ def left_out(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
 
 @dataclass(eq=False)
 class Walk:
-    """All layouts of a plan, chunk by chunk.
+    """All layouts of a plan, in chunks.
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
         quantities: what is evaluated.
-        options: values that keys may have: keys of the layout (none: every valid value), or any
+        options: values that keys may have: keys of the layout (empty: every valid value), or any
             other key of the plan, whose values are tried one after another.
-        full: not only sensible layouts (``layouts.Space``).
-        most: a larger space is narrowed to the first values of ``NARROWER``, as far as needed.
-        launcher: the framework that has to be able to start a layout, with its own kernels where
-            the plan does not say whose run.
+        full: include layouts that are never sensible (``layouts.Space``).
+        most: a larger space is narrowed to the values of ``NARROWER``, as far as needed.
+        launcher: the framework that must be able to start a layout, with its own kernels unless the
+            plan sets others.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, no valid layout.
@@ -238,27 +242,30 @@ class Walk:
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
         self.spaces = self._spaces()
         self._batches: dict[Space, Batch] = {}
-        #: Modes of recomputation that are not asked, each with the one that is the same step; where
-        #: the plan's keys have several values, with all of them.
+        #: Recomputation modes to skip, each with an equivalent mode; if keys of the plan have
+        #: several values, it is equivalent for all of them.
         self.same: dict[str, str] = {}
         if not (self.full or modes.RECOMPUTE in self.options):
             first, *others = (modes.equivalent_modes(s, self.quantities) for s in self.spaces)
             self.same = {m: by for m, by in first.items() if all(o.get(m) == by for o in others)}
         for space in self.spaces:
             space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
-        #: To which values of keys the layouts are narrowed, out of how many.
-        self.narrowed: dict[str, tuple[Any, ...]] = {}
+        #: Values of keys to which the layouts are narrowed.
+        self.narrowed: dict[str, tuple[Any, ...]] = {
+            key: values for space in self.spaces for key, values in space.limited.items()
+        }
+        self.limited = frozenset(self.narrowed)
         self.every = self.size
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
                 self.narrowed[key] = values
 
     def having(self, options: Mapping[str, Sequence[Any]]) -> Walk:
-        """The layouts that have one of some values of each of some keys, but of keys whose values
-        were given.
+        """Narrow the layouts to one of some values of each of some keys, except keys that were
+        given.
 
         Raises:
-            PlanError: there is none.
+            PlanError: none is left.
         """
         found = copy(self)
         further = {k: tuple(values) for k, values in options.items() if k not in self.given}
@@ -268,12 +275,13 @@ class Walk:
         return found
 
     def wider(self) -> Walk | None:
-        """What to ask where nothing fits: all layouts but those with replicas, which only add
-        memory. None where no others were left out."""
-        if not self.narrowed.keys() - {REPLICAS}:
+        """Return the layouts to try if nothing fits: all but those with replicas, which only add
+        memory; None if no others were left out."""
+        kept = {REPLICAS, *self.limited}
+        if not self.narrowed.keys() - kept:
             return None
         found = copy(self)
-        found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
+        found.narrowed = {k: values for k, values in self.narrowed.items() if k in kept}
         return found
 
     def _spaces(self) -> list[Space]:
@@ -307,11 +315,11 @@ class Walk:
 
     @property
     def size(self) -> int:
-        """How many layouts there are."""
+        """The number of layouts."""
         return sum(int(np.count_nonzero(rows.valid)) for rows in self.rows())
 
     def rows(self) -> Iterator[SpaceRows]:
-        """All rows, about so many at a time as a space has them."""
+        """Yield all rows, in the blocks of their spaces."""
         for space in self.spaces:
             for rows in space.blocks():
                 if len(found := rows.having(self.narrowed)):
@@ -322,7 +330,7 @@ class Walk:
             yield from self.over(rows, self.quantities)
 
     def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
-        """Some rows of a space with groups of quantities, in stretches."""
+        """Yield stretches of some rows of a space with groups of quantities."""
         if rows.space not in self._batches:
             self._batches[rows.space] = Batch(rows.space, self.absent)
         for part, values in self._batches[rows.space].over(rows, *groups):
@@ -345,25 +353,25 @@ def search(
     margin: str | None = None,
     launcher: str | None = None,
 ) -> Found:
-    """The best layouts of a plan that fit into memory, and the plainest of those near the best.
+    """Find the best layouts of a plan that fit into memory, and the simplest near the best.
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
         top: how many of the best; the first twenty of them are evaluated exactly.
-        by: the quantity to make small, such as ``time.step_seconds`` or ``memory.process``.
+        by: the quantity to minimise, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
         progress: called with layouts done, layouts in all, seconds passed.
-        limits: further limits that a layout has to keep.
-        vary: values that keys may have, of the layout (none: every valid value) or not
+        limits: further limits that a layout must satisfy.
+        vary: values that keys may have, of the layout (empty: every valid value) or not
             (``training.precision``).
-        full: every valid layout, also those that are never sensible (``layouts.Space``).
+        full: include layouts that are never sensible (``layouts.Space``).
         points: about how many points of a scatter plot; 0 for none.
         choices: also the best layout for each value of each key.
-        most: a larger space is narrowed (``NARROWER``); ``Found.narrowed`` says of which layouts
-            the answer speaks. Where none of these fits, all are asked, and it speaks of all.
-        margin: with how much to spare a layout has to fit (``limits.fit_limit``). Where none does,
-            those are ranked that fit as estimated, and ``Found.tight`` says so.
-        launcher: the framework that has to be able to start a layout (``planner.connect.exports``).
+        most: a larger space is cut (``NARROWER``), and the result's ``narrowed`` has its values.
+            If none of these fits, all layouts are tried, and the result is about all.
+        margin: memory safety margin of a layout (``constraints.fit_limit``). If no layout keeps it,
+            those that fit as predicted are ranked, and the result is ``tight``.
+        launcher: the framework that must be able to start a layout (``planner.connect.exports``).
 
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
@@ -380,8 +388,8 @@ def search(
     wider = None if found.kept.count else walk.wider()
     if wider is not None:
         searched, found = wider, ask(wider)
-    kept, proven = found.kept, not found.kept.count and of_memory(limits)
-    own = own_layout(plan, quantities, by)
+    kept, proven = found.kept, not (found.kept.count or walk.limited) and of_memory(limits)
+    own = None if plan.invalid else own_layout(plan, quantities, by)
     like = [] if own is None else [own]
     best = [layout_of(item, by, MEMORY) for item in kept.best.items()]
     for place, layout in enumerate(best[:EXACT]):
@@ -425,7 +433,7 @@ def search(
 
 
 class _Kept:
-    """What is kept of the layouts that fit."""
+    """The best of the layouts that fit."""
 
     def __init__(self, top: int, by: str, choices: bool) -> None:
         self.count = 0
@@ -433,7 +441,7 @@ class _Kept:
         self.choices, self.chosen = choices, ByChoice()
 
     def add(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
-        """Those of the layouts of a chunk, as (zero, recompute, rows), that fit."""
+        """Add the layouts of a chunk, as (zero, recompute, rows), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
         some, held = score.ravel()[kept], memory.ravel()[kept]
@@ -445,11 +453,11 @@ class _Kept:
 
 
 class _Selected:
-    """What is kept of all layouts of a walk: of those that fit with a margin (``safe``), until
-    there is one of those that fit by the limits alone (``tight``), until then the ``nearest``.
+    """The best of all layouts of a walk: of those that fit with a margin (``safe``); until there is
+    one, of those that satisfy the limits alone (``tight``); until then, the ``nearest``.
 
     Raises:
-        PlanError: none of them has what is made small.
+        PlanError: no layout has the quantity to minimise.
     """
 
     def __init__(
@@ -469,7 +477,7 @@ class _Selected:
         start, done, some = time.perf_counter(), 0, False
         for chunk in walk:
             score, memory = chunk.values[by], chunk.values[MEMORY]
-            there = chunk.valid & np.isfinite(score)
+            there = chunk.valid & np.isfinite(score) & np.isfinite(chunk.values[FITS])
             done += int(np.count_nonzero(chunk.valid))
             some = some or bool(there.any())
             fits = chunk.within(limits, there)
@@ -483,7 +491,7 @@ class _Selected:
                 self.nearest.add(lacking, chunk.of(by, short), chunk.setting, short)
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
-            tell(f"{done:,} of {size:,} layouts")
+            tell(f"{numbers.text(done)} of {numbers.text(size)} layouts")
             if progress is not None:
                 progress(done, size, time.perf_counter() - start)
         if not some:
@@ -491,7 +499,7 @@ class _Selected:
 
     @property
     def kept(self) -> _Kept:
-        """The layouts that fit with a margin, or where there are none, without."""
+        """The best of the layouts that fit with a margin; if there are none, without."""
         return self.safe if self.safe.count else self.tight
 
 
@@ -501,21 +509,20 @@ def best(
     limits: Sequence[Limit] = (),
     fixed: Mapping[str, Any] | None = None,
 ) -> Layout | None:
-    """The plainest of the best layouts of a plan that fit by what is predicted and keep some
-    limits, or None; as ``search``, of a large space narrowed."""
+    """Find the simplest of the best layouts of a plan that fit as predicted and satisfy some
+    limits; None if none does. A large space is narrowed."""
     return search(plan, 1, by, fixed, limits=limits, most=MOST, margin="0").plain
 
 
 def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> Found:
-    """What a report shows of a search, which takes further ``options``: the best five, what each
-    choice costs, and ``points`` of a scatter plot of memory and ``by``: a sample of the layouts and
-    the whole front, the same each time. ``own`` is the plan's layout. A large space is narrowed as
-    for ``best``."""
+    """Search what a report shows: the best five, the cost of each choice, and ``points`` of a
+    scatter plot of memory and ``by`` (a reproducible sample of the layouts and the whole front).
+    ``own`` is the plan's layout. A large space is narrowed. ``options`` are those of a search."""
     return search(plan, 5, by, points=points, choices=True, most=MOST, **options)
 
 
 def layout_of(item: Item, *names: str) -> Layout:
-    """A layout that was selected, with the names of its numbers."""
+    """Make a layout from a selected item, with names for its numbers."""
     *numbers, (changes, follows) = item
     over_arrays = dict(zip(names, numbers, strict=False))
     shown = {k: v for k, v in changes.items() if v is not None}
@@ -526,8 +533,8 @@ def layout_of(item: Item, *names: str) -> Layout:
 def _evaluated(
     plan: Plan, quantities: Iterable[str], like: Iterable[Layout] = (), exact: bool = True
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Quantities of a plan, ``exact`` or in floats, and their evaluation; what it has in common
-    with the nearest of layouts ``like`` is lowered once.
+    """Return quantities of a plan, ``exact`` or in floats, and their evaluation, which shares the
+    graph of the nearest of the layouts ``like``.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
@@ -539,8 +546,7 @@ def _evaluated(
 
 
 def own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
-    """The layout that a plan has, with time predicted as for others; None where it cannot be
-    evaluated."""
+    """Return the plan's layout, with time predicted as for others; None if that is impossible."""
     try:
         made = variant(plan, {"time.mfu": None})
         values, evaluation = _evaluated(made, quantities)
@@ -552,15 +558,15 @@ def own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     )
     if plan.document.data["parallelism"].get("cut") is None:
         changes.pop(CUT, None)
-    if changes.get(SCHEDULE) == OWN:  # its table stands in the plan
+    if changes.get(SCHEDULE) == OWN:  # its table is in the plan
         follows[SCHEDULE] = changes.pop(SCHEDULE)
     return Layout(changes, follows, values, {}, evaluated=(evaluation, by), made=made)
 
 
 def explain_absence(walk: Walk, by: str) -> None:
-    """A quantity that no layout has: the reason."""
-    reason = walk.absent.get(by)
-    if reason is not None:
-        raise PlanError(Fault(f"{by} cannot be computed: {reason}"))
+    """Raise the reason why no layout has the quantity that ranks, or the headroom."""
+    for name in (by, FITS):
+        if name in walk.absent:
+            raise PlanError(Fault(f"{name} cannot be computed: {walk.absent[name]}"))
     chunk = next(iter(walk))
     evaluated(variant(walk.plan, chunk.changes(int(np.argmax(chunk.valid)))), [by])

@@ -1,4 +1,4 @@
-"""Which layouts a launcher can start: those of which its exporter's table leaves nothing unsaid."""
+"""Decide which layouts a framework can start: those that its exporter can express completely."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Launcher:
             follow(draft, [row])
             if not draft.heard.isdisjoint(KEYS):
                 self.rows.append(row)
-        #: Whether it matters how large degrees are, and not only whether they are above 1.
+        #: Whether the size of degrees matters, not only whether they are above 1.
         self.of_sizes = any(row.get("rule") in OF_SIZES for row in self.rows)
 
     def starts(self, layout: Mapping[str, Any]) -> bool:
-        """Whether it can start a layout, which dotted keys say; what it leaves to the training
-        script or the model counts as said."""
+        """Decide whether the framework can start a layout, given by dotted keys; keys that it sets
+        in the training script or the model count as supported."""
         # Neither completed nor checked.
         draft = Draft(replace(self.plan, data=with_values(self.plan.data, layout)))
         follow(draft, self.rows)

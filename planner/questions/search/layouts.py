@@ -1,8 +1,8 @@
 """All valid layouts of a plan, as columns of numbers and choices.
 
-Which layouts are valid is asked of the plan's own checks, once for each thing that they can tell
-apart: combinations of degrees; stages, schedule and micro-batches; sequence parallelism; replicas.
-ZeRO stage and recomputation go with every row, so they are axes of their own.
+The plan's own checks decide which layouts are valid, once for each case that they distinguish:
+combinations of degrees; stages, schedule and micro-batches; sequence parallelism; replicas.
+ZeRO stage and recomputation combine with every row, so they are axes of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import compress, islice, product
+from itertools import compress, islice, product, takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,49 +33,45 @@ from planner.questions.search.launcher import Launcher
 
 Array = NDArray[Any]
 T = TypeVar("T")
-#: A key, the values that it has, and of each place along an axis (places,) which it is.
+#: A key, its values, and for each position along an axis (positions,) the index of the value.
 Choices = tuple[str, Sequence[Any], Array]
 VIRTUAL, SCHEDULE, CUT = layout.RUN
 SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
-#: Those that launchers of training frameworks have, and people run; the plainest, the first first.
+#: Schedules that training frameworks offer and people run; simplest first.
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
-#: What must not be kept from the plan that the search starts from.
+#: Combinations of outer degrees that are tried; 100,000 devices have 2,000 with 128 heads.
+MOST_DEGREES = 5000
+#: Keys that must not be kept from the plan that the search starts from.
 NOT_KEPT = (*layout.CLEARED, SCHEDULE, *layout.OWN_CHOICE, "time.mfu")
 
 
 class Setting(NamedTuple):
-    """A layout: what it changes in a plan, and what follows from that."""
+    """A layout: its changes of a plan, and what follows from them."""
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
 
 
 def starts(devices: int) -> Iterator[dict[str, int]]:
-    """Layouts one of which is probably valid, for a search to start from: every combination of
-    degrees that divide all devices, small ones first."""
-    every = product(divisors(devices), repeat=len(OUTER))
-    found = (degrees for degrees in every if devices % math.prod(degrees) == 0)
-    for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
-        yield dict(zip(OUTER, degrees, strict=True))
+    """Yield layouts of which one is probably valid, for a search to start from: every combination
+    of degrees that divide all devices, small ones first."""
+    sizes = divisors(devices)
 
+    def split_size(size: int, many: int) -> Iterator[tuple[int, ...]]:
+        """Yield every way to write a size as an ordered product of so many factors."""
+        if many == 1:
+            yield (size,)
+            return
+        for first in takewhile(size.__ge__, sizes):
+            if size % first == 0:
+                yield from ((first, *rest) for rest in split_size(size // first, many - 1))
 
-def first_valid(make: Callable[[T], Plan], tried: Iterable[T]) -> Plan:
-    """The plan that is made of the first of several things that makes a valid one.
-
-    Raises:
-        PlanError: none do; what is wrong with the first.
-    """
-    first: PlanError | None = None
-    for one in tried:
-        try:
-            return make(one)
-        except PlanError as error:
-            first = first or error
-    assert first is not None
-    raise first
+    for size in sizes:
+        for degrees in split_size(size, len(OUTER)):
+            yield dict(zip(OUTER, degrees, strict=True))
 
 
 class Space:
@@ -85,10 +81,10 @@ class Space:
         plan: its model, cluster and batch stay; its layout does not.
         options: for keys of a layout, the values that they may have; a key that is left out takes
             every value that is valid and sensible.
-        full: every valid value, sensible or not: schedules that lose against another in every
-            respect, and replicas of every size; or the keys of which that holds.
-        launcher: the framework that has to be able to start a layout.
-        varied: keys of the plan that were given another value before, which each layout says too.
+        full: include every valid value: schedules that are worse than another in every respect, and
+            replicas of every size; or the keys for which to include them.
+        launcher: the framework that must be able to start a layout.
+        varied: keys of the plan that were changed before; each layout includes them.
 
     Raises:
         PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
@@ -105,7 +101,7 @@ class Space:
         self.varied = varied or {}
         self.options = {key: tuple(values) for key, values in (options or {}).items()}
         self.launcher = None if launcher is None else Launcher(plan, launcher)
-        self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
+        self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can distinguish
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
@@ -123,56 +119,63 @@ class Space:
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
         self.start = {**self.base, **layout.UNDIVIDED}
-        self.zero, self.recompute = (self.options.get(key, ROW[key].values) for key in layout.AXES)
-        # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
-        # on how many devices there are and how many a link joins, not on which.
+        #: The ZeRO stages that layouts report, and the recomputation modes.
+        self.stages, self.recompute = (
+            self.options.get(key, ROW[key].values) for key in layout.AXES
+        )
+        # Which layouts are valid depends on the model, on the plan's layout, training and memory,
+        # on the number of devices and on how many a link joins, not on the type of device.
         document = plan.document.data
         self._known: dict[Any, Any] = _known(
             self.options, self.full, plan.model, document["parallelism"], document["training"],
             plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
             plan.get("cluster.link_domain"),
         )  # fmt: skip
-        #: Every combination of degrees that makes a valid plan.
-        self.degrees: tuple[Degrees, ...] = self._once(("degrees",), self._valid_degrees)
+        #: Every combination of degrees that makes a valid plan; keys with too many values to try
+        #: them all, with those that were tried.
+        self.degrees: tuple[Degrees, ...]
+        self.limited: dict[str, tuple[int, ...]]
+        self.degrees, self.limited = self._once(("degrees",), self._valid_degrees)
         #: What each of these is crossed with: sequence parallelism, replicas, and pipelines with
         #: micro-batches; and the virtual stages, schedules and cuts that occur.
         self.crossed, self.runs = self._once(("crossed",), self._crossing)
         if self.launcher is not None:
-            # Modes of recomputation and ZeRO stages with which it starts nothing are left out, so
-            # that none of them stands for another.
+            # Recomputation modes and ZeRO stages with which nothing starts are left out, so that
+            # none of them represents another.
             several = [rows.valid.any(axis=2) for rows in self.blocks()]
             if several and (there := np.any(several, axis=0)).any():
-                self.zero = tuple(compress(self.zero, there.any(axis=1)))
+                started = {*compress(self.said, there.any(axis=1))}
+                self.stages = tuple(stage for stage in self.stages if stage in started)
                 self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What is known by a key, of this space or of one that rests on the same."""
+        """Return a cached value of this space or of one with the same inputs; else make it."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
         return found
 
     def plan_of(self, degrees: Degrees) -> Plan:
-        """A plan with some degrees, and so with what follows from implementation and loss."""
+        """Build a plan with some degrees, and what follows from implementation and loss."""
         return variant(self.plan, {**self.start, **degrees.changes, **degrees.kernels})
 
     def kind(self, degrees: Degrees) -> Kind:
-        """As ``plan_of``, with its case."""
+        """Build a plan with some degrees, and its case."""
         plan = self.plan_of(degrees)
         return Kind(plan, case.build(plan))
 
-    # -- asking the plan's checks -------------------------------------------------------------
+    # -- running the plan's checks ------------------------------------------------------------
 
     def _draft(self, changes: Mapping[str, Any], whole: bool = True) -> Draft:
-        """A layout that divides nothing but with some changes, with what is wrong with it; not the
-        ``whole`` of it where only that is asked which the model divides by."""
+        """Draft the undivided layout with some changes, with its faults; without ``whole``, check
+        only what depends on the model's shape."""
         return layout_draft(self.plan, {**self.start, **changes}, whole)
 
-    def _valid_degrees(self) -> tuple[Degrees, ...]:
+    def _valid_degrees(self) -> tuple[tuple[Degrees, ...], dict[str, tuple[int, ...]]]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
 
-        def agrees(found: Iterable[Fault]) -> bool:
-            """Whether there are no faults; these are noted."""
+        def accept(found: Iterable[Fault]) -> bool:
+            """Record faults, and return whether there are none."""
             several = [faults.setdefault(fault.message, fault) for fault in found]
             return not several
 
@@ -183,32 +186,36 @@ class Space:
             if key in OUTER or experts > 1:
                 free = divisors(experts if ROW[key].divides == layout.EXPERTS else devices)
             values = self.options.get(key, free)
-            sizes[key] = tuple(v for v in values if agrees(self._indivisible(key, v)))
-            if self.options.get(key) and not sizes[key]:  # of other keys nothing is asked
+            sizes[key] = tuple(v for v in values if accept(self._indivisible(key, v)))
+            if self.options.get(key) and not sizes[key]:  # others were not requested
                 raise PlanError([f for value in values for f in self._indivisible(key, value)][:3])
+        limited = dict[str, tuple[int, ...]]()
+        while math.prod(len(sizes[key]) for key in OUTER) > MOST_DEGREES:
+            most = max(OUTER, key=lambda key: len(sizes[key]))
+            limited[most] = sizes[most] = sizes[most][: len(sizes[most]) // 2]
         found: list[Degrees] = []
         for outer in product(*(sizes[key] for key in OUTER)):
             if devices % math.prod(outer) and faults:
                 continue
             divided = dict(zip(OUTER, outer, strict=True))
             draft = self._once(("outer", *outer), partial(self._draft, divided))
-            if not agrees(draft.faults):
+            if not accept(draft.faults):
                 continue
             data, training = draft.get("parallelism.data"), draft.get("training")
             for inner in product(*(self._alike(key, sizes[key], divided) for key in INNER)):
-                # Experts divide over the devices of a stage, however these are divided otherwise.
+                # Experts divide over all devices of a stage, whatever the other degrees are.
                 told = ("experts", divided["parallelism.pipeline"], *inner)
                 changes = {**divided, **dict(zip(INNER, inner, strict=True))}
-                if agrees(self._once(told, partial(self._draft, changes)).faults):
+                if accept(self._once(told, partial(self._draft, changes)).faults):
                     kernels = (training["implementation"], training["loss"])
                     found.append(Degrees((*outer, *inner), data, self.batch // data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
-        return (*found, *self._compared(found))
+        return (*found, *self._compared(found)), limited
 
     def _compared(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
-        """Layouts without tensor or pipeline parallelism with the kernels that follow from these,
-        where the plan does not say whose kernels run: else these would be compared, not layouts."""
+        """Yield layouts without tensor or pipeline parallelism again with the kernels of the
+        others, unless the plan sets kernels: else kernels would be compared, not layouts."""
         if not chosen_by(self.plan, KERNELS):
             for name in dict.fromkeys(degrees.implementation for degrees in found):
                 for degrees in found:
@@ -219,8 +226,8 @@ class Space:
     def _alike(
         self, key: str, sizes: tuple[int, ...], divided: Mapping[str, int]
     ) -> tuple[int, ...]:
-        """Of the sizes of a degree those that go with others: of one that is like another sensibly
-        1 and the same, as the matrices of an expert are divided as all others, or not at all."""
+        """Filter the sizes of a degree that is coupled to another: sensibly 1 or the same size, as
+        an expert's matrices are divided like all others, or not at all."""
         like = ROW[key].like
         if not like or key in self.options:
             return sizes
@@ -228,13 +235,21 @@ class Space:
         return tuple(n for n in sizes if (n <= most if key in self.full else n in (1, most)))
 
     def _indivisible(self, key: str, value: int) -> list[Fault]:
-        """What is wrong with one degree whatever the others are: it does not divide the model."""
-        return self._once((key, value), lambda: self._draft({key: value}, False).faults)
+        """Return the faults of a degree on its own: it does not divide the model or the
+        sequence."""
+
+        def find_faults() -> list[Fault]:
+            draft = self._draft({key: value}, False)
+            assert self.plan.model is not None
+            pipeline.check_context(draft, self.plan.model)
+            return draft.faults
+
+        return self._once((key, value), find_faults)
 
     def _schedules(self, stages: int) -> Iterator[Run]:
-        """Virtual stages, schedules and cuts that go together for a number of stages. Where layers
-        do not divide, embedding and head may count as one each, as 94 layers over 16 stages are
-        trained (Qwen3-235B) and 126 (Llama 3.1)."""
+        """Yield combinations of virtual stages, schedule and cut for a number of stages. If layers
+        do not divide, embedding and head may count as one layer each, as 94 layers over 16 stages
+        are trained (Qwen3-235B) and 126 (Llama 3.1)."""
         model = self.plan.model
         assert model is not None
         free = SCHEDULES if SCHEDULE in self.full else SENSIBLE
@@ -248,7 +263,7 @@ class Space:
                         yield virtual, schedule, cut
 
     def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
-        """What a pipeline can run with a share of the batch, with the micro-batch."""
+        """Yield the pipelines that can run a share of the batch, each with a micro-batch."""
         sizes = self.options.get(MICRO_BATCH, divisors(share))
         for run in self._schedules(stages):
             for size in sizes:
@@ -256,8 +271,8 @@ class Space:
                     yield run, size
 
     def _can_run(self, stages: int, run: Run, micro_batches: int) -> bool:
-        """Whether there are layers for so many chunks, and a schedule can run that many
-        micro-batches: the plan's own checks, only one of which asks how many they are."""
+        """Decide by the plan's own checks whether there are layers for so many chunks, and a
+        schedule can run so many micro-batches; only the second check depends on their number."""
         model = self.plan.model
         assert model is not None
 
@@ -267,31 +282,31 @@ class Space:
             pipeline.check(draft, model)
             return draft
 
-        def running() -> bool:
+        def check_steps() -> bool:
             steps = {"training.gradient_accumulation": micro_batches}
             draft = Draft(self.plan.document, with_values(known.data, steps))
             pipeline.check_schedule(draft, model)
             return not draft.faults
 
         known = self._once(("cut", stages, *run), cut)
-        return not known.faults and self._once(("steps", stages, *run, micro_batches), running)
+        return not known.faults and self._once(("steps", stages, *run, micro_batches), check_steps)
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
-        """Whether the residual stream may be divided over the tensor-parallel ranks."""
+        """List the values of sequence parallelism that are valid with some degrees."""
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
         free = self.options.get(SEQUENCE, (False, True) if tensor > 1 else (False,))
         valid = partial(self._faultless, degrees, SEQUENCE, free)
         return self._once(("sequences", tensor, context), lambda: tuple(valid()))
 
     def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
-        """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
-        as there are nodes, each with its shards behind one link."""
+        """List the replicas of hybrid sharding that still shard something: sensibly one, or as many
+        as there are nodes, with the shards of each behind one link."""
         tensor = degrees.named["tensor"]
         shards = degrees.data * degrees.named["context"]
 
         def valid() -> tuple[int, ...]:
-            free = divisors(shards)[:-1] if self.zero != (0,) else ()
-            options: tuple[int, ...] = self.options.get(REPLICAS, free or (1,))
+            options = self.options.get(REPLICAS, divisors(shards) if any(self.stages) else (1,))
+            options = tuple(r for r in options if r == 1 or r < shards)
             most = len(options)
             if REPLICAS not in (*self.full, *self.options):
                 node = self.plan.get("cluster.link_domain")
@@ -303,8 +318,7 @@ class Space:
         return self._once(("replicas", shards, tensor, *inner), valid)
 
     def _faultless(self, degrees: Degrees, key: str, values: Iterable[T]) -> Iterator[T]:
-        """The values of a key that are valid with some degrees, which were checked with the neutral
-        one."""
+        """Yield the values of a key that are valid with some (already checked) degrees."""
         for value in values:
             if value == ROW[key].neutral or not self._draft({**degrees.changes, key: value}).faults:
                 yield value
@@ -325,12 +339,12 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many layouts there are."""
+        """The number of layouts."""
         return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
 
     def starts(self, rows: SpaceRows) -> Array:
-        """Which choices of some rows the launcher can start, as (zero, recompute, rows). Most rules
-        ask of a degree whether it is above 1."""
+        """Return which choices of some rows the launcher can start, as (zero, recompute, rows).
+        Most rules test only whether a degree is above 1."""
         assert self.launcher is not None
         if self.launcher.of_sizes:
             told = np.stack(rows.columns)
@@ -339,14 +353,14 @@ class Space:
             _, kinds = chosen(above, rows.of_degrees)
             told = np.stack((kinds, rows.of_run, rows.of_sequence, rows.of_replicate > 1))
         distinct, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
-        keys = [(*key, self.zero, self.recompute) for key in distinct.T.tolist()]
+        keys = [(*key, self.stages, self.recompute) for key in distinct.T.tolist()]
         for key, row in zip(keys, first.tolist(), strict=True):
             if key not in self._started:
                 self._started[key] = self._can_start(rows, row)
         return np.stack([self._started[key] for key in keys], axis=2)[:, :, places.ravel()]
 
     def _can_start(self, rows: SpaceRows, row: int) -> Array:
-        """Whether the launcher starts a row, over ZeRO stage and recomputation."""
+        """Return whether the launcher can start a row, as (zero, recompute)."""
         assert self.launcher is not None
         found = np.zeros(rows.shape[:2], dtype=bool)
         for zero, mode in np.ndindex(*found.shape):
@@ -360,17 +374,24 @@ class Space:
 
     @cached_property
     def alone(self) -> tuple[bool, ...]:
-        """Of which combinations of degrees no two devices hold the same weights, so that ZeRO has
-        nothing to divide: each of its stages is the same step, and the first stands for all."""
-        key = "parallelism.zero"
-        if key in self.options or key in self.full:
-            return (False,) * len(self.degrees)
+        """For each combination of degrees, whether no two devices hold the same weights; then ZeRO
+        has nothing to shard, and all stages equal stage 0."""
         copies = ((d.named["context"], *self.following(d).values()) for d in self.degrees)
         return tuple(math.prod(several) == 1 for several in copies)
 
+    @property
+    def zero(self) -> tuple[int, ...]:
+        """The ZeRO stages to evaluate: ``stages``, and 0 where it represents them."""
+        return self.stages if 0 in self.stages or not any(self.alone) else (0, *self.stages)
+
+    @property
+    def said(self) -> tuple[int, ...]:
+        """The ZeRO stages that layouts report, for each element of ``zero``."""
+        return tuple(stage if stage in self.stages else self.stages[0] for stage in self.zero)
+
     def following(self, degrees: Degrees) -> dict[str, int]:
-        """Sizes that follow from degrees: devices that hold the same part of the model, and of
-        experts."""
+        """Return the sizes that follow from degrees: devices that hold the same part of the model,
+        and of the experts."""
         devices, named = self.plan.get("cluster.devices"), degrees.named
         return {
             f"parallelism.{name}": devices // math.prod(named[other] for other in over)
@@ -380,15 +401,15 @@ class Space:
 
     @cached_property
     def plain(self) -> Array:
-        """Of each combination of degrees how many kinds of parallelism it has, their product, and
+        """For each combination of degrees: the number of kinds of parallelism, their product, and
         whether its kernels are a choice, as (3, degrees)."""
         values = np.array([degrees.values for degrees in self.degrees])
         said = [degrees.said for degrees in self.degrees]
         return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
 
     def blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
-        """All rows, about so many at a time."""
-        made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
+        """Yield all rows, in blocks of about ``most``."""
+        made: dict[Any, Array] = {}  # rows that many combinations of degrees share
         pieces: list[Array] = []
         first = rows = 0
         for place, (sequences, replicas, batches) in enumerate(self.crossed):
@@ -414,33 +435,32 @@ class Space:
 
 @dataclass(frozen=True, eq=False)
 class SpaceRows(Rows):
-    """Rows of a space, with quantities where some were asked for."""
+    """Rows of a space, with evaluated quantities, if any."""
 
     space: Space
     #: Quantities as (zero, recompute, rows); NaN where one is absent.
     values: Mapping[str, Array] = field(default_factory=dict, kw_only=True)
 
     def take(self, places: Array | slice, values: Mapping[str, Array] | None = None) -> SpaceRows:
-        """Some of the rows, by their places (rows,) or a stretch, with quantities of these."""
+        """Return some of the rows, by their indices (rows,) or a slice, with their quantities."""
         columns = (column[places] for column in self.columns)
         return SpaceRows(self.space, *columns, values=values or {})
 
     def of(self, quantity: str, places: Array) -> Array:
-        """A quantity of some layouts, by their places, both (layouts,)."""
+        """Return a quantity of some layouts, by their indices, both (layouts,)."""
         found: Array = self.values[quantity].ravel()[places]
         return found
 
     def within(self, limits: Iterable[Limit], kept: Array | None = None) -> Array:
-        """Which layouts keep some limits, as (zero, recompute, rows), of those ``kept``, by
-        default of all that are valid."""
+        """Return which layouts satisfy some limits, as (zero, recompute, rows), out of ``kept``, by
+        default all that are valid."""
         found = self.valid if kept is None else kept
         for limit in limits:
             found = found & limit.holds(self.values[limit.quantity])
         return found
 
     def having(self, options: Mapping[str, Sequence[Any]]) -> SpaceRows:
-        """Those rows of which each of some degrees, or of what each layout says itself, has one of
-        some values."""
+        """Filter the rows in which each of some keys (degrees or own columns) has a given value."""
         kept = np.full(len(self), True)
         for key, values in options.items():
             own = self.own.get(key)
@@ -451,30 +471,31 @@ class SpaceRows(Rows):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many ZeRO stages, modes of recomputation and rows there are. A layout is told by its
-        place in the flattened arrays of this shape."""
+        """Numbers of ZeRO stages, recomputation modes and rows. A layout is identified by its index
+        in the flattened arrays of this shape."""
         return len(self.space.zero), len(self.space.recompute), len(self)
 
     @cached_property
     def valid(self) -> Array:
-        """Which choices each row may take, as (zero, recompute, rows): replicas need something that
-        is sharded."""
+        """Which choices each row may take, as (zero, recompute, rows): replicas require
+        sharding."""
         space = self.space
-        found = np.array([stage > 0 for stage in space.zero])[:, None, None]
-        found = found | (self.of_replicate == 1)
-        if any(space.alone):
-            found[1:] &= ~np.array(space.alone)[self.of_degrees]
+        stages = np.array(space.zero)[:, None, None]
+        found = (stages > 0) | (self.of_replicate == 1)
+        alone = np.array(space.alone)[self.of_degrees]
+        found = found & np.where(alone, stages == 0, np.isin(stages, space.stages))
         if space.launcher is not None:
             found = found & space.starts(self)
         return np.broadcast_to(found, self.shape)
 
     def plainness(self, places: Array) -> Array:
-        """How plain layouts are, by their places, both (layouts,); a smaller number is plainer.
+        """Return the simplicity score of layouts, by their indices, both (layouts,); least is
+        simplest.
 
-        What counts most stands first: how many kinds of parallelism there are; whether the
-        schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
-        the schedule, an even cut of the layers, how much is recomputed, whether a residual stream
-        that could be divided is not, kernels of another implementation, the micro-batch.
+        Most significant first: the number of kinds of parallelism; an uncommon schedule;
+        virtual stages; the product of the degrees; the ZeRO stage; then the schedule, an uneven cut
+        of the layers, how much is recomputed, whether a residual stream that could be divided is
+        not, kernels of another implementation, the micro-batch.
         """
         space = self.space
         zero, recompute, rows = np.unravel_index(places, self.shape)
@@ -492,7 +513,7 @@ class SpaceRows(Rows):
             (1, schedule >= len(COMMON)),
             (8, virtual),
             (19, product_ * replicas),
-            (2, np.array(space.zero)[zero]),
+            (2, np.array(space.said)[zero]),
             (3, schedule),
             (1, cut),
             (2, mode),
@@ -506,7 +527,7 @@ class SpaceRows(Rows):
     @property
     def choices(self) -> tuple[list[Choices], list[Choices], list[Choices]]:
         """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and
-        the place of each one's value among them, as (zero,), (recompute,) and (rows,)."""
+        the index of the value at each position, as (zero,), (recompute,) and (rows,)."""
         space, degrees, runs = self.space, self.space.degrees, self.space.runs
         along = {
             key: chosen((d.changes[key] for d in degrees), self.of_degrees)
@@ -521,26 +542,27 @@ class SpaceRows(Rows):
         for key, value in space.varied.items():
             along[key] = chosen((value,), np.zeros(len(self), dtype=np.int64))
         zero, recompute = (
-            list[Choices]([(key, options, np.arange(len(options)))])
-            for key, options in zip(layout.AXES, (space.zero, space.recompute), strict=True)
+            list[Choices]([(key, *chosen(options, np.arange(length)))])
+            for key, options, length in zip(
+                layout.AXES, (space.said, space.recompute), self.shape[:2], strict=True
+            )
         )
         return zero, recompute, [(key, *found) for key, found in along.items()]
 
     def changes(self, place: int) -> dict[str, Any]:
-        """A layout by its place, as changes of the plan; None for a key that is to follow from the
-        others."""
+        """Return a layout by its index as changes of the plan, None for keys that follow."""
         space = self.space
         zero, recompute, row = np.unravel_index(place, self.shape)
         degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
         values = {**degrees.changes, **dict(zip(layout.RUN, run, strict=True))}
-        values |= zip(layout.AXES, (space.zero[zero], space.recompute[recompute]), strict=True)
+        values |= zip(layout.AXES, (space.said[zero], space.recompute[recompute]), strict=True)
         for key, column in self.own.items():
             values[key] = type(ROW[key].neutral)(column[row])
         own = {key: values[key] for key in KEYS}
         return {**space.varied, **space.base, **own, **degrees.kernels}
 
     def setting(self, place: int) -> Setting:
-        """A layout by its place, with what follows from it where the plan leaves it open."""
+        """Return a layout by its index, with what follows from it unless the plan sets that."""
         space, row = self.space, place % len(self)
         degrees = space.degrees[self.of_degrees[row]]
         found = {
@@ -553,12 +575,12 @@ class SpaceRows(Rows):
         return Setting(self.changes(place), follows)
 
     def all(self) -> Iterator[dict[str, Any]]:
-        """Every layout, row after row."""
+        """Yield every layout, row after row."""
         for row, *choice in np.argwhere(np.moveaxis(self.valid, 2, 0)):
             yield self.changes(int(np.ravel_multi_index((*choice, row), self.shape)))
 
 
 @recent(4)
 def _known(*rests_on: Any) -> dict[Any, Any]:
-    """What is known of a space, to be filled, for further ones that rest on the same."""
+    """Return the cache of all spaces with the same inputs, empty at first."""
     return {}

@@ -1,4 +1,4 @@
-"""What a search found, in words and tables, as plain data, as CSV."""
+"""Write the result of a search as sentences and tables, plain data and CSV."""
 
 from __future__ import annotations
 
@@ -10,74 +10,71 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from planner.base.display import cell, exact_text, plain
+from planner.base import numbers
+from planner.base.display import cell, plain
+from planner.base.numbers import exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
 from planner.plans.layout import KERNELS, KEYS, ROW, described
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, only
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
 
 #: Heading and key of each column of a layout.
 COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
-#: So many values of a choice are told.
+#: Number of values of a choice that are listed.
 LISTED = 6
-#: So many of the best are simulated.
+#: Number of the best that are simulated.
 SIMULATED = 5
-SAME = "+0.0 %"
-#: A part of what is made small, and how much more of it there is.
+SPARED = numbers.trimmed(numbers.text(SPARE, style="share"))
+#: A part of the minimised quantity, and how much it grew.
 Difference = tuple[str, Any]
-#: Differences of parts that are told, as a share of the whole; and gains, as a share of the loss.
+#: Smallest differences of parts to report, as a share of the whole; gains, of the loss.
 TOLD = Fraction(1, 10**6)
 OUTWEIGHS = Fraction(1, 2)
 
 
 def columns(found: Found) -> tuple[tuple[str, str], ...]:
-    """The columns of a layout, with one for each further key that was varied."""
+    """Return the columns of a layout, and one for each further key that was varied."""
     further = (key for key in found.varied if key not in dict(COLUMNS).values())
     return (*COLUMNS, *((key.split(".")[-1].replace("_", " "), key) for key in further))
 
 
 def counted(found: Found) -> str:
-    """How many layouts there are, and how many of them fit."""
+    """Describe how many layouts there are, and how many of them fit."""
     said = f"{of_how_many(found)}, {exact_text(found.fitting)} fit into memory"
     if found.limits:
         said += " and keep " + " and ".join(map(str, found.limits))
     if found.margin is not None and found.margin.quantity != FITS:
         said += f" ({spared(found.margin)})"
-    return f"{said}; those here are tight, they fit as estimated alone" if found.tight else said
+    return f"{said}; those listed are tight: they fit only as predicted" if found.tight else said
 
 
 def spared(margin: Limit) -> str:
-    """With how much to spare a layout fits, in words."""
+    """Describe the safety margin with which a layout fits."""
     if margin.quantity == MEMORY:
         return f"with a margin: {margin}"
-    return "in the worst case: the 95th percentile of published readings"
-
-
-def percent(share: float) -> str:
-    """A share in words."""
-    return f"{100 * share:.2g} %"
+    return "at the 95th percentile of published measurements"
 
 
 def plainest(found: Found) -> str:
-    """What the plainest layout is, in words; nothing where it is the best."""
+    """Describe the simplest layout; empty if it is the best."""
     if found.plain is None or found.plain.changes == found.best[0].changes:
         return ""
     plain, least = (layout.values[found.by] for layout in (found.plain, found.best[0]))
-    behind = percent(max(0.0, float(plain / least) - 1))
+    behind = numbers.text(max(0.0, float(plain / least) - 1), style="share")
     return (
-        f"The plainest is what to run, and what parallelism: auto takes: of all layouts within "
-        f"{percent(SPARE)} of the first it has the fewest kinds of parallelism, a common schedule, "
+        f"The simplest layout is the one to run, and parallelism: auto takes it: of all layouts "
+        f"within {SPARED} of the best it has the fewest kinds of parallelism, a common schedule, "
         f"the fewest virtual stages, the smallest degrees and the lowest ZeRO stage, in this order "
-        f"({behind} behind)."
+        f"({behind} slower)."
     )
 
 
 def of_how_many(found: Found) -> str:
-    """Of how many layouts an answer speaks, and of which if not of all."""
+    """Describe how many layouts an answer is about, and which if not all."""
     started = f" that {found.launcher} can start" if found.launcher else ""
     if not found.narrowed:
         return f"{exact_text(found.size)} layouts{started}"
@@ -86,13 +83,13 @@ def of_how_many(found: Found) -> str:
 
 
 def labelled(found: Found, front: bool = False) -> list[tuple[str, Layout]]:
-    """The best layouts by their numbers, or those of the front of memory, the plainest of those
-    near the best before them and the plan's own last."""
+    """Label the best layouts or the front by number, after the simplest and before the plan's
+    own."""
     listed = found.front if front else found.best
     numbered = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
     if not front and found.plain is not None and plainest(found):
         rest = [pair for pair in numbered if pair[1].changes != found.plain.changes]
-        numbered = [("plainest", found.plain), *rest]
+        numbered = [("simplest", found.plain), *rest]
     if (own := found.own) is not None:
         is_own = [_choices(layout, found) == _choices(own, found) for _, layout in numbered]
         numbered = [(f"own, {label}" if one else label, layout)
@@ -102,14 +99,14 @@ def labelled(found: Found, front: bool = False) -> list[tuple[str, Layout]]:
 
 
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The head and a row for each layout of ``labelled``, and for each row where the layout loses
-    against the best."""
+    """Make the heading, a row for each labelled layout, and each row's main loss against the
+    best."""
     listed = found.front if front else found.best
     named = labelled(found, front)
     said = [column for column in columns(found) if _differs(found, listed, column[1])]
     by, between = found.plan.book.quantities[found.by], any(layout.interval for layout in listed)
     headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
-    #: Of the first few and of those with a name of their own, by label.
+    #: Simulated steps of the first few and of labelled layouts, by label.
     few = named if found.by == STEP else []
     runs = {label: layout.simulated for n, (label, layout) in enumerate(few)
             if n < SIMULATED or not label.isdigit()}  # fmt: skip
@@ -119,48 +116,46 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     reasons = [""]
     for label, layout in named:
         cells = [label, *(word(layout.get(key)) for _, key in said)]
-        cells.append(shown(layout.values[found.by], by.unit))
+        cells.append(by.text(layout.values[found.by]))
         if between:
-            cells.append(" to ".join(shown(bound, by.unit) for bound in layout.interval or ()))
+            cells.append(" to ".join(by.text(bound) for bound in layout.interval or ()))
         if shows:
             seconds = runs.get(label)
-            cells.append("" if seconds is None else shown(seconds, by.unit))
-        rows.append((*cells, shown(layout.values[MEMORY], "bytes")))
+            cells.append("" if seconds is None else by.text(seconds))
+        rows.append((*cells, numbers.text(layout.values[MEMORY], "bytes")))
         reasons.append(behind(layout, listed[0], found.by))
     return rows, reasons
 
 
 def _choices(layout: Layout, found: Found) -> dict[str, Any]:
-    """What a layout chooses; of modes of recomputation that are the same step, the one asked."""
+    """Return the choices of a layout; a mode that was skipped is replaced by its equivalent."""
     chosen = {key: layout.get(key) for key in (*KEYS, KERNELS)}
     return {**chosen, RECOMPUTE: found.same.get(chosen[RECOMPUTE], chosen[RECOMPUTE])}
 
 
 def same(found: Found) -> str:
-    """Which modes of recomputation are left out because another is the same step, in words."""
+    """Describe which recomputation modes are left out because another makes the same step."""
     return " ".join(
-        f"Recomputation {mode} is left out: it is the same step here as {by}, and holds no less."
+        f"Recomputation {mode} is not listed: here it takes as long as {by} and saves no memory."
         for mode, by in found.same.items()
     )
 
 
 def leeway(found: Found) -> str:
-    """Between which values published runs leave what is made small of the best layout, in a
-    sentence; empty where it rests on no prediction."""
+    """Describe the 90 % interval of the best layout; empty if its value has none."""
     between = found.best[0].interval if found.best else None
     if between is None:
         return ""
-    unit = found.plan.book.quantities[found.by].unit
-    low, high = (shown(bound, unit) for bound in between)
+    low, high = map(found.plan.book.quantities[found.by].text, between)
     return (
-        f"These are predictions: for the first, measured runs leave {low} to {high} open (5th to "
-        "95th percentile). All share most of that error, so their order is surer than their times."
+        f"90 % interval of the best: {low} to {high}. The error is mostly shared, so the ranking "
+        "is more reliable than the times."
     )
 
 
 def simulation(found: Found) -> str:
-    """How far the closed form of the best few lies from their simulated steps, in a sentence, and
-    whether another one would be first; nothing where none is simulated."""
+    """Describe the difference between the closed form of the best few and their simulated steps,
+    and whether the order changes; empty if none is simulated."""
     few = found.best[:SIMULATED] if found.by == STEP else ()
     runs = [(layout.simulated, float(layout.values[STEP])) for layout in few]
     both = [(run, closed) for run, closed in runs if run]
@@ -171,22 +166,22 @@ def simulation(found: Found) -> str:
     stays = "the first stays first" if not first else f"number {first + 1} would be first"
     return (
         f"Simulated as events, {stays} of {len(both)}; the time that layouts are ranked by differs "
-        f"by {percent(most)} at most."
+        f"by {numbers.text(most, style='share')} at most."
     )
 
 
 def behind(layout: Layout, best: Layout, by: str) -> str:
-    """Where a layout loses most against a better one, in words, and where it gains, if that makes
-    up for much of it; nothing where it does not lose."""
+    """Describe the largest loss of a layout against a better one, and a gain that offsets much of
+    it; empty if it loses nothing."""
     most, least = _told(layout, best, by)
     unit = BOOK.quantities[by].unit if by in BOOK.quantities else ""
-    said = f"+{shown(most[1], unit)} {named(most[0])}" if most else ""
-    return said + (f", −{shown(-least[1], unit)} {named(least[0])}" if least else "")
+    said = f"+{numbers.text(most[1], unit)} {named(most[0])}" if most else ""
+    return said + (f", −{numbers.text(-least[1], unit)} {named(least[0])}" if least else "")
 
 
 def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Difference | None]:
-    """The part of which a layout has most more than a better one, and the one of which it has most
-    less; None where that is too little to tell."""
+    """Return the part that grew most against a better layout and the part that shrank most; None
+    where the change is negligible."""
     if not layout.parts or layout is best:
         return None, None
     names = dict.fromkeys((*layout.parts, *best.parts))
@@ -198,13 +193,13 @@ def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Dif
 
 
 def named(part: str) -> str:
-    """A part of what is made small, in words."""
+    """Return the title of a part of the minimised quantity."""
     return BOOK.quantities[part].title if part in BOOK.quantities else part
 
 
 def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
-    """For each choice its heading, the best value, and the others, each by how far the best layout
-    with it is behind, those that cost least first, the nearest with its reason."""
+    """For each choice, return its heading, the best value, and the other values with how much
+    slower the best layout with each is, cheapest first; the first of them with its reason."""
     headings = {key: heading for heading, key in columns(found)}
     known = {_key(layout): layout for layout in found.best if layout.evaluated}
     rows = []
@@ -218,8 +213,10 @@ def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
             assert choice.layout is not None
             least, more = (one.approximate[found.by] for one in (first.layout, choice.layout))
             ratio = more / least if least > 0 else 1.0
-            slower = f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
-            told = reasons and not number and slower != SAME
+            slower = numbers.text(ratio - 1, style="change") if ratio > 1 else "same"
+            if ratio >= 2:
+                slower = f"× {numbers.text(ratio, style='table', digits=2)}"
+            told = reasons and not number and ratio > 1
             why = _lost(choice.layout, found, known) if told else ""
             said.append(f"{word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
@@ -237,10 +234,10 @@ def _key(layout: Layout) -> str:
 
 
 def _lost(layout: Layout, found: Found, known: dict[str, Layout]) -> str:
-    """Where a layout loses most against the best, in brackets; ``known`` are the layouts that were
-    evaluated, which it joins."""
+    """Return, in brackets, the largest loss of a layout against the best; the evaluated layout is
+    added to ``known``."""
     if _key(layout) not in known:
-        by = found.by  # floats suffice: which part is largest is told, not its size
+        by = found.by  # floats suffice: only the name of the largest part is printed
         known[_key(layout)] = layout.evaluate(found.plan, (by,), by, like=found.best, exact=False)
     most, least = _told(known[_key(layout)], found.best[0], found.by)
     less = f", less {named(least[0])}" if least else ""
@@ -248,24 +245,24 @@ def _lost(layout: Layout, found: Found, known: dict[str, Layout]) -> str:
 
 
 def closest(found: Found) -> str:
-    """Of layouts that do not fit, the one that lacks least."""
+    """Describe the layout that is nearest to fitting."""
     if found.nearest is None:
         return ""
     room = found.nearest.values[FITS]
     said = words(found.nearest)
     if room >= 0:
         return f"The layout with most room breaks a limit: {said}.\n"
-    return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
+    return f"The nearest lacks {numbers.text(-room, 'bytes')}: {said}.\n"
 
 
 def words(layout: Layout | Plan, kernels: bool = True) -> str:
-    """A layout in a few words: what is not neutral, and whose kernels run."""
+    """Describe a layout in a few words: what is not neutral, and the kernels."""
     return described(layout.get, (*KEYS, *([KERNELS] if kernels else [])))
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
-    """Whether a column says something: layouts differ in it, or what all have does not go without
-    saying, as kernels do."""
+    """Decide whether a column is shown: layouts differ in it, or all share a value worth stating;
+    kernels are shown only if they differ."""
     layouts = (*listed, *([found.own] if found.own else []))
     values = [layout.get(key) for layout in layouts]
     if len(set(map(word, values))) > 1 or key not in ROW:
@@ -276,14 +273,14 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
 
 
 def word(value: Any) -> str:
-    """A value in words; None is what follows where the plan says nothing."""
+    """Format a value; None is “default”."""
     if value is None:
         return "default"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def as_data(found: Found) -> dict[str, Any]:
-    """Plain data for JSON."""
+    """Return plain data for JSON."""
     between = found.best[0].interval if found.best else None
     data: dict[str, Any] = {
         "by": found.by,
@@ -316,7 +313,7 @@ def as_data(found: Found) -> dict[str, Any]:
 
 
 def _data(layout: Layout, simulated: bool = False) -> dict[str, Any]:
-    """A layout, with the interval of what is made small; its simulated step, where it is asked."""
+    """Return a layout with its interval, and on request its simulated step, as plain data."""
     data: dict[str, Any] = {
         "set": plain(layout.changes),
         "follows": plain(layout.follows),
@@ -330,12 +327,12 @@ def _data(layout: Layout, simulated: bool = False) -> dict[str, Any]:
 
 
 def to_json(found: Found, front: bool = False) -> str:
-    """JSON text, which has best and front."""
+    """Return JSON text, which always has both the best and the front."""
     return json.dumps(as_data(found), indent=2) + "\n"
 
 
 def to_csv(found: Found, front: bool = False) -> str:
-    """One line for each of the best layouts, or of the front of memory."""
+    """Return CSV with one line for each of the best layouts, or of those on the front."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     listed = found.front if front else found.best

@@ -1,6 +1,6 @@
-"""Keeps, of many layouts that come in chunks, the best, the front and a sample.
+"""Select, of many layouts that come in chunks, the best, the front and a sample.
 
-Nothing that is kept grows with the number of layouts.
+Memory use does not grow with the number of layouts.
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ from numpy.typing import NDArray
 from planner.questions.search.layouts import Setting
 
 Array = NDArray[Any]
-#: A kept layout with its two numbers.
+#: A selected layout with its two numbers.
 Item = tuple[float, float, Setting]
-#: A layout by its place in a chunk.
+#: Returns a layout by its index in a chunk.
 Settings = Callable[[int], Setting]
-#: Numbers that agree in so many binary digits count as equal, so that which of two equally good
-#: layouts comes first does not hang on how a processor rounds.
+#: Numbers that agree in so many binary digits are equal, so that the order of equally good layouts
+#: does not depend on how a processor rounds.
 DIGITS = 38
-#: By what share of what is made small a plainer layout may be behind the best, and wins.
+#: By what share of the minimised quantity a simpler layout may be worse than the best, and win.
 SPARE = 0.02
-#: Points that a sample collects before it is thinned, for each that is wanted.
+#: Points that a sample collects before it is thinned, per requested point.
 COLLECTED = 20
 
 
 def rounded(values: Array) -> Array:
-    """Numbers of any shape without their last binary digits."""
+    """Round numbers of any shape to ``DIGITS`` binary digits."""
     mantissa, exponent = np.frexp(values)
     rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
     return rounded
 
 
 def _as_good(value: float) -> float:
-    """A number below which all lie that round to the same as a value."""
+    """Return a bound below which all numbers lie that round to the same as a value."""
     return value + abs(value) * 2.0 ** (1 - DIGITS)
 
 
 class Best:
-    """The layouts with the smallest score; of equal ones, those with less memory, then the first
-    to come. ``distinct`` ones differ in either: what takes as long and holds as much is the same
-    step said in other words."""
+    """The layouts with the smallest score; ties go to less memory, then to the first. Two
+    ``distinct`` ones differ in either: else they are the same step under other names."""
 
     def __init__(self, count: int = 1, distinct: bool = False) -> None:
         self.count, self.distinct = count, distinct
@@ -50,7 +49,7 @@ class Best:
         self._keys = np.empty((2, 0))  # score and memory of each, rounded for comparison
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
-        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
+        """Add layouts of a chunk by their indices in it; arrays are (layouts,)."""
         near = np.flatnonzero(self._near(score, memory))
         if not len(near):
             return
@@ -67,18 +66,18 @@ class Best:
                 self._items.append((*came[:, number].tolist(), settings(int(places[near[number]]))))
 
     def _near(self, score: Array, memory: Array) -> Array:
-        """Which layouts may be among those that are kept, all (layouts,)."""
+        """Return which layouts may be among the best, all (layouts,)."""
         found: Array = np.isfinite(score) & (score <= self.most)
         return found
 
     def _chosen(self, keys: Array) -> Array:
-        """The places of those to keep among some in order, from rounded numbers (2, layouts)."""
+        """Return the indices to keep among sorted candidates, from rounded numbers (2, layouts)."""
         differ = np.any(np.diff(keys, axis=1), axis=0) | (not self.distinct)
         return np.flatnonzero(np.concatenate(([True], differ)))[: self.count]
 
     @property
     def most(self) -> float:
-        """The score up to which a layout is as good as the worst that is kept, or better."""
+        """The largest score that is still as good as the worst one kept, or better."""
         return _as_good(self._items[-1][0]) if len(self._items) == self.count else np.inf
 
     @property
@@ -86,12 +85,12 @@ class Best:
         return self._items[0] if self._items else None
 
     def items(self) -> list[Item]:
-        """All that are kept, in order."""
+        """Return all that are kept, in order."""
         return self._items
 
 
 class ByChoice:
-    """For each value of each choice, the best layout that has it; None where none is kept."""
+    """For each value of each choice, the best layout that has it; None if none fits."""
 
     def __init__(self) -> None:
         self._best: dict[tuple[str, Any], Best] = {}
@@ -104,13 +103,13 @@ class ByChoice:
         choices: Sequence[Sequence[tuple[str, Sequence[Any], Array]]],
         settings: Settings,
     ) -> None:
-        """Layouts of a chunk.
+        """Add layouts of a chunk.
 
         Args:
             score, memory, kept: arrays of the same shape, such as (zero, recompute, rows).
-            choices: for each axis, keys with their values and the place of the value at each place
-                along it.
-            settings: a layout by its place in the flattened arrays.
+            choices: for each axis, keys with their values and, for each position along it, the
+                index of the value.
+            settings: a layout by its index in the flattened arrays.
         """
         lowest = np.where(kept, score, np.inf)
         for axis, keys in enumerate(choices):
@@ -128,7 +127,7 @@ class ByChoice:
                     best.add(score.ravel()[found], memory.ravel()[found], settings, found)
 
     def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
-        """For each key its values with their best layouts, the best first."""
+        """Return for each key its values with their best layouts, the best first."""
         found: dict[str, list[tuple[Any, Item | None]]] = {}
         for (key, value), best in self._best.items():
             found.setdefault(key, []).append((value, best.first))
@@ -142,8 +141,7 @@ class ByChoice:
 
 
 class Front(Best):
-    """The layouts that no other one beats in score and in memory, however many, from the smallest
-    score on."""
+    """The Pareto front of score and memory, without a limit of its size, smallest score first."""
 
     def _near(self, score: Array, memory: Array) -> Array:
         scores, least = self._keys
@@ -157,8 +155,7 @@ class Front(Best):
 
 
 class Plain:
-    """The plainest of the layouts whose score is within ``SPARE`` of the smallest; of equally plain
-    ones that with the smallest score."""
+    """The simplest layout with a score within ``SPARE`` of the smallest; ties go to the smaller."""
 
     def __init__(self) -> None:
         self._front = Front()
@@ -171,8 +168,8 @@ class Plain:
         settings: Settings,
         places: Array,
     ) -> None:
-        """Layouts of a chunk, by their places in it: both arrays are (layouts,), and ``plainness``
-        gives as many numbers as it gets places."""
+        """Add layouts of a chunk by their indices in it; ``score`` and ``places`` are (layouts,),
+        and ``plainness`` maps indices to simplicity scores."""
         if not len(score):
             return
         self._least = min(self._least, float(score.min()))
@@ -182,7 +179,7 @@ class Plain:
 
     @property
     def most(self) -> float:
-        """The score from which on no layout is near enough, of those seen so far."""
+        """The largest score that is near enough to the best so far."""
         return self._least + SPARE * abs(self._least)
 
     @property
@@ -192,8 +189,7 @@ class Plain:
 
 
 class Sample:
-    """Points spread over the plane of memory and score: every so-manieth layout, then one for each
-    field of a grid."""
+    """Points spread over memory and score: every n-th layout, then one for each cell of a grid."""
 
     def __init__(self, count: int, size: int) -> None:
         self.count = count
@@ -202,14 +198,14 @@ class Sample:
         self._parts: list[Array] = []
 
     def add(self, score: Array, memory: Array, there: Array, fits: Array) -> None:
-        """Those of the next layouts that are there; arrays are (layouts,)."""
+        """Add those of the next layouts that are ``there``; arrays are (layouts,)."""
         places = np.flatnonzero(there)
         chosen = places[-self._seen % self._stride :: self._stride]
         self._seen += len(places)
         self._parts.append(np.stack((score[chosen], memory[chosen], fits[chosen])))
 
     def thinned(self) -> Iterator[tuple[float, float, bool]]:
-        """Score, memory and whether it fits, of about as many points as wanted."""
+        """Yield score, memory and whether it fits, of about as many points as requested."""
         if not self._parts or not self.count:
             return
         score, memory, fits = np.concatenate(self._parts, axis=1)
@@ -225,7 +221,7 @@ class Sample:
 
 
 def _fields(values: Array, side: int) -> Array:
-    """In which of equally wide fields of its logarithm a value lies."""
+    """Return the index of the cell of each value, on a grid of equal width in the logarithm."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     low, high = logs.min(), logs.max()
     if high == low:

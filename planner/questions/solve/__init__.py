@@ -1,5 +1,5 @@
-"""Questions asked backwards: the value of an unknown at which a plan keeps its limits.
+"""Inverse questions: the value of an unknown at which a plan meets its limits.
 
-``questions`` knows the questions by name; ``solve`` finds the last value that holds, ``optimum``
-the best one, ``solve_with_layout`` either with the layout free; ``answers`` prints them.
+``questions`` defines the questions by name; ``solve`` finds the last feasible value, ``optimum``
+the best one, ``solve_with_layout`` either with a free layout; ``answers`` prints them.
 """

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from planner.base import numbers
 from planner.base.display import as_json, columns
+from planner.base.numbers import COUNTS
+from planner.book.quantity import Quantity
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, stated
 from planner.plans.plan import chosen_by
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.domains import DIGITS
+from planner.questions.solve import bounds
 from planner.questions.solve.evaluations import Goal, Probe
 from planner.questions.solve.intervals import Ends, of_answer, of_quantity
 from planner.questions.solve.references import below
@@ -23,67 +27,75 @@ if TYPE_CHECKING:
     from planner.questions.solve.cheapest import Row
     from planner.questions.solve.expression import ClosedForm
 
-#: Units of what is counted in billions.
-COUNTED = ("parameters", "tokens")
-#: Significant digits of a value that rests on a prediction of time.
+#: Significant digits of a value that depends on a predicted time.
 ROUGH = 2
-#: Quantities that say whether a plan fits.
+#: Quantities that decide whether a plan fits.
 FITTING = {"memory.headroom", "memory.headroom_p95"}
-#: What it takes to fit, in words.
+#: The limits on memory, in words.
 SAID = {
-    Limit("memory.headroom_p95", ">=", 0): "room for 95 % of published readings",
-    Limit("memory.headroom", ">=", 0): "room for what is predicted, without a margin",
+    Limit("memory.headroom_p95", ">=", 0): "a memory margin for the 95th percentile",
+    Limit("memory.headroom", ">=", 0): "the predicted memory, no margin",
 }
 
 
 def text(answer: Answer) -> str:
-    """The certificate for a terminal: the answer first, then both sides of the limit."""
+    """Format the certificate for a terminal: the answer first, then both sides of the limit."""
     between = of_answer(answer)
     lines = [f"{answer.name}: {_headline(answer, between)}", ""]
     rows = answer.extra.get("closed", ())
     if rows:
         lines.append(f"By bytes per parameter alone, {rows[0].formula}:")
         for row in rows:
-            value = shown(int(row.value), "parameters")
+            value = numbers.text(int(row.value), "parameters", full=True)
             lines += [f"  {row.case}", f"    {row.substituted} = {value}"]
         if answer.domain.key == "model":
             lines += ["", "As an architecture, everything on the device counted:"]
         else:
             lines += ["", "With nothing but these bytes; activations and buffers need a shape."]
     if between is not None:
-        lines.append("As predicted, to the last step:")
+        most = "Largest" if answer.direction == 1 else "Smallest"
+        lines.append(f"{most} value that works, and the next one:")
     cells = []
     for label, value, told in sides(answer):
         what = ", ".join(f"{name} {text}" for name, text in told.items())
         cells.append((f"{label:<6} {value}", what))
     lines += columns(cells, indent="  ")
     lines += _layout(answer)
-    lines += ["", *_reasons(answer), *_closed(answer), *_notes(answer), *_devices(answer)]
-    lines.append(f"{answer.tried} plans tried, the answer evaluated exactly.")
+    lines += [
+        "",
+        *_costs(answer),
+        *_reasons(answer),
+        *_closed(answer),
+        *_notes(answer),
+        *_devices(answer),
+    ]
+    lines.append(f"Plans tried: {answer.tried}; the answer is evaluated exactly.")
     return "\n".join(lines) + "\n"
 
 
 def sentence(answer: Answer) -> str:
-    """The answer in one sentence with its certificate: where it holds, where it fails and by how
-    much; without its name."""
+    """Return the answer and its certificate in one sentence, without the name of the question: the
+    feasible value, the infeasible one and by how much that misses the limit."""
     between = of_answer(answer)
     said, holds, fails, limit = _headline(answer, between), answer.holds, answer.fails, None
+    costs = "".join(f"; {costs[:1].lower()}{costs[1:].rstrip('.')}" for costs in _costs(answer))
     if answer.goal is None and holds is not None and fails is not None:
         limit = answer.binding
     if limit is None or holds is None or fails is None:
-        reasons = "; ".join(why[:1].lower() + why[1:].rstrip(".") for why in _reasons(answer))
-        return f"{said}: {reasons}" if reasons else said
-    exact = shown(holds.number, answer.domain.unit, DIGITS)
+        whys = [*_reasons(answer), *(answer.notes if holds is None else ())]
+        reasons = "; ".join(why[:1].lower() + why[1:].rstrip(".") for why in whys)
+        return (f"{said}: {reasons}" if reasons else said) + costs
+    exact = numbers.text(holds.number, answer.domain.unit, digits=DIGITS, full=True)
     which = f"{SAID.get(limit, limit)} is missed" if len(answer.limits) > 1 else "it is missed"
     at = "" if said.startswith(f"{exact} ") else f"holds at {exact}, "
     predicted = "as predicted it " if between is not None else ""
     beyond = f"fails at {value_text(answer, fails)}, where {which} by {fails.shortfall(limit)}"
-    return f"{said}: {predicted}{at}{beyond}"
+    return f"{said}: {predicted}{at}{beyond}{costs}"
 
 
 def tables(answer: Answer) -> list[list[Sequence[str]]]:
-    """What is known of an answer, each table with its heads first: the values of its certificate,
-    the devices to choose from, and what bytes alone allow."""
+    """Return the tables of an answer, each with its header row first: the values of the
+    certificate, the devices to choose from, and the sizes that bytes per parameter alone allow."""
     rows = sides(answer)
     names = list(dict.fromkeys(name for _, _, told in rows for name in told))
     found: list[list[Sequence[str]]] = [[("", "value", *names)]]
@@ -93,7 +105,7 @@ def tables(answer: Answer) -> list[list[Sequence[str]]]:
         found.append([("device", "price", "comes to"), *devices])
     closed = answer.extra.get("closed", ())
     if closed:
-        values = [shown(int(row.value), "parameters") for row in closed]
+        values = [numbers.text(int(r.value), "parameters", full=True) for r in closed]
         head = ("by bytes per parameter alone", closed[0].formula, "")
         rows_of = [(r.case, r.substituted, v) for r, v in zip(closed, values, strict=True)]
         found.append([head, *rows_of])
@@ -101,27 +113,37 @@ def tables(answer: Answer) -> list[list[Sequence[str]]]:
 
 
 def remarks(answer: Answer) -> list[str]:
-    """What else is to be said of an answer, a sentence each."""
+    """Return further remarks on an answer, one sentence each."""
     said = [line for line in [*_layout(answer), *_reasons(answer)] if line]
     form = expression(answer)
     if form is not None and not isinstance(form, str):
-        value = shown(form.value, answer.domain.unit, DIGITS)
+        value = numbers.text(form.value, answer.domain.unit, digits=DIGITS, full=True)
         said.append(
             f"In closed form: {form.unknown} = {form.formula} = {form.substituted} = {value}."
         )
     return [*said, *_notes(answer)]
 
 
+def _costs(answer: Answer) -> list[str]:
+    """Return a sentence with the answer's days, cost, utilisation and memory, as far as known."""
+    found = bounds.costs(answer.holds.plan) if answer.holds else {}
+    after = {"time.mfu": " MFU", "memory.process": " a device"}
+    told = [each.text() + after.get(key, "") for key, each in found.items()]
+    return [f"It takes {', '.join(told)}."] if told else []
+
+
 def _layout(answer: Answer) -> list[str]:
-    """The layout of the answer, where it was searched for."""
+    """Return the line with the answer's layout; nothing where no layout was searched."""
     if "layouts" not in answer.extra or answer.holds is None:
         return []
     return ["", f"Layout: {layout_words(answer.holds.plan)}."]
 
 
 def _notes(answer: Answer) -> list[str]:
-    """What the answer is held against, and what it leaves out."""
-    names = [f"{name} ({shown(size, '1', short=True)})" for name, size in published(answer)]
+    """List the published models next below the answer, the steps of the unknown, and notes."""
+    names = [
+        f"{name} ({numbers.text(size, 'parameters', 'table')})" for name, size in published(answer)
+    ]
     lines = [f"Published models next below it: {', '.join(names)}."] if names else []
     if answer.domain.step:
         lines.append(f"Steps: {answer.domain.step}.")
@@ -129,7 +151,7 @@ def _notes(answer: Answer) -> list[str]:
 
 
 def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
-    """Each value that the certificate names: what becomes of it, the value, its quantities."""
+    """List the values of the certificate, each with its label, its text and its quantities."""
     best = answer.holds
     named = [("best" if answer.goal else "holds", best), ("fails", answer.fails)]
     for probe in answer.beside:
@@ -142,15 +164,15 @@ def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
         if side is None:
             continue
         values = {name: side.values[name] for name in asked}
-        if FITTING & values.keys():  # beside the headroom stands what fills the device
+        if FITTING & values.keys():  # beside the headroom: used memory and capacity
             values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
-        told = {name: shown(value, unit_of(side, name)) for name, value in values.items()}
+        told = {name: declared(side, name).text(value, full=True) for name, value in values.items()}
         rows.append((label, value_text(answer, side), told))
     return rows
 
 
 def _headline(answer: Answer, between: Ends | None) -> str:
-    # Where bytes alone are asked for, the lines below say what limits them.
+    # The lines below explain the limit by bytes alone.
     by_bytes = answer.question != "vary" and answer.domain.key == "model.parameters"
     named = answer.limits[by_bytes:]
     limits = " and ".join(SAID.get(limit, str(limit)) for limit in named)
@@ -158,15 +180,15 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         return f"no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
     if answer.goal is not None:
-        best, unit = (
-            answer.holds.values[answer.goal.quantity],
-            unit_of(answer.holds, answer.goal.quantity),
-        )
+        goal = declared(answer.holds, answer.goal.quantity)
+        value_of_goal = answer.holds.values[answer.goal.quantity]
         ends = of_quantity(answer.holds, answer.goal.quantity)
-        best = _between(best, unit, map(_rough, ends)) if ends else shown(best, unit)
+        best = goal.text(value_of_goal, full=True)
+        if ends:
+            best = _between(value_of_goal, goal.unit, map(_rough, ends))
         if answer.question == "cheapest":
             offer = answer.extra["offer"]
-            best += f" at {shown(offer.price, 'USD/h')} ({offer.whose})"
+            best += f" at {numbers.text(offer.price, 'USD/h')} ({offer.whose})"
             return f"{value} for {best} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return what + (f", with {limits}" if limits else "")
@@ -176,8 +198,8 @@ def _headline(answer: Answer, between: Ends | None) -> str:
 
 
 def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
-    """The value of the headline, rounded to what is known of it, with what the error of the
-    prediction leaves open."""
+    """Format the value of the headline. One that depends on a predicted time is rounded and
+    followed by its interval."""
     if between is None:
         return value_text(answer, holds, short=True)
     domain = answer.domain
@@ -192,30 +214,31 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
 
 
 def _between(value: Number, unit: str, ends: Iterable[str]) -> str:
-    """A value to two digits, and between which it lies."""
+    """Format a value to two digits, followed by the ends of its interval."""
     return f"~{_rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
 
 def _rough(value: Any) -> str:
-    return shown(value, "1", ROUGH, short=True)
+    return numbers.text(value, "tokens", digits=ROUGH).partition(" ")[0]
 
 
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
-    """A value of the unknown for people; of a model its size, ``short`` in three digits, and its
-    shape."""
+    """Format a value of the unknown; a model by its size and shape. ``short`` rounds sizes and
+    counts to three digits."""
     unit = answer.domain.unit
     if answer.question == "cheapest":
         name = probe.plan.get("cluster.accelerator.name") or "devices"
-        return f"{shown(probe.value, '1')} × {name}"
+        return f"{numbers.text(probe.value, '1')} × {name}"
     if answer.domain.key == "model":
-        return f"{shown(probe.number, unit, short=short)} ({shape_of(probe)})"
-    if short and unit in COUNTED:
-        return shown(probe.value, unit, short=True)
-    return shown(probe.value, unit, digits=DIGITS)
+        size = numbers.text(probe.number, unit, full=not short)
+        return f"{size} ({shape_of(probe)})"
+    if short and unit in COUNTS:
+        return numbers.text(probe.value, unit)
+    return numbers.text(probe.value, unit, digits=DIGITS, full=True)
 
 
 def shape_of(probe: Probe) -> str:
-    """A model's layers and widths."""
+    """Return a model's layers, hidden size and heads in words."""
     model = probe.plan.get("model")
     heads = (model.get("attention") or {}).get("heads")
     shape = f"{model['layers']} layers, hidden {model['hidden']}"
@@ -223,24 +246,25 @@ def shape_of(probe: Probe) -> str:
 
 
 def published(answer: Answer) -> list[tuple[str, int]]:
-    """Shipped models of the answer's kind, dense or of experts, next below it in size, with their
-    parameters; of those that carry a size in their name."""
+    """List built-in models next below the answer in size, with their parameters: of the same kind
+    (dense or with experts), and with a size in their names."""
     if answer.domain.key != "model" or answer.holds is None:
         return []
     return below(answer.holds.plan, int(answer.holds.number))
 
 
-def unit_of(probe: Probe, quantity: str) -> str:
-    return probe.plan.book.quantities[quantity].unit
+def declared(probe: Probe, quantity: str) -> Quantity:
+    """Return the definition of a quantity in the plan's book."""
+    return probe.plan.book.quantities[quantity]
 
 
 def _follows(row: LayoutKey, plan: Plan) -> bool:
-    """Whether the kernels of a layout follow from the rest of it."""
+    """Decide whether a key is the kernels and these follow from the rest of the layout."""
     return row.key == KERNELS and not chosen_by(plan, KERNELS)
 
 
 def layout_words(plan: Plan) -> str:
-    """A layout in words, neutral values left out."""
+    """Format a layout in words, without neutral values."""
     found = []
     for row, value in stated(plan.get):
         name = row.heading if row.key == KERNELS else row.name.replace("_", " ")
@@ -250,8 +274,8 @@ def layout_words(plan: Plan) -> str:
 
 
 def _reasons(answer: Answer) -> list[str]:
-    """Why the answer is not one step further; of a best value, what the next ones are; without a
-    value, which limit none meets, or which two none meets together, and the nearest miss."""
+    """Explain what ends the answer; of a best value, how its neighbours compare; without a feasible
+    value, the limit that none meets, or two that contradict each other, and the nearest miss."""
     limit, holds, miss = answer.binding, answer.holds, answer.miss
     if holds is None and miss is not None and limit is not None:
         why, which = f"{limit} cannot be met", "it"
@@ -260,13 +284,15 @@ def _reasons(answer: Answer) -> list[str]:
             why = f"{first} and {second} contradict each other: each can be met, both cannot be met"
             which = str(limit)
         return [f"{why}; the nearest value misses {which} by {miss.shortfall(limit)}."]
+    ended = holds is not None and holds.index == answer.domain.last and answer.domain.bound
+    reasons = [f"{ended[:1].upper()}{ended[1:]}."] if ended else []
     if answer.goal is not None and holds is not None:
         beside = [_beside(answer.goal, holds, probe) for probe in answer.beside]
-        return beside or ["There is no other valid value."]
+        return [*beside, *reasons] or ["No other value is valid."]
     if answer.fails is None or holds is None or limit is None:
-        return ["No limit binds: this is the last value that makes a valid plan."]
-    left, short = shown(holds.slack(limit), limit.unit), answer.fails.shortfall(limit)
-    return [f"{limit} binds: {left} left here, short by {short} one step further."]
+        return reasons or ["No limit is reached: this is the last value that makes a valid plan."]
+    left, short = limit.text(holds.slack(limit)), answer.fails.shortfall(limit)
+    return [f"Limiting factor: {limit}; {left} to spare here, the next value is {short} short."]
 
 
 def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
@@ -277,19 +303,19 @@ def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
     change = abs(goal.of(best) - goal.of(probe))
     if not change:
         return f"{where}: {goal.quantity} is the same."
-    way = "less" if goal.sense == 1 else "more"
-    return f"{where}: {goal.quantity} is {shown(change, unit_of(probe, goal.quantity))} {way}."
+    by = declared(probe, goal.quantity).text(change, full=True)
+    return f"{where}: {goal.quantity} is {by} {'less' if goal.sense == 1 else 'more'}."
 
 
 def _closed(answer: Answer) -> list[str]:
-    """The closed form, or why there is none; nothing where no limit was solved for."""
+    """Return lines of the closed form, or why there is none; nothing if no limit was solved for."""
     found = expression(answer)
     if found is None:
         return []
     if isinstance(found, str):
         return [] if answer.extra.get("closed") else [f"No closed form: {found}."]
     name, degree = found.unknown, ("first", "second")[found.degree - 1]
-    value = shown(found.value, answer.domain.unit, DIGITS)
+    value = numbers.text(found.value, answer.domain.unit, digits=DIGITS, full=True)
     return [
         "",
         f"In closed form, of {degree} degree in {name} ({answer.domain.key}):",
@@ -302,8 +328,9 @@ def _closed(answer: Answer) -> list[str]:
 
 
 def expression(answer: Answer) -> ClosedForm | str | None:
-    """The closed form of an answer, or why there is none; None where nothing is to be solved."""
-    from planner.questions.solve.expression import NoForm, closed_form
+    """Return the closed form, or why there is none; None where no limit was solved for."""
+    from planner.questions.solve.expression import closed_form
+    from planner.results.collapse import NoForm
 
     if answer.binding is None or answer.holds is None or answer.fails is None:
         return None
@@ -314,29 +341,33 @@ def expression(answer: Answer) -> ClosedForm | str | None:
 
 
 def _devices(answer: Answer) -> list[str]:
-    """What every kind of device comes to, for ``cheapest``."""
+    """Format the result of each kind of device and the sources of prices, for ``cheapest``."""
     cells = offers(answer)
     if not cells:
         return []
     rows = answer.extra["rows"]
-    lines = ["", "Devices to choose from:", *columns(cells, indent="  ")]
+    real = sum(not row.offer.assumed for row in rows)
+    lines = ["", "Devices to choose from:", *columns(cells[:real], indent="  ")]
+    if cells[real:]:
+        lines += ["", "At an assumed price (not compared with those above):"]
+        lines += columns(cells[real:], indent="  ")
     sources = dict.fromkeys((r.offer.whose, r.offer.source) for r in rows if r.offer.source)
-    lines += ["", "Whose prices these are:"] if sources else []
+    lines += ["", "Sources of the prices:"] if sources else []
     lines += [f"  {whose}: {source}" for whose, source in sources]
     return [*lines, ""]
 
 
 def offers(answer: Answer) -> list[tuple[str, str, str]]:
-    """Each kind of device to choose from, its price, and what it comes to; none but of
+    """List each kind of device with its price and result; empty for questions other than
     ``cheapest``."""
     cells = []
     for row in answer.extra.get("rows", ()):
         told = row.reason
         if row.holds is not None:
             days = row.holds.values.get("time.training_days")
-            told = f"{shown(row.holds.value, '1')} devices, {shown(row.cost, 'USD')}"
-            told += "" if days is None else f", {shown(days, 'days')}"
-        price = f"{shown(row.offer.price, 'USD/h')} ({row.offer.whose})"
+            told = f"{numbers.text(row.holds.value, '1')} devices, {numbers.text(row.cost, 'USD')}"
+            told += "" if days is None else f", {numbers.text(days, 'days')}"
+        price = f"{numbers.text(row.offer.price, 'USD/h')} ({row.offer.whose})"
         cells.append((row.offer.accelerator, price, told))
     return cells
 
@@ -345,12 +376,12 @@ def offers(answer: Answer) -> list[tuple[str, str, str]]:
 
 
 def to_json(answer: Answer) -> str:
-    """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
+    """Return JSON text with keys in a fixed order; exact numbers are integers, others floats."""
     return as_json({**data_of(answer), "tried": answer.tried})
 
 
 def data_of(answer: Answer) -> dict[str, Any]:
-    """As plain data, whose fractions become floats in JSON."""
+    """Return the answer as plain data; JSON prints its fractions as floats."""
     limit, extra = answer.binding, answer.extra
     sides = {"holds": answer.holds, "fails": answer.fails, "misses": answer.miss}
     data: dict[str, Any] = {
@@ -382,6 +413,9 @@ def data_of(answer: Answer) -> dict[str, Any]:
     data["family"] = extra.get("family")
     if answer.domain.key == "model":
         data["published"] = dict(published(answer))
+    if answer.holds is not None:
+        costs = bounds.costs(answer.holds.plan)
+        data["costs"] = {key: each.number for key, each in costs.items()}
     if "rows" in extra:
         data["accelerators"] = list(map(_offer_data, extra["rows"]))
     data |= {"step": answer.domain.step, "notes": answer.notes}
@@ -410,6 +444,7 @@ def _offer_data(row: Row) -> dict[str, Any]:
         "accelerator": row.offer.accelerator,
         "price": row.offer.price,
         "whose": row.offer.whose,
+        "assumed": row.offer.assumed,
         "source": row.offer.source or None,
         "devices": row.holds and row.holds.value,
         "cost": row.cost,

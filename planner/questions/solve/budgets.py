@@ -1,8 +1,7 @@
-"""What a budget of compute, money or time is best spent on, by each published scaling law.
+"""Compute-optimal model size and tokens for a budget, by each published scaling law.
 
-A budget in USD or days becomes FLOP at the rate of the plan itself: its tokens per second times
-6 FLOP for each parameter that a token uses. So the plan's hardware, layout and utilisation decide
-what a day is worth; that another size would run at another utilisation is left out.
+A budget in USD or days is converted to FLOP at the rate of the plan: tokens per second times 6 FLOP
+for each active parameter. That another size would run at another utilisation is ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from planner.base import units
+from planner.base import numbers, units
 from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
@@ -22,7 +21,7 @@ from planner.engine import instance as case
 from planner.engine import scaling_laws as laws
 from planner.engine.evaluate import Absent, Entry, Evaluation, Number
 from planner.plans.document import Plan
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.solve import families
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import solve
@@ -30,7 +29,7 @@ from planner.results.intervals import around
 
 QUESTION = "compute-optimal"
 ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
-#: What a law says of the budget, and of the plan, as ``Choice`` has it.
+#: Quantities of a law for the budget and for the plan, in the order of the fields below.
 OF_BUDGET = ("optimal.parameters", "optimal.tokens", "optimal.loss")
 OF_PLAN = ("scaling.model_tokens", "scaling.ratio", "scaling.loss", "optimal.loss")
 DOUBTED = "* later work disagrees with this law; shown for comparison"
@@ -39,12 +38,12 @@ BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
 @dataclass(frozen=True)
 class Choice:
-    """What one law says: parameters and tokens for the budget, and where the plan stands."""
+    """The result of one law: parameters and tokens for the budget, and how the plan compares."""
 
     law: Mapping[str, Any]  # as in presets/scaling
     parameters: Number
     tokens: Number
-    loss: Number | None  # at those; None for a law without a loss
+    loss: Number | None  # for these; None for a law without a loss
     model_tokens: Number | None  # compute-optimal for the plan's size
     ratio: Number | None  # the plan's tokens over them
     plan_loss: Number | None
@@ -53,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Shape:
-    """The model of the plan's family whose size is nearest to what a law chooses."""
+    """The model of the plan's family whose size is nearest to the size that a law chooses."""
 
     law: str
     parameters: Number  # those that a token uses
@@ -62,7 +61,7 @@ class Shape:
 
 @dataclass(frozen=True, repr=False)
 class Spending(Shown):
-    """The answer: the budget in every unit that the plan has a rate for, and each law's choice."""
+    """The answer: the budget in each unit that the plan has a rate for, and each law's choice."""
 
     given: str | None  # None: the plan's own compute
     flops: Number
@@ -79,14 +78,14 @@ class Spending(Shown):
 
 
 def ask(plan: Plan, budget: str | None = None) -> Spending:
-    """Compute-optimal parameters and tokens for a budget.
+    """Find the compute-optimal parameters and tokens for a budget.
 
     Args:
-        plan: whose hardware and rate turn money and time into compute.
-        budget: such as ``1e24 FLOP``, ``2M USD`` or ``30 days``; None is what the plan spends.
+        plan: its price and its rate convert money and time to compute.
+        budget: such as ``1e24 FLOP``, ``2M USD`` or ``30 days``; None: the plan's own compute.
 
     Raises:
-        PlanError: no such budget, or the plan has no rate or price for it.
+        PlanError: the budget is invalid, or the plan has no rate or price to convert it.
     """
     base = Evaluation(case.build(plan))
     entries = base.case.axes["law"]
@@ -122,11 +121,13 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
 
 
 def amount(budget: str) -> tuple[Number, str]:
-    """How much a budget is, and of what: FLOP, USD or s; FLOP where it says none.
+    """Parse a budget; return its value and its unit: FLOP, USD or s.
 
     Raises:
-        PlanError: it is no budget.
+        PlanError: it is not a budget, has no unit, or is not positive.
     """
+    if units.NUMBER.fullmatch(budget.replace(",", "").strip()):
+        raise PlanError(Fault(f"--budget {budget} has no unit", None, BUDGETS))
     for unit in ("FLOP", "USD", "s"):
         with suppress(units.UnitError):
             value = units.parse(budget, unit)
@@ -146,9 +147,9 @@ def _notes(
     rate: Number | None,
     seconds: Fraction | None,
 ) -> Iterator[str]:
-    """What to keep in mind, and what published runs leave open of a budget that is turned into
-    another unit at a predicted rate."""
-    yield "the laws were fitted on dense models, each on its laboratory's data and vocabulary"
+    """Yield caveats, and the 90 % interval of a budget that is converted to another unit at a
+    predicted rate."""
+    yield "the laws were fitted on dense models, each on the data and vocabulary of its source"
     if plan.model is not None and any(
         block.kind == "moe" for part in plan.model.parts for block in part.blocks
     ):
@@ -163,9 +164,9 @@ def _notes(
     if between and rate and seconds is not None:
         low, high = (Fraction(bound) / Fraction(rate) for bound in between)
         if unit not in (None, "FLOP"):
-            ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
+            ends = [numbers.text(Fraction(flops) * share, "FLOP") for share in (low, high)]
         else:
-            ends = [shown(seconds / share, "s") for share in (high, low)]
+            ends = [numbers.text(seconds / share, "s") for share in (high, low)]
         yield (
             f"the rate is predicted: measured runs leave {ends[0]} to {ends[1]} open (5th to 95th "
             "percentile)"
@@ -173,7 +174,7 @@ def _notes(
 
 
 def _shape(plan: Plan, choice: Choice) -> Shape | None:
-    """The nearest of the models on both sides of that size; None where the family ends before."""
+    """Find the model nearest to a law's size; None where the plan's family has no such size."""
     limit = Limit(ACTIVE, "<=", choice.parameters)
     try:
         whole, family = families.of_plan(plan)
@@ -186,7 +187,7 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
 
 
 def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
-    """A quantity of the plan, or of a law; None where it has no value."""
+    """Return a quantity of the plan, or with ``entry`` of a law; None where it is absent."""
     with suppress(Absent):
         return evaluation.value(quantity, {"law": entry} if entry else None)
     return None
@@ -195,8 +196,8 @@ def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) ->
 def _flops(
     base: Evaluation, plan: Plan, active: Fraction, rate: Number | None, budget: str | None
 ) -> tuple[Number, str | None]:
-    """The compute of a budget, and the unit that it is given in; without a budget what the plan
-    spends, in no unit."""
+    """Convert a budget to FLOP; return these and the unit of the budget. Without a budget: the
+    plan's own compute and None."""
     if budget is None:
         return base.values_of([SPENT])[SPENT], None
     value, unit = amount(budget)
@@ -219,7 +220,7 @@ def _flops(
 
 
 def text(answer: Spending) -> str:
-    """For a terminal: what the budget is, each law's choice, and where the plan stands."""
+    """Format the answer for a terminal: the budget, each law's choice, how the plan compares."""
     lines = [f"{QUESTION} {_worth(answer)}", ""]
     lines += columns(optima(answer), right=(1, 2, 3, 4), indent="  ")
     if answer.shape is not None:
@@ -235,9 +236,12 @@ def text(answer: Spending) -> str:
         lines += ["", _of_plan(answer), ""]
         rows = [("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute")]
         for choice in answer.choices:
-            losses = (_short(choice.plan_loss, 4), _short(choice.plan_lowest, 4))
-            tokens = (_short(choice.model_tokens), _short(choice.ratio))
-            rows.append((_title(choice), *tokens, *losses))
+            loss, lowest = (
+                numbers.text(each, style="table", digits=4)
+                for each in (choice.plan_loss, choice.plan_lowest)
+            )
+            tokens = (_short(choice.model_tokens), numbers.text(choice.ratio))
+            rows.append((_title(choice), *tokens, loss, lowest))
         lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
     lines += ["", DOUBTED]
     lines += [f"Note: {note}." for note in answer.notes]
@@ -245,26 +249,29 @@ def text(answer: Spending) -> str:
 
 
 def _worth(answer: Spending) -> str:
-    """The budget in each unit."""
+    """Format the budget in each unit."""
     worth = ((answer.flops, "FLOP"), (answer.seconds, "s"), (answer.cost, "USD"))
     given = f"for {one_line(answer.given)}" if answer.given else "for what this plan spends"
     return f"{given}: " + ", ".join(
-        shown(value, unit) for value, unit in worth if value is not None
+        numbers.text(value, unit) for value, unit in worth if value is not None
     )
 
 
 def optima(answer: Spending) -> list[tuple[str, ...]]:
-    """What each law makes of the budget, below the heads of the columns."""
+    """List what each law chooses for the budget, after a header row."""
     rows: list[tuple[str, ...]] = [("law", "parameters", "tokens", "per parameter", "loss")]
     for choice in answer.choices:
-        each, loss = _short(choice.tokens / choice.parameters), _short(choice.loss, 4)
+        each, loss = (
+            _short(choice.tokens / choice.parameters),
+            numbers.text(choice.loss, style="table", digits=4),
+        )
         sizes = (_short(choice.parameters), _short(choice.tokens))
         rows.append((_title(choice), *sizes, each, loss))
     return rows
 
 
 def sentence(answer: Spending) -> str:
-    """The answer in one sentence: what the laws that later work confirms choose."""
+    """Return in one sentence the range of what the laws that later work confirms choose."""
     current = [choice for choice in answer.choices if choice.law["current"]]
     sizes, tokens = ([c.parameters for c in current], [c.tokens for c in current])
     chosen = (
@@ -276,19 +283,19 @@ def sentence(answer: Spending) -> str:
 
 
 def tables(answer: Spending) -> list[list[tuple[str, ...]]]:
-    """What each law makes of the budget, below the heads of the columns."""
+    """Return one table: what each law chooses for the budget, after a header row."""
     return [optima(answer)]
 
 
 def remarks(answer: Spending) -> list[str]:
-    """What else is to be said, a sentence each."""
+    """Return further remarks, one sentence each."""
     plan = [f"{_of_plan(answer)}."] if answer.tokens is not None else []
     return [*plan, f"{DOUBTED}.", *(f"Note: {note}." for note in answer.notes)]
 
 
 def _of_plan(answer: Spending) -> str:
-    """Where the plan stands."""
-    each = _short(Fraction(answer.tokens or 0) / Fraction(answer.parameters))
+    """Describe the plan's own size and tokens, and whether it is over- or under-trained."""
+    each = numbers.text(Fraction(answer.tokens or 0) / Fraction(answer.parameters))
     return (
         f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
         f"{each} for each parameter: {_verdict(answer)}"
@@ -300,29 +307,29 @@ def _title(choice: Choice) -> str:
 
 
 def _verdict(answer: Spending) -> str:
-    """Over- or under-trained, where the laws that later work confirms agree on it."""
+    """Decide whether the plan is over- or under-trained, by the laws that later work confirms."""
     ratios = [c.ratio for c in answer.choices if c.law["current"] and c.ratio is not None]
     if not ratios:
         return "no law has its size"
     low, high = min(ratios), max(ratios)
+    between = f"{numbers.text(low)} to {numbers.text(high)}"
     if high < 1:
-        return f"under-trained, {_short(low)} to {_short(high)} of the optimal tokens"
-    if low > 1:
-        return f"over-trained, {_short(low)} to {_short(high)} times the optimal tokens"
-    return f"near compute-optimal, {_short(low)} to {_short(high)} times the optimal tokens"
+        return f"under-trained, {between} of the optimal tokens"
+    said = "over-trained" if low > 1 else "near compute-optimal"
+    return f"{said}, {between} times the optimal tokens"
 
 
-def _short(value: Number | None, digits: int = 3) -> str:
-    return "–" if value is None else shown(value, "1", digits, short=True)
+def _short(value: Number | None) -> str:
+    return numbers.text(value, "tokens", "table")
 
 
 def to_json(answer: Spending) -> str:
-    """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
+    """Return JSON text with keys in a fixed order; exact numbers are integers, others floats."""
     return as_json(data_of(answer))
 
 
 def data_of(answer: Spending) -> dict[str, Any]:
-    """As plain data, whose fractions become floats in JSON."""
+    """Return the answer as plain data; JSON prints its fractions as floats."""
     laws = [
         {
             "law": choice.law["name"],

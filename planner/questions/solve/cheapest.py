@@ -1,9 +1,9 @@
-"""The cheapest way to train a plan's model in time: which devices, how many, in which layout.
+"""The cheapest devices, count and layout that train a plan's model by a deadline.
 
-For each kind of device the fewest that meet the limits are found with the layout free. More devices
-lose efficiency and so cost more, which is checked on the counts above. What devices would cost at
-full utilisation rules out those that cannot win, and so does the cost of too few of them; both are
-told in place of a count.
+For each kind of device the smallest count that meets the limits is found with a free layout. More
+devices lose efficiency and cost more; this is checked on the next counts. A kind is ruled out where
+its cost at 100 % utilisation, or on too few devices, already exceeds the best cost; this reason is
+then printed in place of a count.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
 
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
-from planner.plans.plan import variant
+from planner.plans.plan import at_utilisation, variant
 from planner.questions import domains
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.bounded_search import Options
 from planner.questions.solve.evaluations import Goal, Probe, Probes
@@ -34,14 +35,14 @@ from planner.questions.solve.solve_with_layout import (
 
 GOAL = Goal("cost.total", -1)
 DAYS = "time.training_days"
-#: Devices that cost so many times as much as others are not looked at further: another count costs
-#: less by a few percent at most, where a layout divides it better.
+#: Devices at this multiple of the best cost are not examined further: another count, which layouts
+#: divide better, costs at most a few percent less.
 CLEARLY = Fraction(5, 4)
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one kind of device comes to."""
+    """The result of one kind of device."""
 
     offer: Offer
     answer: Answer | None
@@ -56,46 +57,51 @@ class Row:
         return None if self.holds is None else self.holds.values[GOAL.quantity]
 
 
-def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] | None) -> Answer:
-    """The cheapest devices, count and layout that keep the limits.
+def cheapest(
+    plan: Plan, limits: tuple[Limit, ...], names: Sequence[str] | None, unbounded: bool = False
+) -> Answer:
+    """Find the cheapest devices, count and layout that meet the limits.
 
     Raises:
-        PlanError: an unknown accelerator or one without a price; no offer makes a valid plan.
+        PlanError: an accelerator is unknown or without a price; no kind of device is valid.
     """
     rows: list[Row] = []
     least: Number = inf
-    ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, accelerators)]
-    for base, floor, offer in sorted(ranked, key=lambda entry: entry[1]):
+    ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, names)]
+    # Offers at an assumed price come last; one is chosen only where no other is valid.
+    for base, floor, offer in sorted(ranked, key=lambda entry: (entry[2].assumed, entry[1])):
         if isinstance(base, PlanError):
             row = Row(offer, None, base.faults[0].message)
         elif floor >= least:
-            row = Row(offer, None, f"{shown(floor, 'USD')} at full utilisation already")
+            row = Row(offer, None, f"{numbers.text(floor, 'USD')} even at 100 % utilisation")
         else:
-            row = _price(base, offer, limits, least, space_of(plan))
-            least = least if row.cost is None else min(least, row.cost)
+            space = space_of(plan, base, unbounded)
+            row = _price(base, offer, limits, least, space)
+            least = least if row.cost is None or offer.assumed else min(least, row.cost)
         rows.append(row)
     priced = [(row.answer, row.offer) for row in rows if row.answer is not None]
     if not priced:
         none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
-    answer, offer = max(priced, key=_rank)
+    real = [(answer, offer) for answer, offer in priced if not offer.assumed]
+    answer, offer = max(real or priced, key=_rank)
     extra = {**answer.extra, "rows": tuple(rows), "offer": offer}
     return replace(answer, question="cheapest", extra=extra)
 
 
 def _rank(priced: tuple[Answer, Offer]) -> tuple[bool, Number]:
-    """Order by cost, after what holds nowhere, and that by how little is missed."""
+    """Return a sort key: feasible offers by cost, above infeasible ones by how little they miss."""
     told = priced[0].holds or priced[0].miss
     assert told is not None
     return GOAL.rank(told)
 
 
 def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
-    """A valid plan on these devices, and its cost if every peak FLOP did useful work."""
+    """Return a valid plan on these devices, or its fault, and its cost at 100 % utilisation."""
     devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
     try:
         base = any_layout(plan, {**offer.keys, "cluster.devices": devices})
-        cost = evaluated(variant(base, {"time.mfu": 1}), [GOAL.quantity])[GOAL.quantity]
+        cost = evaluated(variant(base, at_utilisation(1)), [GOAL.quantity])[GOAL.quantity]
     except PlanError as error:
         return error, inf
     return base, cost
@@ -104,8 +110,8 @@ def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
 def _price(
     base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number, space: Options
 ) -> Row:
-    """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
-    is what another offer costs."""
+    """Find the fewest devices of an offer that meet the limits, or more where that is cheaper;
+    ``least`` is the cost of the best other offer."""
     layouts = Layouts(limits, (GOAL.quantity,), space=space)
     try:
         domain = domains.devices(base, offer.per_node)
@@ -125,8 +131,9 @@ def _price(
 
 
 def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str | None:
-    """Why devices cannot be cheaper than ``least``: that many cost more and take too long, and more
-    of them cost more still. None where it is not so."""
+    """Explain why devices cannot cost less than ``least``: at the start of the domain they cost
+    clearly more and miss the deadline, and more of them cost more still. None where this is not
+    so."""
     found = layouts.fastest(base, domain.changes(domain.value(domain.start)), within=False)
     if found is None:
         return None
@@ -135,17 +142,15 @@ def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str
     cost = values[GOAL.quantity]
     if not slow or cost < CLEARLY * least:
         return None
-    count = shown(base.get("cluster.devices"), "1")
-    return (
-        f"{shown(cost, 'USD')} on {count} devices already, which take {shown(values[DAYS], 'days')}"
-    )
+    count, days = numbers.text(base.get("cluster.devices")), numbers.text(values[DAYS], "days")
+    return f"{numbers.text(cost, 'USD')} on {count} devices already, which take {days}"
 
 
 def _compare(
     base: Plan, domain: Domain, answer: Answer, space: Options
 ) -> tuple[Probe, tuple[Probe, ...]]:
-    """The cheapest count from the fewest on, with the counts beside it. One count more is searched
-    for its best layout; those further on have to be cheaper with a layout that is known."""
+    """Find the cheapest count from the fewest devices upwards, with the counts on both sides. The
+    next count is searched for its best layout; larger ones are tried with known layouts."""
     assert answer.holds is not None
     layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)

@@ -1,7 +1,7 @@
-"""Plans tried for one question: what the limits' quantities are at each value of the unknown.
+"""The plans that one question evaluates: the limits' quantities at each value of the unknown.
 
-Plans that differ in numbers only share one graph (``Evaluation.rerun``), in floats. Values so near
-to a limit that rounding could decide, and those that an answer names, are computed exactly.
+Plans that differ only in numbers share one graph (``Evaluation.rerun``), in floats. Values so near
+to a limit that rounding could decide, and those of the answer, are computed exactly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.progress import tell
 from planner.engine import instance as case
@@ -20,14 +21,14 @@ from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.run import tidy
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 
-#: Values passed over in search of the next one that makes a valid plan.
+#: Invalid values that are skipped in search of the next valid one.
 MOST_SKIPS = 64
-#: A slack that is a smaller share is computed exactly, for rounding could decide about it.
+#: A relative slack below this is computed exactly, because rounding could change its sign.
 NEAR = 1e-9
-#: A domain of no more values is tried in full.
+#: A domain of at most this many values is tried in full.
 FEW = 64
 #: Graphs kept at once.
 MOST_GRAPHS = 48
@@ -35,17 +36,17 @@ Evaluated = tuple[Plan, Mapping[str, Any]]
 
 
 def broken(values: Mapping[str, Any], limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Those of some limits that quantities do not keep."""
+    """Return the limits that some values of quantities violate."""
     return tuple(limit for limit in limits if not limit.holds(values[limit.quantity]))
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One valid value of the unknown with what the quantities are there."""
+    """A valid value of the unknown with the quantities of its plan."""
 
     index: int
     value: Number
-    number: Number  # what values are compared by: of models, their size
+    number: Number  # by which values are compared: for models, their size
     plan: Plan
     values: Mapping[str, Any]  # quantity -> value
     broken: tuple[Limit, ...]
@@ -59,12 +60,12 @@ class Probe:
         return limit.share(self.values[limit.quantity])
 
     def shortfall(self, limit: Limit) -> str:
-        """By how much a limit is missed, in words."""
-        return shown(-self.slack(limit), limit.unit)
+        """Format by how much a limit is missed."""
+        return limit.text(-self.slack(limit))
 
 
 class Goal(NamedTuple):
-    """A quantity to make large (+1) or small (-1)."""
+    """A quantity to maximise (+1) or minimise (-1)."""
 
     quantity: str
     sense: int
@@ -74,37 +75,37 @@ class Goal(NamedTuple):
         return "largest" if self.sense == 1 else "smallest"
 
     def of(self, probe: Probe) -> Number:
-        """What a value is worth: more is better."""
+        """Return the score of a value: larger is better."""
         value: Number = self.sense * probe.values[self.quantity]
         return value
 
     def rank(self, probe: Probe) -> tuple[bool, Number]:
-        """Order by what holds first, then by worth; of what is broken, by how little."""
+        """Return a sort key: feasible values by score, above others by how little they miss."""
         if probe.broken:
             return False, min(map(probe.share, probe.broken))
         return True, self.of(probe)
 
 
-#: The last evaluations that share a graph: exactly, and in floats.
+#: The last evaluations over one graph: the exact one (True) and the one in floats (False).
 Last = dict[bool, Evaluation]
 
 
 @lru_cache(maxsize=8)
 def _asked(quantities: tuple[str, ...]) -> list[Last]:
-    """What questions about the same quantities evaluated, the last one first."""
+    """Return the list of earlier evaluations of these quantities, the most recent first."""
     return []
 
 
 class AsItIs:
-    """Which plans a value of the unknown stands for, and what their quantities are: here each value
-    is one plan, with the layout that it has."""
+    """Evaluates a value of the unknown: here it stands for one plan, with the plan's own layout.
+    Subclasses try several layouts."""
 
     def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
         self._graphs = _asked(self.quantities)
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
-        """The plans with some keys changed, at least one.
+        """Return the plans with some keys changed, at least one.
 
         Raises:
             PlanError: none of them is valid.
@@ -112,7 +113,7 @@ class AsItIs:
         return (variant(plan, changes),)
 
     def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
-        """The plan that is meant, and its quantities: exactly, or in floats where these suffice.
+        """Return the best plan and its quantities, in floats unless ``exact`` or floats fail.
 
         Raises:
             PlanError: a quantity cannot be computed.
@@ -126,7 +127,7 @@ class AsItIs:
         return plan, self._evaluation(built, exact=True).values_of(self.quantities)
 
     def _evaluation(self, built: Case, exact: bool) -> Evaluation:
-        """An evaluation of a case over a graph that holds for it."""
+        """Return an evaluation over a cached graph that fits, else over a new one."""
         for last in self._graphs:
             again = (last.get(exact) or last[not exact]).rerun(built, exact)
             if again is not None:
@@ -141,7 +142,7 @@ class AsItIs:
 
 
 class Probes:
-    """The values of one domain, probed on demand and remembered."""
+    """The values of one domain, evaluated on demand and cached."""
 
     def __init__(
         self,
@@ -158,11 +159,11 @@ class Probes:
         self.faults: dict[int, PlanError] = {}
 
     def probe(self, index: int) -> Probe | None:
-        """What holds at an index; None outside the domain and where no valid plan results."""
+        """Evaluate the value at an index; None outside the domain and where the plan is invalid."""
         if index in self.probes or not self.domain.has(index):
             return self.probes.get(index)
         self.probes[index] = None
-        tell(f"values of {self.domain.key} tried: {len(self.probes):,}")
+        tell(f"values of {self.domain.key} tried: {numbers.text(len(self.probes))}")
         value = self.domain.value(index)
         try:
             plans = self.evaluator.variants(self.plan, self.domain.changes(value))
@@ -181,7 +182,7 @@ class Probes:
         return Probe(index, value, number, meant, values, broken(values, self.limits), exact)
 
     def confirm(self, probe: Probe) -> Probe:
-        """The same with exact values, which replace the estimates."""
+        """Evaluate a value exactly and replace its estimate."""
         if not probe.exact:
             probe = self._evaluate(probe.index, probe.value, (probe.plan,), exact=True)
             self.probes[probe.index] = probe
@@ -191,10 +192,10 @@ class Probes:
         return next(filter(None, map(self.probe, indices)), None)
 
     def start(self) -> Probe:
-        """The valid value nearest to the plan's own.
+        """Return the valid value nearest to the plan's own.
 
         Raises:
-            PlanError: there is none near it; what is wrong with the nearest.
+            PlanError: there is none near it; with the faults of the nearest.
         """
         aim = self.domain.start
         found = self.nearest_valid(aim, aim - MOST_SKIPS, aim + MOST_SKIPS)
@@ -204,21 +205,21 @@ class Probes:
         return found
 
     def beyond(self, index: int, toward: int) -> Probe | None:
-        """The first valid value from an index on, in one direction, not too far away."""
+        """Return the first valid value from an index on in one direction, within ``MOST_SKIPS``."""
         return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
 
     def end_of(self, row: Iterable[int]) -> Probe | None:
-        """The first valid value of a row of the domain, not too far in."""
+        """Return the first valid value of a row of the domain, within ``MOST_SKIPS``."""
         return self.first_valid(islice(row, MOST_SKIPS))
 
     def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
-        """The valid value nearest to an index, strictly between two others."""
+        """Return the valid value nearest to an index, strictly between two others."""
         low, high = sorted((low, high))
         near = (aim + sign * skip for skip in range(high - low) for sign in (1, -1))
         return self.first_valid(index for index in near if low < index < high)
 
     def all(self) -> bool:
-        """Probe the whole domain where it is small; whether it is."""
+        """Evaluate the whole domain if it is small; return whether it is."""
         last = self.domain.last
         if last is None or last - self.domain.first >= FEW:
             return False
@@ -227,7 +228,7 @@ class Probes:
         return True
 
     def forget_broken(self) -> None:
-        """Forget what broke a limit or was no valid plan: the evaluator knows more now."""
+        """Drop invalid and infeasible values: the evaluator knows more layouts now."""
         self.probes = {i: p for i, p in self.probes.items() if p is not None and not p.broken}
         self.faults = {}
 
@@ -239,8 +240,8 @@ class Probes:
 def narrow(
     search: Probes, inside: Probe, outside: Probe, limits: tuple[Limit, ...] = ()
 ) -> tuple[Probe, Probe]:
-    """To neighbours among the valid values, of which one keeps the limits (the question's, or
-    others) and one does not: by interpolation and by halves, in turns."""
+    """Narrow a feasible and an infeasible value down to neighbours among the valid values, in turns
+    by interpolation and by halves. ``limits`` are the question's by default."""
     limits = limits or search.limits
     for halve in cycle((False, True)):
         width = outside.index - inside.index

@@ -1,10 +1,10 @@
 """Closed forms: the answer of an inverse question as an expression in symbols and in numbers.
 
-The graph of the limit's quantity is run over rational functions of the unknown, along the branches
-that hold at the answer. A coefficient is a number, and an expression of quantities that do not hang
-on the unknown. Where what comes out is of first or second degree, the limit is solved for the
-unknown. Roundings to whole units are passed over. The root has to lie where bisection found the
-answer; else there is no closed form, and it is said why.
+The graph of the limit's quantity is evaluated over rational functions of the unknown, along the
+branches taken at the answer. A coefficient is a number with an expression of quantities that do not
+depend on the unknown. A result of first or second degree is solved for the unknown; roundings to
+whole units are ignored. The root must lie where bisection found the answer; otherwise there is no
+closed form, and the reason is raised.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from planner.engine.graph import LEAVES
 from planner.engine.run import operands
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
+from planner.results.collapse import NoForm
 from planner.typeset import LATEX, TEXT, Typesetter, parse, with_subscript
 
-#: Plans that show how what the document gives follows from the unknown.
+#: Plans from which it is inferred how inputs depend on the unknown.
 POINTS = 4
-#: How many values beyond the answer they may be, in the order in which they are tried.
+#: Distances of these plans from the answer, in the order in which they are tried.
 AWAY = [sign * step for n in range(9) for step in (n, 4**n) for sign in (1, -1)]
 MOST_DEGREE = 2
-#: In print, symbols that are not in the book stand behind those that are.
+#: Rank of symbols that are not in the book: they are printed after those that are.
 LAST = 10**6
 
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """``unknown = formula``, with its numbers, and what they come to."""
+    """An equation ``unknown = formula`` in symbols, with numbers, and its value."""
 
     unknown: str
     degree: int
@@ -54,12 +55,8 @@ class ClosedForm:
     where: tuple[tuple[str, str], ...]  # symbols of the formula that are not in the book
 
 
-class NoForm(Exception):
-    """There is no closed form, and why."""
-
-
 def closed_form(answer: Answer) -> ClosedForm:
-    """The closed form of an answer.
+    """Derive the closed form of an answer.
 
     Raises:
         NoForm: there is none, with the reason.
@@ -76,14 +73,14 @@ def closed_form(answer: Answer) -> ClosedForm:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A number, by which two are equal, and what it is in symbols; None where that takes entries of
-    an axis."""
+    """A number and its expression in symbols, None where that needs entries of an axis. Two are
+    equal if their numbers are."""
 
     value: Fraction
     symbols: Expression | None = field(compare=False)
 
     def combine(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
-        """The sum, the product or the quotient of two."""
+        """Add, multiply or divide two."""
         known = self.symbols is not None and other.symbols is not None
         symbols = operation(self.symbols, other.symbols) if known else None
         return Coefficient(operation(self.value, other.value), symbols)
@@ -111,7 +108,7 @@ def _product(a: Terms, b: Terms) -> Terms:
 
 
 class Ratio:
-    """A rational function: terms over terms; over one where there was one term below."""
+    """A rational function of the unknown; a denominator of one term is divided out."""
 
     def __init__(self, above: Terms, below: Terms = ONE) -> None:
         if len(below) == 1 and below is not ONE:
@@ -144,7 +141,7 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class _Solver:
-    """Every node that hangs on the unknown as a rational function of it."""
+    """Expresses each node that depends on the unknown as a rational function of it."""
 
     def __init__(self, answer: Answer) -> None:
         limit, holds, fails = answer.binding, answer.holds, answer.fails
@@ -161,7 +158,7 @@ class _Solver:
             (n for n in self.case.book.notation.values() if n.key == key and not n.per), None
         )
         self.unknown = TEXT.write(parse(note.latex if note else "x"))
-        #: The book with the names of parts of its quantities, and what these come to.
+        #: The book with names for coefficients of its quantities, and the values of these.
         self.book = copy(self.case.book)
         self.book.notation = {**self.book.notation}
         self.numbers: dict[Symbol, Any] = {}
@@ -172,7 +169,7 @@ class _Solver:
             self.forms[place] = self._form(*self.nodes[place])
 
     def _inputs(self) -> dict[int, Ratio]:
-        """The inputs that change with the unknown, each a line through its values."""
+        """Fit a line in the unknown to each input that depends on it."""
         points = list(islice(self._points(), POINTS))
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
@@ -191,7 +188,7 @@ class _Solver:
         return found
 
     def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
-        """Values of the unknown with their plans, while the formulas are the same."""
+        """Yield values of the unknown and their evaluations, as long as the graph is the same."""
         domain = self.domain
         for index in filter(domain.has, dict.fromkeys(self.holds.index + step for step in AWAY)):
             value = domain.value(index)
@@ -202,7 +199,7 @@ class _Solver:
                     yield Fraction(value), evaluation
 
     def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
-        """The function of a node that hangs on the unknown."""
+        """Return the rational function of a node that depends on the unknown."""
         if operation in ("max", "min", "pick"):
             return self._of(self._choice(operation, arguments))
         if operation in ("ceil", "floor"):
@@ -218,7 +215,7 @@ class _Solver:
         return whole if exponent > 0 else Ratio(ONE) / whole
 
     def _choice(self, operation: str, arguments: tuple[int, ...]) -> int:
-        """The argument that an operation has the value of."""
+        """Return the argument that a max, min or pick selects."""
         if operation == "pick":
             return operands(operation, arguments, self.values)[-1]
         most = max if operation == "max" else min
@@ -233,7 +230,7 @@ class _Solver:
         return Ratio({0: Coefficient(Fraction(value), self._symbols(place))} if value else {})
 
     def _symbols(self, place: int) -> Expression | None:
-        """A node that does not hang on the unknown; None where it takes entries of an axis."""
+        """Return a constant node's expression; None where it needs entries of an axis."""
         operation, arguments = self.nodes[place]
         if operation == "quantity":
             identifier, entries = self.nodes[arguments[1]][1][0]
@@ -250,8 +247,8 @@ class _Solver:
         return known[0] / known[1] if operation == "div" else in_order(operation, tuple(known))
 
     def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
-        """A quantity by its name, or by its coefficients; these have names where they take entries
-        of an axis."""
+        """Name a quantity: a constant by its own symbol, other ones by new symbols for their
+        coefficients where these need entries of an axis."""
         quantity, polynomial = self.book.quantities[identifier], form.below is ONE
         if entries or (polynomial and form.above.keys() <= {0}):
             name = None if entries else quantity.symbol
@@ -271,7 +268,7 @@ class _Solver:
         )
 
     def _name(self, quantity: Quantity, index: str, value: Any, meaning: str) -> Coefficient:
-        """A symbol that is not in the book: that of a quantity with a further index."""
+        """Add a symbol to the book: that of a quantity with one more index."""
         symbol = Symbol(f"{quantity.id} {index}", positive=True)
         latex = LATEX.write(with_subscript(parse(quantity.latex), index))
         self.book.notation[symbol] = Notation(symbol, meaning, latex, LAST)
@@ -281,10 +278,10 @@ class _Solver:
     # -- solving --------------------------------------------------------------------------------
 
     def solve(self) -> ClosedForm:
-        """Where the quantity is its limit.
+        """Solve for the unknown at which the quantity equals its limit.
 
         Raises:
-            NoForm: of a higher degree, or the root lies elsewhere.
+            NoForm: the degree is too high, or no root lies at the answer.
         """
         form, quantity = self.forms.get(self.result, Ratio({})), self.limit.quantity
         zero = form.above
@@ -295,7 +292,7 @@ class _Solver:
             zero = _sum(zero, _product({0: -limit}, form.below))
         if not zero:
             raise NoForm(f"{quantity} does not change here")
-        least = min(0, *zero)  # without a constant where the limit is nothing
+        least = min(0, *zero)  # no constant term where the limit is 0
         degree = max(zero) - least
         if degree > MOST_DEGREE:
             raise NoForm(f"{quantity} is of degree {degree} in it")
@@ -326,7 +323,7 @@ class _Solver:
 
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
-    """The root of b x + c, the divisor positive."""
+    """Return the root of b x + c, with a positive divisor."""
     found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
     if found.symbols is None:
         return [found]
@@ -334,7 +331,7 @@ def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
 
 
 def _quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficient]:
-    """The roots of a x² + b x + c; in symbols by coefficients without divisors."""
+    """Return the roots of a x² + b x + c, in symbols with denominators cleared."""
     import sympy
 
     from planner.book.symbolic import from_sympy, to_sympy

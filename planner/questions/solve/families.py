@@ -1,10 +1,10 @@
 """Families of models: an architecture, the plan's own or another, in every width and depth.
 
-Widths and depths are those that published models have: a hidden size in quarters of a power
-of two, and layers in a range of its shares (``ASPECT``). Head size, the ratios of feed-forward and
-embedding width to hidden size, and experts are those of the model; query heads that share keys and
-values keep as many key/value heads, as the published families do. So what is asked of a family does
-not depend on which of its members the question starts from.
+Widths and depths are those that published models have: hidden sizes in quarters of a power of two,
+and layers within a range of hidden size over layers (``ASPECT``). Head size, the ratios of
+feed-forward and embedding width to hidden size, and experts are those of the model; query heads
+that share keys and values keep the number of key/value heads, as published families do. So the
+answer does not depend on the member of the family from which the question starts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from math import ceil, floor, gcd, lcm
 from typing import Any
 
@@ -32,36 +32,36 @@ WIDTHS = (
     "moe.latent",
     "embedding_dim",
 )
-#: Ways in which a stack is spelled out layer by layer or in which widths are not the layers' own.
+#: Keys of models whose layers are listed one by one or have widths of their own.
 SPELLED = ("kinds", "pattern", "mixer", "encoder", "decoder")
-#: Hidden size over layers: nine in ten of the shipped models from 1e9 parameters on lie in between.
+#: Range of hidden size over layers; nine in ten built-in models from 1e9 parameters are within.
 ASPECT = (64, 160)
-#: A hidden size has so many steps to its double (4096, 5120, 6144, 7168, 8192, 10240, …), as
-#: published ones do, of at least ``FINEST``.
+#: Steps from a hidden size to its double (4096, 5120, 6144, 7168, 8192, 10240, …), as in published
+#: models, each of at least ``FINEST``.
 STEPS, FINEST = 4, 64
 WIDEST = 2**17
-#: What heads are multiples of where the hidden size does not say how many there are: devices of a
+#: Heads are a multiple of this where the hidden size does not determine their number: devices of a
 #: node, which tensor parallelism spans.
 NODE = 8
-#: Feed-forward widths keep what they have in common with this.
+#: Feed-forward widths keep their greatest common divisor with this.
 ROUND = 128
 #: Indices of one width in a domain.
 ROW = MOST_LAYERS + 1
-#: What models of several widths are compared by.
+#: The quantity by which models of several widths are compared.
 SIZE = "parameters.total"
 
 
 @dataclass(frozen=True)
 class Family:
-    """The models of a family; one is known by its width and its depth, in units of layers.
+    """The models of a family, each identified by its width and its depth in units of layers.
 
     Args:
-        model: whose shape the models have.
+        model: the model whose shape is scaled.
         widths: hidden sizes, in increasing order; the model's own only where its stack is spelled
             out layer by layer.
-        unit: what layers are multiples of.
-        together: what heads are multiples of; 0 where only the layers change.
-        ends: how many layers the layout counts embedding and head as: whole units hold these too.
+        unit: layers are a multiple of this.
+        together: heads are a multiple of this; 0 where only the layers change.
+        ends: the layers as which the layout counts embedding and head, part of the whole units.
     """
 
     model: Mapping[str, Any]
@@ -71,17 +71,17 @@ class Family:
     ends: int = 0
 
     def depths(self, place: int) -> tuple[int, int]:
-        """The least and the largest depth of a width, by the place of that."""
+        """Return the least and the largest depth, in units, of a width by its index."""
         if not self.together:
             return 1, MOST_LAYERS // self.unit
         width, unit = self.widths[place], self.unit
         low, high = ceil(Fraction(width, ASPECT[1] * unit)), width // (ASPECT[0] * unit)
-        if low > high:  # so narrow that one unit is more layers than its share
+        if low > high:  # too narrow for even one unit of layers
             low = high = 1
         return low, high
 
     def changes(self, index: Any) -> dict[str, Any]:
-        """The keys of a plan for a model of the family, by its index."""
+        """Return the changed keys of a plan for a model of the family, by its index."""
         width, layers = self.widths[index // ROW], index % ROW * self.unit - self.ends
         if not self.together:
             return {"model.layers": layers}
@@ -102,14 +102,14 @@ class Family:
 
     @cached_property
     def nearest(self) -> int:
-        """The index of the model that is nearest to the family's own."""
+        """The index of the model nearest to the family's own."""
         hidden, layers = self.model["hidden"], self.model["layers"]
         place = min(range(len(self.widths)), key=lambda i: abs(self.widths[i] - hidden))
         low, high = self.depths(place)
         return place * ROW + min(max(_round(Fraction(layers + self.ends, self.unit)), low), high)
 
     def around(self) -> Iterator[int]:
-        """The shallowest model of every width, those nearest to the family's own first."""
+        """Yield indices: the nearest model, then the shallowest of every width, nearest first."""
         yield self.nearest
         rows = self.domain.rows
         for place in sorted(range(len(rows)), key=lambda i: abs(i - self.nearest // ROW)):
@@ -152,12 +152,12 @@ class Family:
 
 
 def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[Plan, Family]:
-    """The models of a family, and a plan that has one of them.
+    """Build a family of models; return a plan that has one of them, and the family.
 
     Args:
         plan: its own model's shape is scaled unless ``family`` names another model.
         family: a name or path of a model document.
-        free: whether the layout is, which otherwise has to divide heads and layers.
+        free: whether the layout is free; otherwise it has to divide heads and layers.
 
     Raises:
         PlanError: the model is given by its size only, there is no model of that name, or no size
@@ -169,16 +169,20 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
             needed = "a model with layers, hidden and so on, or --family NAME"
             raise PlanError(Fault(size_only, plan.document.place(("model",)), needed))
         return plan, _family(plan, plan.document.data["model"], free)
-    from planner.questions.search.layouts import first_valid
-
-    # As a plan's `model: NAME` would be read: a shipped name, or a path.
+    # Read like a plan's `model: NAME`: a built-in name, or a path.
     document = source.load({"extends": family}, kind="model")
     model = schema.validate(document, "model").data
     if not model.get("layers"):
         raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
     found = _family(plan, model, free)
     tried = ({"model": model, **found.domain.changes(index)} for index in found.around())
-    return first_valid(partial(variant, plan), tried), found
+    errors = list[PlanError]()
+    for changes in tried:
+        try:
+            return variant(plan, changes), found
+        except PlanError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
@@ -204,7 +208,7 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
 
 
 def _widths(whole: int) -> tuple[int, ...]:
-    """Hidden sizes, multiples of what a whole number of heads takes."""
+    """List the hidden sizes that are multiples of ``whole``, which whole heads need."""
     found, width = list[int](), lcm(whole, FINEST)
     while width <= WIDEST:
         found.append(width)
@@ -214,5 +218,5 @@ def _widths(whole: int) -> tuple[int, ...]:
 
 
 def _round(value: Fraction) -> int:
-    """To the nearest whole number, halves up, so that a larger scale is never rounded lower."""
+    """Round to the nearest whole number, halves up: a larger scale is never rounded lower."""
     return floor(value + Fraction(1, 2))

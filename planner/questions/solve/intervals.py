@@ -1,8 +1,8 @@
-"""Between which values an answer lies, where it rests on a predicted time.
+"""Intervals of answers that depend on a predicted time.
 
-Published runs say how far predictions have been off (``error_bands``). An answer that a limit on
-time or cost holds back lies between those that the limit would have if every run took as long as
-the slowest of them, and as short as the fastest: the same question with the limit moved by as much.
+Published runs give the errors of predictions (``error_bands``). Where a limit on time or cost ends
+an answer, the same question is solved again with the limit scaled by the error of the slowest and
+of the fastest runs (5th and 95th percentile): its interval lies between these answers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Ends = tuple[Probe | None, Probe | None]
 
 
 def of_quantity(probe: Probe, quantity: str) -> Interval | None:
-    """Lowest and highest value of a quantity that published runs leave open; None where it does not
-    rest on a prediction of time."""
+    """Return the lowest and the highest value of a quantity by published runs; None where it does
+    not depend on a predicted time."""
     declared = probe.plan.book.quantities[quantity]
     if not declared.scales_with and not declared.own:
         return None
@@ -33,8 +33,8 @@ def of_quantity(probe: Probe, quantity: str) -> Interval | None:
 
 
 def of_answer(answer: Answer) -> Ends | None:
-    """The answers at the two ends, the one for the slowest run first; None of an end at which no
-    value keeps the limits. None where the answer does not rest on a predicted time."""
+    """Return the answers at both ends, for the slowest run first; an end is None where no value is
+    feasible. None where the answer does not depend on a predicted time."""
     holds = answer.holds
     if holds is None or answer.goal is not None:
         return None
@@ -44,7 +44,7 @@ def of_answer(answer: Answer) -> Ends | None:
         if found is not None and value:
             low, high = (Fraction(bound) / Fraction(value) for bound in found)
             scaling = limit.scales_with
-            # What is long where a run is slow, is small where it is not.
+            # The slow end has the longest time, but the lowest rate.
             shares[limit.quantity] = (high, low) if scaling == "time" else (low, high)
     if not shares:
         return None
@@ -53,7 +53,7 @@ def of_answer(answer: Answer) -> Ends | None:
 
 
 def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
-    """The answer where quantities are so many times what is predicted, in the answer's layout."""
+    """Solve again in the answer's layout, with quantities that are so many times the predicted."""
     assert answer.holds is not None
     limits = tuple(
         replace(limit, value=Fraction(limit.value) / shares.get(limit.quantity, 1))
@@ -61,7 +61,7 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     )
     plan, domain = answer.holds.plan, replace(answer.domain, start=answer.holds.index)
     try:
-        if domain.rows and "layouts" in answer.extra:  # of which the layout divides only some
+        if domain.rows and "layouts" in answer.extra:  # the layout divides only some values
             domain = families.of_plan(plan)[1].domain
         return solve(Probes(plan, domain, limits), answer.direction).holds
     except PlanError:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
-from planner.questions.constraints import shown
 from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
 from planner.questions.solve.solve import Answer, find_near, nearest_miss, strides
 
-#: Values of a coarse scan between the two ends of what holds; up to twice as many.
+#: Values of a coarse scan between the first and the last feasible value; up to twice as many.
 SCAN = 32
-#: A goal that is best at an index more than so many times that of the start has no best value.
+#: Beyond this multiple of the start's index a goal counts as having no best value.
 FAR = 2**20
 #: Directions: to smaller and to larger values.
 BOTH = (-1, 1)
@@ -27,8 +27,8 @@ MOST_PEAKS = 3
 
 
 def optimise(search: Probes, goal: Goal) -> Answer:
-    """The best value of a domain, with its neighbours on both sides: each worse, or no longer
-    within the limits.
+    """Find the best value of a domain, with its neighbours on both sides: each worse, or beyond the
+    limits.
 
     Raises:
         PlanError: no value makes a valid plan, a quantity is absent, or there is no best value.
@@ -42,7 +42,7 @@ def optimise(search: Probes, goal: Goal) -> Answer:
     peaks = _peaks(scanned, goal)
     far = peaks[0].index > FAR * max(1, domain.start)
     if domain.endless and far and not peaks[0].broken:
-        best = shown(peaks[0].value, domain.unit)
+        best = numbers.text(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
     top = max((_climb(search, peak, goal) for peak in peaks), key=goal.rank)
@@ -52,8 +52,8 @@ def optimise(search: Probes, goal: Goal) -> Answer:
 
 
 def _best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
-    """What an answer says of the best value: the next ones on both sides, and a note where there
-    are other peaks or others as good."""
+    """Return the fields of an answer for its best value: the neighbours, and notes on other peaks
+    and on values that are as good."""
     beside = [search.beyond(top.index + toward, toward) for toward in BOTH]
     known, notes = search.known, []
     if len({peak.index for peak in _peaks(known, goal)}) > 1:
@@ -66,7 +66,7 @@ def _best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
 
 
 def _scan(search: Probes) -> None:
-    """Try values further and further away on both sides, where limits begin and cease to hold
+    """Evaluate values at growing distances on both sides, where limits begin and cease to be met
     between them, and some in between."""
     start = search.start()
     find_near(search, start, 1)
@@ -79,14 +79,14 @@ def _scan(search: Probes) -> None:
             narrow(search, inside, outside)
     held = [probe.index for probe in search.known if not probe.broken] or [start.index]
     low, high = held[0], held[-1]
-    # Round values: products run best on sizes that powers of two divide.
+    # Round values: matmuls run best on multiples of powers of two.
     step = 1 << max(0, ((high - low) // SCAN).bit_length() - 1)
     for index in range(low + -low % step, high, step):
         search.beyond(index, 1)
 
 
 def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
-    """The values better than those beside them, the best first; the first of equal neighbours."""
+    """Return the values better than their neighbours, best first; of equal ones the first."""
     ranks = [goal.rank(probe) for probe in probes]
     found = []
     for i, probe in enumerate(probes):
@@ -98,7 +98,7 @@ def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
 
 
 def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
-    """From a peak of the scan to a value that is better than the next valid ones."""
+    """Climb from a peak of the scan to a value that is better than the next valid ones."""
     while True:
         tried, between = [peak], False
         for toward in BOTH:

@@ -1,4 +1,4 @@
-"""Devices that can be had at a price: the plan's own, and clusters whose provider has one."""
+"""Devices with a price: the plan's own, and clusters whose provider publishes one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from planner.engine.evaluate import Number
 from planner.plans.document import Plan
 from planner.results.inputs import origin
 
-#: Whose a price is that the question itself gives.
+#: The source of a price that the question itself states.
 ASKED = "--accelerators"
-#: What an hour of one device costs: a row of an accelerator's prices, or ``price`` (USD) alone.
+#: The price of one device for an hour: a row of an accelerator's prices, or only ``price`` in USD.
 Price = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One kind of device: what of a plan changes to have it, the number of devices aside."""
+    """One kind of device at a price: the changes of a plan that select it, except the count."""
 
     accelerator: str  # its title
     keys: Mapping[str, Any]  # changes by dotted key
@@ -30,18 +30,19 @@ class Offer:
     per_node: int
     whose: str  # whose price it is
     source: str
+    assumed: bool = False  # no seller asks that price
 
 
 def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
-    """Devices to choose from.
+    """List the devices to choose from.
 
     Args:
-        plan: whose own devices are among them where nothing is asked for and it has a price.
-        asked: names of accelerators or clusters, with or without ``=PRICE``; None for every
-            cluster that ships with a price, one for each accelerator, the lowest price first.
+        plan: without ``asked``, its own devices come first if they have a price.
+        asked: names of accelerators or clusters, with or without ``=PRICE``; None for the cheapest
+            built-in cluster of each accelerator, the lowest price first.
 
     Raises:
-        PlanError: an unknown name, a price that is none, or an accelerator without a price.
+        PlanError: an unknown name, an invalid price, or an accelerator without a price.
     """
     if asked is not None:
         return tuple(_by_name(plan, text) for text in asked)
@@ -55,7 +56,7 @@ def _title(plan: Plan) -> str:
 
 
 def _own(plan: Plan) -> Offer:
-    """The plan's own devices at its own price, which may be one of the accelerator's."""
+    """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
     amount = plan.get("cluster.price")
     listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
     price = listed if listed and listed["price"] == amount else {"price": amount}
@@ -64,23 +65,24 @@ def _own(plan: Plan) -> Offer:
 
 
 def _offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
-    """Devices that a plan has with some changes, at a price."""
+    """Build an offer from a plan's changes and a price."""
     amount, whose = price["price"], ASKED
     if "kind" in price:
         whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
     published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
-    return Offer(name, {**changes, "cluster.price": amount}, amount, nodes, whose, published)
+    keys, assumed = {**changes, "cluster.price": amount}, price.get("kind") == "assumed"
+    return Offer(name, keys, amount, nodes, whose, published, assumed)
 
 
 @cache
 def _presets() -> tuple[Offer, ...]:
-    """The shipped clusters with a price, the cheapest first."""
+    """Return the built-in clusters with a price, the cheapest first."""
     found = [_cluster(name, None) for name in source.preset_names("cluster")]
     return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
 
 
 def _cluster(name: str, price: Price | None) -> Offer | None:
-    """A shipped cluster, at its provider's price where none is given."""
+    """Return a built-in cluster at ``price``, else at its provider's; None without a price."""
     data = _read("cluster", name)
     price = price or _list_price(data["accelerator"], data.get("provider") or "")
     title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
@@ -93,8 +95,8 @@ def _read(kind: str, name: str) -> dict[str, Any]:
 
 
 def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
-    """Of an accelerator's prices the one that a plan on it would take; without a provider, the
-    lowest."""
+    """Find the price that an accelerator has at a provider; without a provider, the lowest.
+    Reserved prices do not count."""
     rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
     if provider is None:
         rows.sort(key=lambda row: row["price"])
@@ -102,7 +104,7 @@ def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price |
 
 
 def _by_name(plan: Plan, text: str) -> Offer:
-    """What a name stands for, with or without ``=PRICE``."""
+    """Parse ``NAME`` or ``NAME=PRICE`` into an offer."""
     name, equals, written = (part.strip() for part in text.partition("="))
     try:
         price = {"price": units.parse(written, "USD/h")} if equals else None
@@ -123,9 +125,8 @@ def _by_name(plan: Plan, text: str) -> Offer:
 
 
 def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
-    """An accelerator at the price that is given; else at the plan's own, where the plan has it, or
-    its provider's; else in the shipped cluster that has a price for it; else at the lowest price
-    that is known."""
+    """Return an accelerator at the first of: ``price``; the plan's own, if it has this accelerator;
+    its provider's; that of a built-in cluster; the lowest known. None without any."""
     data, nodes = _read("accelerator", name), plan.get("cluster.devices_per_node")
     title = str(data.get("name") or name)
     if title == _title(plan) and (price or plan.get("cluster.price") is not None):

@@ -1,4 +1,4 @@
-"""The questions that people ask backwards, by name; ``answers.py`` prints what comes out."""
+"""The inverse questions by name; ``answers.py`` prints their answers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.questions import domains
 from planner.questions.constraints import Limit, called, fit_limit, margin_of, numeric, parse_limit
 from planner.questions.domains import Domain
-from planner.questions.solve import budgets, families, references
+from planner.questions.solve import bounds, budgets, families, references
 from planner.questions.solve.answers import text, to_json
 from planner.questions.solve.evaluations import Goal, Probes
 from planner.questions.solve.optimum import optimise
@@ -22,17 +23,17 @@ from planner.questions.solve.solve import Answer, solve
 
 __all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "ask", "prepare", "text", "to_json"]
 
-#: What --with-layout takes: the layout of the plan, or the best one at each value.
+#: Values of --with-layout: the layout of the plan, or the best one at each value.
 LAYOUTS = ("own", "auto")
 
 
 class Question(NamedTuple):
-    """What a question varies, and which way."""
+    """The key that a question varies, and the direction."""
 
     key: str = ""  # none: the kind and the number of devices
-    direction: int | None = 1  # None: the way on which a limit comes nearer
-    fits: bool = True  # whether a plan has to fit whose layout is its own
-    needs: tuple[str, ...] = ()  # what has to end it: a deadline, or that or another limit
+    direction: int | None = 1  # None: the direction in which a limit comes nearer
+    fits: bool = True  # whether a plan with its own layout has to fit
+    needs: tuple[str, ...] = ()  # the required limit: a deadline, or that or another limit
 
 
 MODEL = "model"  # its width and its depth
@@ -45,7 +46,7 @@ QUESTIONS: dict[str, Question] = {
     "tokens-by-deadline": Question("training.tokens", fits=False, needs=("deadline", "limit")),
     "cheapest": Question(needs=("deadline",)),
 }
-#: With the question of budgets.py, which is about a budget and has no unknown to search.
+#: With the question of budgets.py, which has a budget and no unknown to search.
 NAMES = (*QUESTIONS, budgets.QUESTION)
 FAMILIES = tuple(name for name, asked in QUESTIONS.items() if asked.key == MODEL)
 
@@ -53,11 +54,11 @@ FAMILIES = tuple(name for name, asked in QUESTIONS.items() if asked.key == MODEL
 def prepare(
     plan: Plan, question: str | None = None, *, budget: str | None = None, **options: Any
 ) -> Callable[[], Answer | budgets.Spending]:
-    """What answers any question when it is called, its options checked: those of ``ask``, and of
-    compute-optimal a ``budget``.
+    """Check the options of a question and return the call that answers it; compute-optimal takes a
+    ``budget``.
 
     Raises:
-        PlanError: as ``ask`` and ``budgets.ask``, as far as the options alone tell.
+        PlanError: as answering would, as far as the options alone decide.
     """
     if question == budgets.QUESTION:
         if any(options.values()):
@@ -73,7 +74,7 @@ def prepare(
 
 
 def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
-    """The answer to a named question, or to ``vary`` a key; see ``_inquiry`` for the options.
+    """Answer a named question, or one that varies a key; options as of the command.
 
     Raises:
         PlanError: no such question, key or quantity; options that do not go together; nothing to
@@ -84,7 +85,7 @@ def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A question with its options, checked as far as they alone tell."""
+    """A question with its checked options."""
 
     plan: Plan
     question: str | None
@@ -95,34 +96,63 @@ class Inquiry:
     family: str | None
     accelerators: Sequence[str] | str | None
     with_layout: str | None
+    unbounded: bool
 
     def answer(self) -> Answer:
-        """The answer, both sides of it evaluated exactly.
+        """Answer the question; both sides of the answer are evaluated exactly.
 
         Raises:
             PlanError: no value makes a valid plan, a quantity is absent, or nothing limits the
                 unknown.
         """
-        plan, question, fits, limits = self.plan, self.question, self.fits, self.limits
+        found = self._within(self.limits)
+        stated = any(limit.quantity == bounds.DAYS for limit in self.limits)
+        if found.holds is None:
+            way = bounds.other_batch(found)
+            return replace(found, notes=(*found.notes, *filter(None, [way])))
+        if self.unbounded or stated:
+            return found
+        # Few answers take that long, so this is checked afterwards.
+        days, note = bounds.bound_of(self.plan, bounds.DAYS)
+        most = Limit(bounds.DAYS, "<=", days)
+        try:
+            took = evaluated(found.holds.plan, [bounds.DAYS])[bounds.DAYS]
+        except PlanError:  # the plan does not say how much it trains
+            return found
+        if most.holds(took):
+            return found
+        again = self._within((*self.limits, most))
+        note = note if again.holds else f"no value stays within it: {note}"
+        found = again if again.holds else found
+        return replace(found, notes=(*found.notes, note))
+
+    def _within(self, limits: tuple[Limit, ...]) -> Answer:
+        """Answer the question within some limits."""
+        plan, question, fits = self.plan, self.question, self.fits
         if question == "cheapest":
             from planner.questions.solve.cheapest import cheapest
 
             offers = self.accelerators
             if isinstance(offers, str):
                 offers = [name for name in offers.split(",") if name.strip()]
-            return cheapest(plan, (fits, *limits), offers)
+            return cheapest(plan, (fits, *limits), offers, self.unbounded)
         free, extra = _free(plan, question, self.with_layout, self.family), dict[str, Any]()
         if question in FAMILIES:
             plan, domain, fits, extra = _models(plan, self.family, free, fits)
         else:
             domain = domains.of_key(plan, self.about.key, free)
+        if not self.unbounded:
+            domain = bounds.within(plan, domain)
         kept = (fits, *limits) if free or self.about.fits else limits
         if free:
-            from planner.questions.solve.solve_with_layout import optimise_free, solve_free
+            from planner.questions.solve import solve_with_layout
 
+            space = solve_with_layout.space_of(plan, plan, self.unbounded)
             if self.goal is not None:
-                return optimise_free(plan, domain, kept, self.goal)
-            found = solve_free(plan, domain, kept, self.about.direction)
+                return solve_with_layout.optimise_free(plan, domain, kept, self.goal, space)
+            found = solve_with_layout.solve_free(
+                plan, domain, kept, self.about.direction, space=space
+            )
         elif self.goal is not None:
             return optimise(Probes(plan, domain, kept, [self.goal.quantity]), self.goal)
         else:
@@ -143,23 +173,24 @@ def _inquiry(
     accelerators: Sequence[str] | str | None = None,
     with_layout: str | None = None,
     margin: str | None = None,
+    unbounded: bool = False,
 ) -> Inquiry:
-    """A named question, or to ``vary`` a key.
+    """Check the options of a named question, or of one that varies a key.
 
     Args:
-        plan: the plan from which the question starts; what is not asked for keeps its value.
+        plan: the plan from which the question starts; its other keys keep their values.
         question: a key of ``QUESTIONS``; None with ``vary``.
         vary: any numeric key of a plan, such as ``training.micro_batch``.
         until: limits such as ``memory.process<=70 GiB``; further limits of a named question.
         deadline: such as ``30 days``; a limit on ``time.training_days``.
-        maximize: a quantity; of ``vary``'s values the one within the limits that makes it largest.
-        minimize: as ``maximize``, smallest.
+        maximize: a quantity; the answer is the value of ``vary`` within limits that maximises it.
+        minimize: a quantity that the answer minimises likewise.
         family: a model whose shape ``largest-model`` scales in place of the plan's own.
-        accelerators: what ``cheapest`` chooses from: names, with or without ``=PRICE``.
+        accelerators: those that ``cheapest`` compares, with or without ``=PRICE``.
         with_layout: ``auto`` searches for the best layout at each value; ``own`` keeps the plan's.
-            None is ``auto`` where the plan leaves its layout open, and where a model is asked
-            for that a layout of another model would not suit.
-        margin: how surely a plan fits: ``p95``, the default, a share such as ``5%``, or ``0``.
+            None is ``auto`` where the plan's layout is ``auto`` and for largest models in training.
+        margin: the memory margin: ``p95`` (default), a share such as ``5%``, or ``0``.
+        unbounded: lift the default bounds (``bounds.BOUNDS``).
 
     Raises:
         PlanError: no such question, key or quantity; options that do not go together.
@@ -197,19 +228,18 @@ def _inquiry(
     timed = any(limit.quantity == "time.training_days" for limit in limits)
     if asked.needs and not timed and not (limits and "limit" in asked.needs):
         raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
-    return Inquiry(
-        plan, question, asked, tuple(limits), fits, goal, family, accelerators, with_layout
-    )
+    how = (family, accelerators, with_layout, unbounded)
+    return Inquiry(plan, question, asked, tuple(limits), fits, goal, *how)
 
 
 def _free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
-    """Whether the layout is free."""
+    """Decide whether the layout is free."""
     if plan.model is None and question in FAMILIES and family is None:
-        return False  # of a size alone bytes are asked, which any layout divides
+        return False  # a size alone is limited by bytes, whatever the layout
     if layout is not None:
         return layout == "auto"
-    # Utilisation is predicted for each layout, so one that is assumed goes with the plan's own.
-    timed = question == "largest-model-by-deadline" and plan.get("time.mfu") is not None
+    # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
+    timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
     trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
     return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
 
@@ -231,8 +261,8 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
 def _models(
     plan: Plan, family: str | None, free: bool, fits: Limit
 ) -> tuple[Plan, Domain, Limit, dict[str, Any]]:
-    """What largest-model asks about, both ways: bytes per parameter alone, and an architecture with
-    everything counted; of a model that is given by its size only, the first alone."""
+    """Build the domain of largest-model, and the sizes that bytes per parameter alone allow. A
+    model that is given by its size only has just the latter."""
     extra: dict[str, Any] = {"closed": references.by_bytes(plan)}
     if family is not None:
         extra["family"] = family

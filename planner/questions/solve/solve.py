@@ -1,16 +1,16 @@
-"""Inverse questions: the last value of an unknown at which quantities keep their limits.
+"""Inverse questions: the last value of an unknown at which quantities meet their limits.
 
-A question walks a domain (``domains.py``, ``families.py``) and answers with a certificate: it holds
-there, it fails at the next value that makes a valid plan, and this limit binds. A domain of few
-values is tried in full. Over an endless one the walk takes strides that grow, and between the last
-that holds and the first that does not the answer is narrowed down. Values beyond the answer are
-tried too, and where one of them holds again the quantity is not monotone and the walk goes on from
-there. Both sides of the answer are computed exactly.
+A question searches a domain (``domains.py``, ``families.py``) and answers with a certificate: the
+last feasible value, the next valid value, which is infeasible, and the limit that it violates. A
+small domain is tried in full. In a large one the steps grow, and between the last feasible and the
+first infeasible value the answer is narrowed down. Values beyond the answer are tried too: if one
+of them is feasible, the quantity is not monotone and the search continues from there. Both sides of
+the answer are computed exactly.
 
-Models differ in two ways, in width and in depth: their domain has rows. Along a row, and from the
-first of one row to the first of the next, the limits come nearer; so the rows that hold anything
-end somewhere, and of each of them the last value that holds is found by narrowing. A row whose last
-value is no larger than what holds already ends the question: the rows before it are smaller still.
+Models differ in width and in depth: their domain has rows. Limits come nearer along a row, and from
+the first value of one row to the first of the next; so rows with feasible values end somewhere, and
+the last feasible value of each is found by narrowing. The question ends at a row whose last value
+is no larger than a known feasible one: the rows before it are smaller still.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from dataclasses import dataclass, field
 from itertools import combinations, groupby
 from typing import Any
 
+from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
-from planner.questions.constraints import Limit, shown
+from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
 
-#: Strides until a question counts as unbounded.
+#: Steps after which a question counts as unbounded.
 MOST_STRIDES = 60
-#: Strides on which limits are missed by more and more until a walk turns back.
+#: Steps on which limits are missed by more and more, after which a direction is given up.
 PATIENCE = 3
-#: How often limits may hold again beyond an answer until it is taken nonetheless.
+#: How often a value beyond an answer may be feasible again until the answer is accepted anyway.
 MOST_JUMPS = 8
-#: Steps beyond an answer at which it is checked that nothing holds again, besides strides.
+#: Distances beyond an answer that are checked for feasible values, besides the growing steps.
 STEPS = (2, 3, 5)
 
 
 @dataclass(frozen=True, repr=False)
 class Answer(Shown):
-    """The certificate: the last value that holds, the next valid one that does not, and why."""
+    """The certificate: the last feasible value, the next valid, infeasible one, and why."""
 
     domain: Domain
     direction: int  # +1: the largest value that holds, -1: the smallest
@@ -54,7 +55,7 @@ class Answer(Shown):
     together: bool = False  # each of ``unmet`` can be met, but not both
     notes: tuple[str, ...] = ()
     tried: int = 0
-    #: Where values differ in two ways: what is next in each of the rows that might go further.
+    #: In a domain with rows: the next value of each row that might have a larger one.
     beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -64,13 +65,13 @@ class Answer(Shown):
 
     @property
     def name(self) -> str:
-        """What the answer is about: the question, or the key that was varied."""
+        """The subject of the answer: the question, or the key that was varied."""
         return self.domain.key if self.question == "vary" else self.question
 
     @property
     def binding(self) -> Limit | None:
-        """The limit that stops the value from going one step further; without a solution, the one
-        that no value meets."""
+        """The limit that the next value violates; without a feasible value, the limit that no value
+        meets."""
         if self.holds is None and self.miss is not None:
             unmet = [limit for limit in self.unmet if limit in self.miss.broken]
             return min(unmet or self.miss.broken, key=self.miss.share)
@@ -80,11 +81,10 @@ class Answer(Shown):
 
 
 def solve(search: Probes, direction: int | None = None) -> Answer:
-    """The last value of a domain at which every limit holds.
+    """Find the last value of a domain that meets every limit.
 
-    ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
-    the way on which a limit comes nearer is the way on which the answer is the last one. Values in
-    rows are asked for the largest.
+    ``direction`` is +1 for the largest, -1 for the smallest, None for the direction in which a
+    limit comes nearer. In a domain with rows it is always the largest.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
@@ -102,8 +102,8 @@ def solve(search: Probes, direction: int | None = None) -> Answer:
 
 
 def nearest_miss(search: Probes) -> dict[str, Any]:
-    """What an answer says where no value is known at which all limits hold: the nearest miss, and
-    the limits that no value meets, or two that none meets together."""
+    """Return the fields of an answer without a feasible value: the nearest miss, and the limits
+    that no value meets, or two that no value meets together."""
     probes = search.known
     miss = search.confirm(max(probes, key=lambda p: min(map(p.share, p.broken))))
     alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
@@ -116,19 +116,19 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
 
 
 def unbounded(search: Probes, probe: Probe) -> PlanError:
-    """The fault of a question whose limits hold at any value, that of a probe too."""
-    value = shown(probe.number, search.domain.unit)
+    """Return the fault of a question whose limits are met at every value, this one too."""
+    value = numbers.text(probe.number, search.domain.unit)
     names = " and ".join(limit.quantity for limit in search.limits)
     said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
     return PlanError(Fault(said, None))
 
 
-# values in one line -------------------------------------------------------------------------
+# values in one row --------------------------------------------------------------------------
 
 
 def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
-    """Valid values one and a half, two and a half, four and a half times a value and so on, or
-    such shares of it: to the end of the domain, or until limits are missed by more and more."""
+    """Yield valid values at 1.5, 2, 3, 5, 9, … times the start, or 2/3, 1/2, 1/3, 1/5, … of it: to
+    the end of the domain, or until limits are missed by more and more."""
     here, further = start, 0
     for stride in range(MOST_STRIDES):
         if toward == 1:
@@ -148,7 +148,7 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
 
 
 def nearer_way(search: Probes, start: Probe) -> int:
-    """The way on which the first limit that changes comes nearer."""
+    """Return the direction in which the first limit that changes comes nearer."""
     for toward in (1, -1):
         for other in strides(search, start, toward):
             for limit in search.limits:
@@ -158,8 +158,8 @@ def nearer_way(search: Probes, start: Probe) -> int:
 
 
 def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
-    """A value at which every limit holds, looked for on both sides, perhaps one that was tried on
-    the way; None where none is found."""
+    """Find a value that meets every limit, on both sides of the start or among those tried on the
+    way; None if there is none."""
     if not start.broken:
         return start
     for toward in (-direction, direction):
@@ -168,7 +168,7 @@ def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
             if not there.broken:
                 return there
             if not set(here.broken) & set(there.broken):
-                # What holds lies between, where one side breaks one limit, the other another.
+                # A feasible value may lie between two that violate different limits.
                 inside, _ = narrow(search, here, there, there.broken)
                 if not inside.broken:
                     return inside
@@ -177,8 +177,8 @@ def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
 
 
 def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str, Any]:
-    """What an answer says of the last value that holds: the next that does not, both exact, and a
-    note where limits hold again beyond."""
+    """Return the fields of an answer: the last feasible value and the next one, both exact, and a
+    note if limits are met again beyond."""
     jumps = 0
     while True:
         inside, outside = _edge(search, inside, direction)
@@ -198,7 +198,7 @@ def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str,
 
 
 def _edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None]:
-    """The last value before limits break, and the next valid one, if there is one."""
+    """Find the last value before limits are violated, and the next valid one, if there is one."""
     for probe in strides(search, inside, direction):
         if probe.broken:
             inside, outside = narrow(search, inside, probe)
@@ -210,10 +210,10 @@ def _edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
 
 
 def _held_from(search: Probes, outside: Probe, direction: int) -> Probe | None:
-    """The furthest value known from one on at which every limit holds, once some were tried."""
+    """Return the furthest feasible value from one on, after trying some; None if none is known."""
     for step in STEPS:
         search.beyond(outside.index + direction * step, direction)
-    list(strides(search, outside, direction))  # they are known from now on
+    list(strides(search, outside, direction))  # evaluates them
     known = search.known[::direction]
     beyond = known[known.index(outside) :]
     return next((probe for probe in reversed(beyond) if not probe.broken), None)
@@ -223,14 +223,14 @@ def _held_from(search: Probes, outside: Probe, direction: int) -> Probe | None:
 
 
 def _largest(search: Probes) -> dict[str, Any]:
-    """What an answer says where values come in rows: the largest that holds, and of each row that
-    might have a larger one the first that is larger, which does not hold; the smallest first."""
+    """Return the fields of an answer in a domain with rows: the largest feasible value, and of each
+    row the first that is larger, which is infeasible; the smallest first."""
     while True:
         holds, beyond = _largest_known(search)
         if holds is None:
             return nearest_miss(search)
         holds = search.confirm(holds)
-        beyond[:1] = map(search.confirm, beyond[:1])  # the others are told as estimates
+        beyond[:1] = map(search.confirm, beyond[:1])  # the others stay estimates
         if not holds.broken and all(probe.broken for probe in beyond):
             break
     row = next(row for row in search.domain.rows if holds.index in row)
@@ -246,10 +246,10 @@ def _largest(search: Probes) -> dict[str, Any]:
 
 
 def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
-    """The largest value that holds, and what might be larger.
+    """Find the largest feasible value, and the first larger value of each row that has one.
 
     Raises:
-        PlanError: no value is valid, or the limits hold at the end of the domain.
+        PlanError: the limits are met at the end of the domain.
     """
     rows, measure = search.domain.rows, search.domain.measure
     best: Probe | None = None

@@ -1,14 +1,12 @@
-"""Questions whose layout is free: at each value of the unknown the best layout counts.
+"""Questions with a free layout: at each value of the unknown the best layout counts.
 
-Most values are decided by a layout that is known already: where one of these keeps the limits, the
-value holds. Where none does, a part of the space is searched for the layout that leaves most room,
-which moves the answer on furthest; the whole space is searched where that part has none, until that
-search too finds none and so proves the answer.
+Most values are decided by known layouts: a value is feasible if one of them meets the limits. If
+none does, the layout with the most slack is searched, which extends the answer furthest, in a part
+of the space where that suffices. A search that finds none proves the answer.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,35 +18,34 @@ from typing import Any
 from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
-from planner.plans.plan import chosen_by, variant
+from planner.plans.layout import KERNELS, KEYS
+from planner.plans.plan import at_utilisation, checked, chosen_by, variant
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain, divisors
+from planner.questions.healing import near
 from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Options
 from planner.questions.search.engine import FITS, left_out, of_memory
-from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
+from planner.questions.solve.bounds import DEVICES, bound_of, layouts_within
 from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes, broken
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import Answer, nearer_way, solve
 
-#: What makes one layout better than another that keeps the limits too.
+#: The quantity by which layouts that meet the limits are compared.
 BY = "time.step_seconds"
-#: Layouts that are tried where the plan's own is not valid.
-MOST_STARTS = 64
-#: Layouts that move an answer on until it is taken as it is.
+#: How often new layouts may extend an answer until it is accepted as it is.
 MOST_ROUNDS = 24
-#: Searches of the whole space until known layouts have to do.
+#: Searches of the whole space, after which only known layouts are used.
 MOST_SEARCHES = 16
-#: Values at which a layout is searched where no known one helps.
+#: Values at which a layout is searched where no known one is feasible.
 MOST_MISSES = 8
-#: Values of a list beyond an answer that are searched, and how many a list may have.
+#: Values beyond an answer that are searched, and the largest domain that is listed for them.
 MOST_FURTHER, MOST_LISTED = 40, 256
-#: Of a step, the model FLOPs that any kernels compute.
+#: Settings with the fewest FLOPs of a step, whatever the kernels.
 FEWEST = {"training.recompute": "none", "training.attention_count": "causal-window"}
 LENGTH = "training.sequence_length"
-#: Keys whose value layouts divide, and how far beyond an answer rounder values are asked too, as a
-#: share.
+#: Keys whose value layouts divide, and how far beyond an answer, as a share, values that more
+#: layouts divide are tried too.
 DIVIDED = ("training.global_batch", "model.layers")
 ROUNDER = 1 / 8
 Changes = Mapping[str, Any]
@@ -56,17 +53,16 @@ Ask = Callable[[BoundedSearch], Item | None]
 
 
 class Layouts(AsItIs):
-    """The plans of a value are those with each layout that is known; ``further`` finds others. The
-    first of the limits is that a plan fits.
+    """Evaluates a value with each known layout; searches add further ones. The first of the limits
+    is that a plan fits.
 
-    Of several layouts it takes the best by ``by`` of those that keep the limits; while it is
-    ``hasty``, the first that does. What an answer shows are the quantities of the limits, and those
-    ``also`` asked for.
+    The best layout by ``by`` that meets the limits counts; while ``hasty``, the first that meets
+    them. A probe has the quantities of the limits and of ``also``.
     """
 
     hasty = False
-    #: Whether a few layouts leave as much room as any: where memory alone decides about the size of
-    #: a model, as replicas and more sequences in a pass only add to it.
+    #: Whether a few layouts have as much slack as any: where memory alone limits the size of a
+    #: model, as replicas and larger micro-batches only add to it.
     few = False
 
     def __init__(
@@ -78,7 +74,7 @@ class Layouts(AsItIs):
         space: Options | None = None,
     ) -> None:
         self.limits, self.by = tuple(limits), by
-        self.searches = searches  # of the whole space at values, until known layouts have to do
+        self.searches = searches  # of the whole space that are left
         self.shown = (*(limit.quantity for limit in limits), *also)
         super().__init__([*(limit.quantity for limit in limits), FITS, by, *also])
         self.scarce = of_memory(limits)  # whether memory is the only limit
@@ -107,15 +103,15 @@ class Layouts(AsItIs):
 
     def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
         found = []
-        for plan in reversed(plans):  # what was found last goes furthest
+        for plan in reversed(plans):  # the layout that was found last goes furthest
             found.append(super().values((plan,), exact))
             if self.hasty and self._rank(found[-1])[0]:
                 break
         return max(found, key=self._rank)
 
     def _rank(self, found: Evaluated) -> tuple[bool, float, float]:
-        """Order by what keeps the limits, then by ``by``; of what keeps them not, by how little is
-        missed, as a share, which against a limit of 0 is the whole, and in its own unit."""
+        """Return a sort key: layouts that meet the limits by ``by``, above others by how little
+        they miss, as a share (all of a limit of 0) and in the limit's own unit."""
         values = found[1]
         missed = [(limit.share(values[limit.quantity]), limit) for limit in self.limits]
         worst, tightest = min(missed, key=lambda pair: pair[0], default=(0.0, None))
@@ -124,25 +120,25 @@ class Layouts(AsItIs):
         return False, worst, float(tightest.slack(values[tightest.quantity]))
 
     def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
-        """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
-        from now on among the known ones."""
+        """Find the best layout that meets the limits or, with ``within`` false, of all that fit,
+        and add it to the known ones."""
         return self.find(plan, changes, lambda every: every.first(within))
 
     def further(self, plan: Plan, changes: Changes) -> bool:
-        """Whether there is a layout that keeps the limits; it is known from now on. The one that
-        leaves most room goes furthest."""
+        """Decide whether a layout meets the limits; the one with the most slack is added to the
+        known ones."""
         options = ROOMIER if self.few else None
         return self.find(plan, changes, BoundedSearch.roomiest, options) is not None
 
     def possible(self, plan: Plan, changes: Changes) -> bool:
-        """Whether a value leaves time enough to a layout whose FLOPs take as long as ``time.floor``
-        says that they take at least; True where that is unknown."""
+        """Decide whether a layout can meet the limits on time if its FLOPs run in ``time.floor``,
+        their lower bound; True where that is unknown."""
         timed = [li for li in self.limits if li.scales_with == "time"]
         with suppress(PlanError):
             if timed and not self._at_best:
                 plain = any_layout(plan, {**FEWEST, "time.mfu": None})
                 used, least = evaluated(plain, ("time.mfu", "time.floor")).values()
-                self._at_best = {**FEWEST, "time.mfu": Fraction(used) / Fraction(least)}
+                self._at_best = {**FEWEST, **at_utilisation(Fraction(used) / Fraction(least))}
             best = any_layout(plan, {**self._at_best, **changes})
             _, values = AsItIs(limit.quantity for limit in timed).values((best,), False)
             return not broken(values, timed)
@@ -151,8 +147,8 @@ class Layouts(AsItIs):
     def find(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
     ) -> Changes | None:
-        """A layout at a value of the unknown, of all or of those that have some values of keys,
-        from now on among the known ones; None where there is none."""
+        """Search a layout at a value of the unknown, of all or of those with some values of keys,
+        and add it to the known ones; None where there is none."""
         try:
             found = self._search(plan, changes).ask(ask, options)
             if found is None:
@@ -166,7 +162,7 @@ class Layouts(AsItIs):
         return layout
 
     def _search(self, plan: Plan, changes: Changes) -> BoundedSearch:
-        """The layouts at a value of the unknown.
+        """Return the search of the layouts at a value of the unknown.
 
         Raises:
             PlanError: none is valid.
@@ -176,7 +172,7 @@ class Layouts(AsItIs):
             fixed = {key: (plan.get(key),) for key in changes if key in KEYS}
             space = {**self.space, **fixed}
             if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
-                plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
+                plan = variant(plan, {KERNELS: None})  # a layout's; the question does not fix them
             fits, *others = self.limits
             self._searches[key] = BoundedSearch(plan, self.by, others, space, fits=fits)
             self.narrowed |= self._searches[key].walk.narrowed
@@ -184,24 +180,13 @@ class Layouts(AsItIs):
 
 
 def any_layout(plan: Plan, changes: Changes) -> Plan:
-    """Some valid plan with these changes: with the plan's own layout, else a plain one.
+    """Return a valid plan with these changes: with the plan's own layout, else with one near it.
 
     Raises:
-        PlanError: none was found; what is wrong with the plan's own layout.
+        PlanError: none was found; with the faults of the plan's own layout.
     """
-    devices = changes.get("cluster.devices") or plan.get("cluster.devices")
-    cleared = {key: None for key in NOT_KEPT if key not in OWN_CHOICE} | UNDIVIDED
-    given = plan.document.data["training"].get("global_batch")
-    if not given:
-        cleared["training.global_batch"] = None
-    batch = changes.get("training.global_batch", given) or 0
-    layouts = (
-        {**cleared, **degrees}
-        for degrees in starts(devices)
-        if batch % (devices // math.prod(degrees.values())) == 0
-    )
-    tried = ({**layout, **changes} for layout in chain([{}], islice(layouts, MOST_STARTS)))
-    return first_valid(partial(variant, plan), tried)
+    values = {key: checked(key, value) for key, value in changes.items()}
+    return near(plan.document.changed(values), changes)
 
 
 def solve_free(
@@ -211,11 +196,12 @@ def solve_free(
     direction: int | None = None,
     *,
     layouts: Layouts | None = None,
+    space: Options | None = None,
 ) -> Answer:
-    """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``layouts``
-    are some that are known to begin with."""
+    """Solve for the last feasible value with a free layout; the first limit is that a plan fits.
+    ``layouts`` are known to begin with, ``space`` restricts the others."""
     also = (domain.measure,) if domain.rows else ()
-    layouts = layouts or Layouts(limits, also, space=space_of(plan))
+    layouts = layouts or Layouts(limits, also, space=space)
     if not layouts.known and not layouts.scarce:
         # The fastest of a few that fit, or of all; where memory is the only limit, any layout.
         start = Probes(plan, domain, limits, evaluator=layouts).start()
@@ -226,7 +212,7 @@ def solve_free(
     if direction is None:
         direction = nearer_way(search, search.start())
     layouts.few = layouts.scarce and bool(domain.rows)
-    proven: list[int] = []  # values at which no layout keeps the limits
+    proven: list[int] = []  # values at which no layout meets the limits
     for left in reversed(range(MOST_ROUNDS)):
         search.forget_broken()
         layouts.hasty = True
@@ -247,7 +233,7 @@ def solve_free(
             answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
         if answer.miss is not None:
             answer = replace(answer, miss=_nearest(search, layouts, answer.miss))
-        # What is best at the answer may hold one step further.
+        # The best layout at the answer may be feasible one step further.
         if not broken_ones or answer.fails is None or answer.fails.broken:
             break
     notes = answer.notes if left else (*answer.notes, f"the last of {MOST_ROUNDS} better answers")
@@ -257,8 +243,8 @@ def solve_free(
 
 
 def _further(search: Probes, layouts: Layouts, answer: Answer) -> Iterator[int]:
-    """Values beyond an answer that leave time enough, the furthest first, where they are listed:
-    limits that break may hold again at any of them."""
+    """Yield the values beyond an answer that a layout could reach in time, furthest first, if the
+    domain is small enough to list: limits may be met again at any of them."""
     domain, held = search.domain, answer.holds
     last = domain.first if domain.last is None else domain.last
     if domain.rows or domain.endless or last - domain.first > MOST_LISTED:
@@ -273,9 +259,9 @@ def _further(search: Probes, layouts: Layouts, answer: Answer) -> Iterator[int]:
 def _moves_on(
     search: Probes, layouts: Layouts, direction: int, proven: list[int], edge: int
 ) -> bool:
-    """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
-    divide, at a rounder value further on: more of them divide that. Where there is none, that is
-    ``proven`` of the value, and with it of what lies further on in its row."""
+    """Decide whether a layout is found that makes a value feasible, or a rounder one further on,
+    which more layouts divide. Where none is, the value is added to ``proven``, which decides all
+    further values of its row too."""
     domain = search.domain
     rounder = _rounder(edge, direction) if domain.key in DIVIDED else []
     if domain.key == LENGTH:  # a multiple of a power of two; context ranks may be three or five
@@ -297,8 +283,8 @@ def _moves_on(
 
 
 def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
-    """A value with the plainest of the layouts nearly as good as the best where that keeps the
-    limits, else with the best of those that are known."""
+    """Evaluate a value with the simplest of the nearly best layouts if that meets the limits, else
+    with the best known one."""
     changes = search.domain.changes(probe.value)
     plain = layouts.find(probe.plan, changes, BoundedSearch.plainest)
     known = layouts.variants(search.plan, changes)
@@ -310,8 +296,8 @@ def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
 
 
 def _nearest(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
-    """A value at which no layout keeps the limits, with the one that comes nearest: of those
-    known, and the best of those that fit, or where none does, the one that lacks least."""
+    """Evaluate an infeasible value with the layout that comes nearest: of those known, and the best
+    that fits or, if none fits, the one that exceeds memory least."""
     plan, changes = probe.plan, search.domain.changes(probe.value)
     fits = layouts.further if layouts.few else partial(layouts.fastest, within=False)
     if not fits(plan, changes):
@@ -321,17 +307,19 @@ def _nearest(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
 
 
 def _rounder(index: int, direction: int) -> list[int]:
-    """The next numbers that two, four, … divide, the last one first, not much further on."""
+    """List the next multiples of 2, 4, 8, …, the last one first, not much further on."""
     powers = (2**place for place in range(1, index.bit_length() + 1))
     found = ((index * direction // power + 1) * power * direction for power in powers)
     return [*reversed(dict.fromkeys(i for i in found if abs(i - index) <= index * ROUNDER))]
 
 
-def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal) -> Answer:
-    """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
-    layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
+def optimise_free(
+    plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal, space: Options
+) -> Answer:
+    """Find the best value with a free layout; the first limit is that a plan fits. The layout
+    minimises the goal; for a goal to maximise it is the fastest."""
     by = goal.quantity if goal.sense == -1 else BY
-    layouts = Layouts(limits, (goal.quantity,), by, MOST_SEARCHES, space_of(plan))
+    layouts = Layouts(limits, (goal.quantity,), by, MOST_SEARCHES, space)
     search = Probes(plan, domain, limits, evaluator=layouts)
     answer = _with_notes(optimise(search, goal), plan, layouts)
     if not layouts.searches:
@@ -340,19 +328,25 @@ def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: G
     return answer
 
 
-def space_of(plan: Plan) -> Options:
-    """The layouts of a plan that leaves its own open: those that ``parallelism: auto`` asks; of any
-    other plan all."""
+def space_of(plan: Plan, devices: Plan, unbounded: bool = False) -> Options:
+    """Return the values that keys of a free layout may have: those within the bounds for some
+    devices, and over them those that ``parallelism: auto`` of the plan states."""
     kept = plan.searched or {}
+    within = {} if unbounded else layouts_within(devices)
     fixed = {key: (value,) for key, value in kept.get("fixed", {}).items()}
-    return {**fixed, **{key: tuple(values) for key, values in kept.get("vary", {}).items()}}
+    varied = {key: tuple(values) for key, values in kept.get("vary", {}).items()}
+    return {**within, **fixed, **varied}
 
 
 def _with_notes(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
     if layouts.narrowed:
         notes = (*notes, left_out(layouts.narrowed, layouts.scarce and not layouts.few))
-    if plan.get("time.mfu") is not None:
+    if layouts.space.keys() & layouts_within(plan):
+        made = answer.holds.plan if answer.holds else plan
+        bounds = (bound_of(made, key) for key in layouts_within(made))
+        notes = (*notes, *(words for most, words in bounds if words and made.get(DEVICES) > most))
+    if plan.settings["time.assumed"]:
         notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
     extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}
     return replace(answer, notes=notes, extra=extra)

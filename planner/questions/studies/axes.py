@@ -1,7 +1,7 @@
 """The axes of a study: keys of a plan with the values that they take.
 
-A value is found once, in the unit of its key, checked by the schema of plans where it was written;
-points then only combine values.
+A value is read once, in the unit of its key, and checked by the schema of plans; points only
+combine values.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from planner.base import units
-from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.numbers import plain_text
 from planner.base.units import Exact
 from planner.documents import schema
 from planner.documents.yaml_nodes import Node
@@ -27,15 +27,15 @@ RANGE = ("from", "to", "step", "steps", "factor", "scale")
 ITEM = ("name", "set")
 #: Significant digits of the inner values of a logarithmic range.
 DIGITS = 12
-#: Of a power that is rounded to so many, whatever its exponent; of a factor of any length.
+#: Precision of a power before it is rounded to ``DIGITS``, for any exponent and any factor.
 CONTEXT = Context(prec=50 + units.LONGEST)
-#: Values that one axis has at most, whatever the limit of the study.
+#: The most values of one axis, whatever the limit of the study.
 MOST_VALUES = 10**6
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of an axis: what a table calls it, and the keys of the plan that it changes."""
+    """One value of an axis: its label in tables, and the keys of the plan that it changes."""
 
     label: Any  # text, or an exact number in the unit of the key; as written, text or none
     changes: Mapping[str, Any]
@@ -60,12 +60,12 @@ class Axis:
 
 
 def keys(axes: Iterable[Axis]) -> set[str]:
-    """The dotted keys that some value of some axes changes."""
+    """Return the dotted keys that some value of some axes changes."""
     return {key for axis in axes for key in axis.keys}
 
 
 def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
-    """What the schema of plans says about the key of an axis.
+    """Return the schema of the key of an axis.
 
     Raises:
         PlanError: a plan has no such key.
@@ -79,7 +79,7 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
 
 
 def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
-    """Keys of a mapping are some of those that are allowed.
+    """Check that the keys of a mapping are among the allowed ones.
 
     Raises:
         PlanError: one is not.
@@ -91,16 +91,16 @@ def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
 
 
 def is_numeric(said: Mapping[str, Any]) -> bool:
-    """Whether a key holds numbers and nothing else."""
+    """Decide whether a key takes numbers and nothing else."""
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     return bool(kinds & {"integer", "number"}) and "enum" not in said
 
 
 def number(key: str, node: Node, unit: str) -> Exact:
-    """A written number in a unit.
+    """Read a number in a unit.
 
     Raises:
-        PlanError: no number, or one of another unit.
+        PlanError: it is no number, or has another unit.
     """
     if node.unit == unit:  # read before
         return node.value  # type: ignore[return-value]
@@ -113,13 +113,13 @@ def number(key: str, node: Node, unit: str) -> Exact:
 
 
 def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exact]:
-    """The values of a range, in the unit of the key and increasing.
+    """List the values of a range, in the unit of the key and increasing.
 
     Args:
-        most: values that are made at most.
+        most: the most values that are allowed.
 
     Raises:
-        PlanError: a range that is not one, or of more values.
+        PlanError: the range is invalid, or has more values.
     """
     written = _Range(key, node, said)
     count, value = written.way()
@@ -129,16 +129,16 @@ def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exa
     kinds = said.get("type", ())
     whole = "integer" in kinds and "number" not in kinds
     made = map(value, range(count))
-    # Rounding may make neighbours one.
+    # Rounding may make neighbours equal.
     return list(dict.fromkeys(units.exact(round(Fraction(v)) if whole else v) for v in made))
 
 
-#: How many values a range has, and each by its place.
+#: The number of values of a range, and the function from index to value.
 Values = tuple[int, Callable[[int], Exact]]
 
 
 class _Range:
-    """``{from, to}`` with one of ``step``, ``steps`` (and ``scale``) and ``factor``."""
+    """A range ``{from, to}`` with one of ``step``, ``steps`` (and ``scale``) and ``factor``."""
 
     def __init__(self, key: str, node: Node, said: Mapping[str, Any]) -> None:
         assert isinstance(node.value, dict)
@@ -162,7 +162,7 @@ class _Range:
         return number(f"{self.key}.{name}", self.given[name], unit)
 
     def way(self) -> Values:
-        """The values, in the way that the range says."""
+        """Return the values by the key that the range gives: step, steps or factor."""
         ways = [name for name in ("step", "steps", "factor") if name in self.given]
         if len(ways) != 1:
             said_so = " and ".join(ways) if ways else "neither step, steps nor factor"
@@ -184,8 +184,8 @@ class _Range:
         return int((self.high - self.low) // step) + 1, lambda index: self.low + index * step
 
     def _by_factor(self) -> Values:
-        """Values are exact where they are whole numbers of whole factors, else of as many digits as
-        a logarithmic range has; their number would grow without end."""
+        """Return values that grow by a factor: exact where start and factor are whole, else rounded
+        to the digits of a logarithmic range, because their digits would grow without end."""
         factor = self.number("factor", "1")
         if factor <= 1 or self.low <= 0:
             what = f" never grows by a factor of {plain_text(factor)}"
@@ -198,11 +198,11 @@ class _Range:
                 value = _decimal(self.low) * _decimal(factor) ** index
             return units.number(f"{value:.{DIGITS}g}")
 
-        # Counted before any is made: there may be more than memory holds.
+        # Counted before any is computed: they may exceed memory.
         with localcontext(CONTEXT):
             ratio = _decimal(self.high) / _decimal(self.low)
             count = int(ratio.ln() / _decimal(factor).ln()) + 1
-        # The end counts where rounding makes a value the end.
+        # The end is included where rounding reaches it.
         return count + (power(count) <= self.high), power
 
     def _by_steps(self, log: bool) -> Values:
@@ -230,7 +230,7 @@ def _decimal(value: Exact) -> Decimal:
 
 
 def label(node: Node, index: int) -> str:
-    """What a table calls a written value that is no number."""
+    """Return the label in tables of a value that is not a number."""
     value = node.value
     if isinstance(value, dict):
         named = value.get("name") or value.get("extends")

@@ -1,8 +1,8 @@
 """The plan's own checks for many layouts at once.
 
 Each step that completes a plan (``plan.STEPS``, ``plan.checks``) is run once for each combination
-of what it reads: rows that agree in the keys that a step was seen to read get the same values and
-the same faults from it. Which keys those are is not written down anywhere: they are watched.
+of what it reads: rows that agree in the keys that a step reads get the same values and the same
+faults from it. These keys are listed nowhere: reads are recorded.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from planner.base.errors import Fault
 from planner.engine.arrays.table import Codes, Table
-from planner.plans.document import Draft, Model
-from planner.plans.plan import STEPS, checks, copied
+from planner.plans.document import Draft, Model, copied
+from planner.plans.plan import STEPS, checks
 
 Array = NDArray[Any]
-#: Sections of a plan whose keys are told apart; any other one is read as a whole.
+#: Sections of a plan whose keys are recorded one by one; any other is read as a whole.
 SECTIONS = ("parallelism", "training")
-#: What a key that is not given holds in a column.
+#: The value in a column of a key that is absent.
 MISSING = object()
 
 
 class Column:
-    """The values of a key, and the place of each row's, as (rows,)."""
+    """The distinct values of a key, and the index of each row's value, (rows,)."""
 
     def __init__(self, of_row: Array) -> None:
         self.values: list[Any] = []
@@ -35,7 +35,7 @@ class Column:
         self._known: dict[Any, int] = {}
 
     def code(self, value: Any) -> int:
-        """The place of a value, which is added where it is new."""
+        """Return the index of a value; a new one is added."""
         nested = isinstance(value, (dict, list))
         key = type(value), repr(value) if nested else value
         place = self._known.setdefault(key, len(self.values))
@@ -44,11 +44,11 @@ class Column:
         return place
 
     def at(self, row: int) -> Any:
-        """The value of a row."""
+        """Return the value of a row."""
         return self.values[self.of_row[row]]
 
     def codes(self, rows: Array | slice = slice(None)) -> Codes:
-        """Some rows (rows,), by default all, as a column of a table."""
+        """Return some rows (rows,), by default all, as a column of a table."""
         return Codes(self.of_row[rows], len(self.values))
 
 
@@ -56,9 +56,9 @@ class Drafts:
     """The drafts of many plans of one document, which differ in keys of ``SECTIONS``.
 
     Args:
-        draft: their common draft, its model lowered.
+        draft: their common draft, after its model was built.
         model: its model.
-        size: how many they are.
+        size: their number.
     """
 
     def __init__(self, draft: Draft, model: Model | None, size: int) -> None:
@@ -71,7 +71,7 @@ class Drafts:
                 self.shared |= {f"{name}.{key}": value for key, value in held.items()}
             else:
                 self.shared[name] = held
-        #: Of each step that found some: which of its runs is of a row, (rows,), and their faults.
+        #: For each step with faults: the run of each row, (rows,), and the faults of each run.
         self._blamed: list[tuple[Array, list[list[Fault]]]] = []
 
     def complete(self) -> None:
@@ -87,7 +87,7 @@ class Drafts:
 
     @property
     def faults(self) -> tuple[list[list[Fault]], Array]:
-        """What is wrong with some rows, and of each row the place of its own there, (rows,)."""
+        """The distinct lists of faults, and the index of each row's list, (rows,)."""
         runs = {str(n): Codes(of_rows, len(f)) for n, (of_rows, f) in enumerate(self._blamed)}
         group = (table := Table(self.size, runs)).exact(table.all.mask)
         found = [
@@ -97,7 +97,7 @@ class Drafts:
         return found, group.of_rows
 
     def column(self, key: str) -> Column:
-        """A key over all rows, (rows,), which may be the same for all."""
+        """Return the column of a key over all rows, (rows,), even if it is the same for all."""
         if key in self.columns:
             return self.columns[key]
         column = Column(np.zeros(self.size, dtype=np.int64))
@@ -105,7 +105,7 @@ class Drafts:
         return column
 
     def assign(self, of_rows: Array, changes: Sequence[Mapping[str, Any]]) -> None:
-        """Give each row the values of the changes whose place it has in ``of_rows``, (rows,)."""
+        """Assign to each row the changes at its index in ``of_rows``, (rows,)."""
         for key in dict.fromkeys(key for changed in changes for key in changed):
             column = self.columns[key] = self.column(key)
             codes = np.array([column.code(c[key]) if key in c else -1 for c in changes])[of_rows]
@@ -114,7 +114,7 @@ class Drafts:
                 self.shared[key] = self.columns.pop(key).at(0)
 
     def run(self, step: Callable[[Draft], None]) -> None:
-        """One step, once for each combination of what it reads."""
+        """Run one step, once for each combination of the keys that it reads."""
         told: set[str] = set()
         while True:
             table = Table(self.size, {key: self.columns[key].codes() for key in told})
@@ -131,7 +131,7 @@ class Drafts:
             self._blamed.append((group.of_rows, [draft.faults for draft in drafts]))
 
     def _draft(self, row: int, seen: set[str]) -> Draft:
-        """The draft of a row, which says what is read of it."""
+        """Build the draft of a row, which records in ``seen`` the keys that are read."""
         trees = {name: _Watched(f"{name}.", {}, seen) for name in SECTIONS}
         trees[""] = _Watched("", dict(trees), seen)
         own = {key: column.at(row) for key, column in self.columns.items()}
@@ -143,7 +143,7 @@ class Drafts:
 
 
 class _Watched(MutableMapping[str, Any]):
-    """A mapping that says which of its keys are read; values are copied when they are."""
+    """A mapping that records which of its keys are read; values are copied when they are."""
 
     def __init__(self, before: str, source: dict[str, Any], seen: set[str]) -> None:
         self._before, self.source, self._seen = before, source, seen
@@ -170,7 +170,7 @@ class _Watched(MutableMapping[str, Any]):
         return len(list(self))
 
     def changed(self) -> dict[str, Any]:
-        """What was given another value, by dotted key."""
+        """Return the keys that got another value, by dotted key."""
         found: dict[str, Any] = {}
         for key, value in self._own.items():
             given = self.source.get(key, MISSING)

@@ -1,8 +1,8 @@
-"""In what the plans along each dimension of a study differ.
+"""What differs along each dimension of a study: inputs, layouts or whole plans.
 
-Completing a plan reads none of the keys that are inputs of formulas and nothing else, so plans that
-differ in such keys differ in the values of these symbols only, and are evaluated together over
-arrays. tests/questions/test_sweep.py holds them against what completing a plan does.
+Completing a plan does not read keys that are only inputs of formulas. So plans that differ in such
+keys differ only in the values of these symbols, and are evaluated together over arrays.
+tests/questions/test_sweep.py compares them with completed plans.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from planner.questions.batch_graph import below
 from planner.questions.studies.axes import LAYOUT, Axis, keys
 from planner.questions.studies.study import Study
 
-#: In inputs of formulas alone, in their layouts alone, in anything else.
+#: What differs: inputs of formulas only, layouts only, or anything else.
 INPUTS, LAYOUTS, PLANS = "inputs", "layouts", "plans"
 PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
-#: Keys that completing a plan holds against another key, where that is given.
+#: Keys that completing a plan compares with another key, where that is present.
 LIMITED = {
     "cluster.network.bandwidth": "cluster.network.sustained",
     "cluster.accelerator.power": "cluster.accelerator.idle_power",
 }
 #: The symbol of each key.
 SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
-#: What the choice of a layout that is found rests on.
+#: Quantities that decide which layout a search returns.
 DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 
 def differences(study: Study) -> tuple[str, ...]:
-    """In what plans differ along each dimension. Layouts are completed one by one where one is to
-    be found, or is set as a whole beside what another dimension sets in it."""
+    """Return what differs between plans along each dimension. Layouts are completed one by one if
+    one is searched, or if one dimension sets the whole layout and another one keys of it."""
     formulas = (f for name in below(DECIDING) for f in BOOK.quantities[name].formulas)
     decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
     varied = keys(study.axes)

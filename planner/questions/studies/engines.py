@@ -1,5 +1,5 @@
-"""Where pieces are worked on: in this process, or by an executor: several processes of this
-machine, a Dask cluster, a Ray cluster, or whatever else is a ``concurrent.futures.Executor``.
+"""Engines that evaluate pieces: this process, or an executor, which is several processes of this
+machine, a Dask cluster, a Ray cluster, or any other ``concurrent.futures.Executor``.
 
 Workers and the scheduler of a cluster load this module, which therefore loads little.
 """
@@ -23,25 +23,24 @@ from planner.base.errors import Fault, Place, PlanError
 if TYPE_CHECKING:
     from planner.questions.studies.work import Job, Piece
 
-#: An executor, and how many pieces it works on at once.
+#: An executor, and how many pieces it evaluates at once.
 Opened = tuple[Executor, int]
 Pieces = Generator["Piece", None, None]
 Engine = Callable[["Job", Sequence[int]], Pieces]
-#: Pieces under way or waiting to be written, for each worker.
+#: Pieces in progress or waiting to be written, for each worker.
 WINDOW = 3
-#: How often work is begun anew after the process died that was at it.
+#: How often work is started again after its process died.
 MOST_DEATHS = 5
-#: Seconds until a cluster counts as not there, and until Ray's, which begins a process for whoever
-#: asks, does.
+#: Seconds to wait for a cluster, and for Ray's, which starts a process for each client.
 PATIENCE, BEGINNING = 20, 90
 
 
 def chosen(workers: int | None, on: str | Executor | None) -> Engine:
-    """The engine that the options ask for: it gives the pieces of a job back in their order, and
-    never holds more than a window of them, so that memory does not grow with the study.
+    """Return the engine that the options select. It yields the pieces of a job in order and holds
+    at most a window of them, so that memory does not grow with the study.
 
     Raises:
-        PlanError: an address of no engine.
+        PlanError: the address names no engine.
     """
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = own if workers is None else workers
@@ -62,7 +61,7 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
 
 
 def work(job: bytes, number: int) -> Piece:
-    """A piece of a pickled job, which a worker keeps from piece to piece with what it found."""
+    """Evaluate a piece of a pickled job, which the worker caches between pieces."""
     with _ONE:
         if job not in _AT_HAND:
             _AT_HAND.clear()
@@ -70,7 +69,7 @@ def work(job: bytes, number: int) -> Piece:
         return _AT_HAND[job].work(number)
 
 
-#: The job at hand in this process, for one thread at a time: a cluster may give a worker several.
+#: The cached job of this process, for one thread at a time: a cluster may give a worker several.
 _AT_HAND: dict[bytes, Job] = {}
 _ONE = threading.Lock()
 
@@ -87,7 +86,7 @@ def _on_executor(
         try:
             executor, workers = stack.enter_context(opened(address))
         except ModuleNotFoundError:
-            fix = f"pip install 'trainplan[{engine}]'"
+            fix = f"pip install '.[{engine}]'"
             raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
         except MemoryError:
             raise
@@ -113,7 +112,7 @@ def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: i
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
-    finally:  # of a study that is stopped
+    finally:  # where the study is stopped
         for future in under_way:
             future.cancel()
 
@@ -122,7 +121,7 @@ def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: i
 
 
 def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
-    """In this process, or in several where there is enough to do."""
+    """Evaluate pieces in this process, or in several where there are enough of them."""
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     workers = min(workers, len(numbers))
@@ -156,9 +155,9 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of the process that made this one, and end too: nobody takes what is worked
-    on here, and a forked worker would hold the lock of the table. Each worker has the other end of
-    a pipe whose one end is closed with the parent, by whatever signal it dies."""
+    """Wait for the parent process to end, and exit too: the results would be lost, and a forked
+    worker would hold the lock of the table. The parent holds one end of a pipe to each worker; it
+    is closed with the parent, whatever signal ends that."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -170,7 +169,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _dask(address: str) -> Iterator[Opened]:
-    """A Dask cluster, whose scheduler gives the work of a lost worker to another."""
+    """Open a Dask cluster, whose scheduler gives the work of a lost worker to another."""
     from distributed import Client
 
     with Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE) as client:
@@ -179,10 +178,10 @@ def _dask(address: str) -> Iterator[Opened]:
 
 @contextlib.contextmanager
 def _ray(address: str) -> Iterator[Opened]:
-    """A Ray cluster; a task whose worker is lost is run again.
+    """Open a Ray cluster; a task whose worker is lost is run again.
 
-    Where memory ends, Ray's client waits without end for threads of its own that it could not
-    begin, when it connects, when that fails, when it disconnects and once more at exit.
+    Without free memory Ray's client waits forever for threads of its own that it could not start:
+    when it connects, when that fails, when it disconnects and once more at exit.
     """
     import ray
 
@@ -199,8 +198,8 @@ def _ray(address: str) -> Iterator[Opened]:
 
 
 def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]) -> Any:
-    """What a call gives, which is made in a thread that nobody waits for longer than so many
-    seconds; nor is, after that, what it left to be done at exit.
+    """Return the result of a call in a daemon thread; after ``seconds``, drop its hook ``at_exit``
+    too.
 
     Raises:
         TimeoutError: it takes longer.
@@ -216,7 +215,7 @@ def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]
 
 
 def _settle(found: Future[Any], call: Callable[[], Any]) -> None:
-    """What a call gives, or fails with, becomes of a future, unless that was cancelled."""
+    """Set a future to the result or the error of a call, unless it was cancelled."""
     if found.set_running_or_notify_cancel():
         try:
             found.set_result(call())
@@ -225,14 +224,14 @@ def _settle(found: Future[Any], call: Callable[[], Any]) -> None:
 
 
 class _Ray(Executor):
-    """Ray's tasks as an executor has them."""
+    """An executor that submits Ray tasks."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         import ray
 
         task = ray.remote(max_retries=MOST_DEATHS)(fn)
         theirs: Future[Any] = task.remote(*args, **kwargs).future()
-        # Ray sets a future whatever became of it, which fails where it was cancelled.
+        # Ray sets a future even if it was cancelled, which would fail.
         found: Future[Any] = Future()
         theirs.add_done_callback(lambda done: _settle(found, done.result))
         return found
@@ -242,6 +241,6 @@ CLUSTERS = {"dask": _dask, "ray": _ray}
 
 
 def _said(error: BaseException) -> str:
-    """The first line of an error, and the last where the first only announces it."""
+    """Return the first line of an error, with the last one where the first ends in a colon."""
     lines = str(error).strip().splitlines() or [""]
     return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]

@@ -28,7 +28,7 @@ from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, chosen
 from planner.questions.studies import points
-from planner.questions.studies.axes import LAYOUT, keys
+from planner.questions.studies.axes import AUTO, LAYOUT, keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
 from planner.questions.studies.points import LAYOUT_FOUND, REASON, Array, Points
@@ -36,16 +36,16 @@ from planner.questions.studies.study import Study, changes_at, in_order
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
-#: What a combination of degrees says of a kind.
+#: Keys of a combination of degrees.
 OF_DEGREES = (*OUTER, *INNER, "parallelism.data", *OWN_CHOICE)
-#: What the plans of a kind differ in, and what follows from that.
+#: Keys in which the plans of a kind differ, and keys that follow from these.
 TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
-#: What the completion of a plan turns into other keys, or what it refuses, before its checks.
+#: Keys that completing a plan expands to others, or refuses, before its checks.
 SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 
 
 class Evaluator:
-    """Evaluates pieces of one study; keeps what several pieces need."""
+    """Evaluates pieces of one study; caches the plans of the last piece."""
 
     def __init__(self, study: Study) -> None:
         self.study, self.differences = study, differences(study)
@@ -54,7 +54,7 @@ class Evaluator:
         self._plans: _Plans | None = None  # of the last piece
 
     def evaluate(self, ranges: Sequence[range]) -> Points:
-        """The points of a piece."""
+        """Evaluate the points of a piece."""
         inputs = [one == INPUTS for one in self.differences]
         slow, fast = (
             [r if one is wanted else range(1) for r, one in zip(ranges, inputs, strict=True)]
@@ -62,7 +62,7 @@ class Evaluator:
         )
         plans = self._plans
         if plans is None or plans.ranges != slow:
-            plans = self._plans = None  # those before go first, so that memory stays flat
+            plans = self._plans = None  # freed before the next are made: memory stays flat
             plans = self._plans = _Plans(self, slow)
         values = _Values(plans, fast)
         for group in plans.groups:
@@ -74,7 +74,7 @@ class Evaluator:
         lengths = [len(slow[axis]) for axis in order if not inputs[axis]]
 
         def over(array: Array) -> Array:
-            """Values (plans, …inputs) as (dimension, …)."""
+            """Return values (plans, …inputs) as (dimension, …)."""
             beside = array.shape[1:] or [1] * sum(inputs)
             found: Array = array.reshape((*lengths, *beside)).transpose(np.argsort(order))
             return found
@@ -95,8 +95,8 @@ class Evaluator:
 
 
 class _Plans:
-    """The plans of a piece, one for each place along the dimensions that are not of inputs; along
-    these, ``ranges`` has one place.
+    """The plans of a piece, one for each place along the dimensions other than inputs; along those
+    of inputs ``ranges`` has one place.
 
     Arrays have the shape (plans,).
     """
@@ -137,7 +137,8 @@ class _Plans:
             except PlanError as error:
                 self.reasons[row] = points.why(error)
                 continue
-            if self.study.searches_at(int(self.points[row])):
+            stated = self.study.document_of(int(self.points[row])).data.get(LAYOUT) or {}
+            if stated.get(AUTO):  # the layout is to be found
                 self.words[row] = points.words(plan)
             self.of_kind[row] = len(self.kinds) - 1
             for key, column in self.columns.items():
@@ -150,7 +151,7 @@ class _Plans:
         return plan
 
     def _drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:
-        """The completed drafts of layouts; None where the layout is written in another way."""
+        """Complete layouts' drafts together; None where a layout is not written as plain keys."""
         document = self.study.document_of(int(self.points[rows[0]]), layouts)
         if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
             return None
@@ -170,7 +171,7 @@ class _Plans:
         return drafts
 
     def _take(self, rows: Array, drafts: Drafts) -> None:
-        """Drafts that are completed, to the rows that they are of."""
+        """Store completed drafts in the rows that they belong to."""
         faults, of_faults = drafts.faults
         reasons = [points.why(PlanError(several)) if several else "" for several in faults]
         self.reasons[rows] = np.array(reasons, dtype=object)[of_faults]
@@ -192,14 +193,14 @@ class _Plans:
 
     @cached_property
     def groups(self) -> list[_Group]:
-        """The plans that can share a graph, together."""
+        """The plans, grouped by the graph that they can share."""
         shapes, of_kinds = chosen(map(shape, self.kinds), np.arange(len(self.kinds)))
         of_rows = np.append(of_kinds, -1)[self.of_kind]  # the last one is of no plan
         return [_Group(self, np.flatnonzero(of_rows == place)) for place in range(len(shapes))]
 
 
 def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of a layout, key by key, also where it is set as a whole in the place of another."""
+    """Expand changes of a layout key by key, also where it is replaced as a whole."""
     found: dict[str, Any] = {}
     for key, value in in_order(changes).items():
         if key != LAYOUT:
@@ -210,8 +211,8 @@ def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str,
 
 
 class _Group:
-    """Plans of a piece that can share a graph, as the layouts of a batch: each a row of these, with
-    a ZeRO stage and a mode of recomputation. Arrays have the shape (plans of the group,)."""
+    """Plans of a piece that can share a graph, as the layouts of a batch: each is a row with a ZeRO
+    stage and a mode of activation checkpointing. Arrays have the shape (plans of the group,)."""
 
     def __init__(self, plans: _Plans, rows: Array) -> None:
         self.plans, self.rows = plans, rows
@@ -219,7 +220,7 @@ class _Group:
         of_kind = plans.of_kind[rows]
         columns = {key: column.codes(rows) for key, column in plans.columns.items()}
         self.table = Table(len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds))})
-        self.axes, crossed = [], []  # of each of ``AXES`` the place of each plan
+        self.axes, crossed = [], []  # for each of ``AXES`` the index of each plan's value
         for key in AXES:
             places, codes = np.unique(columns[key].of_row, return_inverse=True)
             self.axes.append(codes.ravel())
@@ -237,7 +238,7 @@ class _Group:
         return self.table.exact(self.table.mask(keys))
 
     def _values(self, keys: Sequence[str], rows: Array) -> list[Any]:
-        """What some keys are in some plans of the group, (rows,), as a tuple for each."""
+        """Return the values of some keys in some plans of the group, (rows,), a tuple for each."""
         columns = [self.plans.columns[key] for key in keys]
         return [tuple(column.at(row) for column in columns) for row in self.rows[rows].tolist()]
 
@@ -247,13 +248,13 @@ class _Group:
         return Degrees(tuple(sizes), data, share, implementation, loss, others=number)
 
     def kind(self, degrees: Degrees) -> Kind:
-        """The kind that plans with some degrees are of."""
+        """Return the kind of the plans with some degrees."""
         return self.plans.kinds[degrees.others]
 
     @cached_property
     def crossed(self) -> tuple[Crossed, ...]:
-        """What each combination of degrees occurs with. Pipelines are the same for equal stages
-        and shares of the batch."""
+        """The settings with which each combination of degrees occurs. Pipelines are the same for
+        equal stages and shares of the batch."""
         of_shares = defaultdict[Any, set[tuple[int, int]]](set)
         found = [
             (set[bool](), set[int](), of_shares[d.named["pipeline"], d.share, d.others])
@@ -276,8 +277,8 @@ class _Group:
         return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
 
     def deciding(self, batch: Batch) -> Iterator[Codes]:
-        """What may decide why a quantity is absent: which inputs are not given and why, then
-        settings of the plans."""
+        """Yield columns that may decide why a quantity is absent: which inputs are absent and why,
+        then settings of the plans."""
         names, kinds = sorted(deciding()), self.plans.kinds
         given = [tuple(kind.absent.items()) for kind in kinds]
         settings = [tuple(kind.case.settings.get(name) for name in names) for kind in kinds]
@@ -292,15 +293,15 @@ class _Group:
 
 
 class _Values:
-    """What the points of a piece are worth, as (plans, …plain dimensions), of length 1 along the
-    plain dimensions that change nothing."""
+    """The values at the points of a piece, as (plans, …input dimensions), of length 1 along input
+    dimensions that change nothing."""
 
     def __init__(self, plans: _Plans, fast: Sequence[range]) -> None:
         self.plans, self.study, self.quantities = plans, plans.study, plans.evaluator.quantities
         differ = zip(fast, self.study.dimensions, plans.evaluator.differences, strict=True)
         #: The places along each dimension of inputs, with its axes.
         self.fast = [(places, axes) for places, axes, one in differ if one == INPUTS]
-        #: How far a point is from the first one of its plan, as (…plain dimensions).
+        #: The offset of a point from the first one of its plan, as (…input dimensions).
         self.further = points.numbers_of(self.study, fast).reshape([len(r) for r, _ in self.fast])
         narrow = (plans.size, *(1 for _ in self.fast))
         self.numbers = {quantity: np.full(narrow, np.nan) for quantity in self.quantities}
@@ -309,7 +310,7 @@ class _Values:
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
-        """The values of plain keys, as (1, 1, 1, …) with the further axes of a batch last."""
+        """The values of input keys, as (1, 1, 1, …) with the input dimensions last."""
         found = {}
         for number, (places, axes) in enumerate(self.fast):
             changes = [changes_at(axes, place) for place in places]
@@ -321,7 +322,7 @@ class _Values:
         return found
 
     def add(self, group: _Group) -> None:
-        """Write what some plans are worth that share a graph."""
+        """Evaluate plans that share a graph and store their values."""
         batch = Batch(group, further=self.inputs, graphs=group.graphs, checked=True)
         zero, recompute = group.axes
         for part, found in batch.over(group.held, tuple(self.quantities)):
@@ -335,9 +336,9 @@ class _Values:
         self._explain(group, batch)
 
     def _explain(self, group: _Group, batch: Batch) -> None:
-        """Say why recorded quantities are absent, as the first point says of which the same is
-        given: what is absent from all for one reason, whatever the layout, is so for each reason
-        why an input is not given; else settings count, and what else is absent."""
+        """Explain absent quantities: one point is evaluated for each combination of what may
+        decide. Where all are absent everywhere for one reason, only absent inputs decide, else
+        settings too; in both cases, which other quantities are absent."""
         rows = group.rows
         recorded = (name for name in self.study.record if name in self.numbers)
         holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
@@ -366,7 +367,7 @@ class _Values:
         self.reasons[rows] = np.array(reasons, dtype=object)[told.of_rows].reshape(shape)
 
     def add_names(self, names: Sequence[str]) -> None:
-        """Write what is no number to evaluate over arrays, point by point."""
+        """Evaluate quantities that are words, which arrays cannot hold, point by point."""
         shape = (self.plans.size, *self.further.shape)
         self.words = {name: np.full(shape, None, dtype=object) for name in names}
         self.reasons = _widened(self.reasons, shape[1:])
@@ -378,13 +379,13 @@ class _Values:
                     self.words[name][at] = None if type(values[name]) is Absent else values[name]
 
     def _worth(self, at: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
-        """What quantities are worth at one of the points, a place along (plans, …plain ones)."""
+        """Evaluate quantities at one point, an index of (plans, …input dimensions)."""
         row, *point = at
         plan = self.study.plan(int(self.plans.points[row] + self.further[tuple(point)]))
         return points.worth(plan, quantities)
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:
-    """An array over plans and plain dimensions, which varies along more of these."""
+    """Widen an array (plans, …input dimensions) to the shape ``beside`` of the latter."""
     wide = np.broadcast_shapes(array.shape[1:], beside)
     return array if array.shape[1:] == wide else np.broadcast_to(array, (len(array), *wide)).copy()

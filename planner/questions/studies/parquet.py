@@ -1,7 +1,7 @@
 """Tables as Apache Parquet, by pyarrow (extra: parquet).
 
-Each piece is a Parquet file of one row group, which its worker makes; the table is written of them
-at the end, when it is known which quantities are whole numbers everywhere.
+Each piece is a Parquet file of one row group, written by its worker; the table is joined at the
+end, when it is known which quantities are integers everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GROUP = 1 << 18
 
 
 def loaded() -> Any:
-    """pyarrow.
+    """Import pyarrow.
 
     Raises:
         PlanError: it is not installed.
@@ -33,8 +33,8 @@ def loaded() -> Any:
 
 
 def _writer(study: Study, whole: Mapping[str, bool], into: Any, compression: str) -> Any:
-    """What writes tables of the study's columns; ``whole`` says which quantities turned out to be
-    integers."""
+    """Open a writer of the study's columns; ``whole`` marks quantities that are integers
+    everywhere."""
     arrow, found = loaded(), []
     types = {
         TEXT: arrow.dictionary(arrow.int32(), arrow.string()),
@@ -52,7 +52,7 @@ def _writer(study: Study, whole: Mapping[str, bool], into: Any, compression: str
 
 
 def piece(table: Points) -> bytes:
-    """The kept rows as a Parquet file of one row group."""
+    """Return the kept rows as a Parquet file of one row group."""
     arrow = loaded()
     into = arrow.BufferOutputStream()
     with _writer(table.study, {}, into, "lz4") as writer:
@@ -64,7 +64,7 @@ def piece(table: Points) -> bytes:
 
 
 def _array(table: Points, column: Column, type_: Any) -> Any:
-    """A column of the kept rows as an array of a type of pyarrow."""
+    """Convert a column of the kept rows to an array of a pyarrow type."""
     arrow = loaded()
     if column.coded is None:
         numbers = table.laid(table.numbers[column.name])
@@ -81,7 +81,7 @@ def join(
     """Write pieces as one Parquet file of large row groups.
 
     Args:
-        whole: of each quantity whether its every value is a whole number.
+        whole: for each quantity whether all its values are integers.
     """
     arrow = loaded()
     waiting: list[Any] = []

@@ -1,8 +1,8 @@
-"""A table on its way: a folder of its pieces beside it, so that a study that was stopped goes on.
+"""An unfinished table: a folder of its pieces, so that a study that was stopped can continue.
 
-Of each piece that is done the folder TABLE.pieces has a file of its rows, in the format of the
-table, and then a file of facts: a checksum of both, and what the comparison needs. Each is written
-whole. A piece counts as done whose checksum agrees; any other is worked on again.
+For each finished piece the folder TABLE.pieces has a file of its rows, in the format of the table,
+and a file of facts: a checksum of both, and the summary for the comparison. Each is written
+atomically. A piece is finished if its checksum agrees; any other is evaluated again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import IO, Any
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError
 
-#: The file that says whose pieces these are; the study that is at them holds a lock on it.
+#: The file that identifies the study of the pieces; a running sweep holds a lock on it.
 STUDY = "study.json"
-#: Bytes of a file of facts at most.
+#: The most bytes of a file of facts.
 LONGEST = 1 << 26
 
 
@@ -28,15 +28,15 @@ class PieceFolder:
     """The pieces of one table, for one process at a time."""
 
     def __init__(self, table: Path, about: Mapping[str, Any], restart: bool = False) -> None:
-        """Begin a table, or go on with it.
+        """Start a table, or continue it.
 
         Args:
-            about: what two runs must have in common to go on with each other: ``format``, the
-                ending of its files, and ``pieces``, how many there are, are among it.
-            restart: throw away what an earlier run left.
+            about: what a run must have in common with an earlier one to continue it, including
+                ``format``, the ending of its files, and ``pieces``, their number.
+            restart: discard the pieces of an earlier run.
 
         Raises:
-            PlanError: another study left something else there, or is being written there now.
+            PlanError: the folder belongs to another study, or another sweep is writing there.
         """
         self.table = files.resolved(table)
         self.folder = self.table.with_name(self.table.name + ".pieces")
@@ -47,11 +47,11 @@ class PieceFolder:
             stack.pop_all()
 
     def _hold(self) -> IO[bytes]:
-        """The file that says whose pieces these are, held for this process."""
+        """Lock the file that identifies the study, for this process."""
         while True:
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir()
-            # A study that finishes removes the folder: then a lock is on nothing.
+            # A study that finishes removes the folder: then the lock is on a removed file.
             with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
                 self._checked()
                 lock = stack.enter_context(files.beside(self.folder / STUDY))
@@ -69,10 +69,10 @@ class PieceFolder:
                     return lock
 
     def _checked(self) -> None:
-        """That the folder is ours, and has nothing in it through which something else is reached.
+        """Check that the folder is the user's own and has regular files of a study only.
 
         Raises:
-            PlanError: it is not, or has.
+            PlanError: it is a link, of another user, or has other entries.
         """
         own = not hasattr(os, "getuid") or self.folder.lstat().st_uid == os.getuid()
         if not self.folder.is_dir() or self.folder.is_symlink() or not own:
@@ -104,15 +104,15 @@ class PieceFolder:
                 self.done.add(number)
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        """The files of the rows of a piece and of its facts."""
+        """Return the files of the rows and of the facts of a piece."""
         rows, facts = (f"{number:06}.{ending}" for ending in (self.ending, "json"))
         return self.folder / rows, self.folder / facts
 
     def read(self, number: int) -> tuple[bytes, str]:
-        """The rows of a piece that is done, and as JSON what the comparison needs of it.
+        """Read the rows of a finished piece, and its summary as JSON.
 
         Raises:
-            PlanError, ValueError: it is not there, or not what was written.
+            PlanError, ValueError: it is missing or damaged.
         """
         of_rows, of_facts = self._paths(number)
         said, _, facts = files.read_bytes(of_facts, LONGEST).partition(b"\n")
@@ -123,7 +123,7 @@ class PieceFolder:
         return rows, facts.decode()
 
     def add(self, number: int, rows: bytes, summary: str) -> None:
-        """A piece, done.
+        """Store a finished piece.
 
         Raises:
             PlanError: it cannot be written.
@@ -135,13 +135,13 @@ class PieceFolder:
                 file.write(data)
 
     def finish(self, join: Callable[[Iterable[bytes], IO[bytes]], object]) -> None:
-        """The table takes its name; the pieces go.
+        """Join the pieces into the table and remove them.
 
         Args:
             join: writes one table of the rows of each piece.
 
         Raises:
-            PlanError: it cannot.
+            PlanError: the table cannot be written.
         """
         whole = self.folder / f"whole.{self.ending}"  # there, a killed one is found and removed
         with files.replacing(whole) as file:
@@ -163,8 +163,8 @@ class PieceFolder:
                 os.unlink(entry.path)
 
     def close(self) -> None:
-        """Leave what is there for the next run."""
-        with contextlib.suppress(OSError):  # a full disk was told already
+        """Close the lock file; the pieces remain for the next run."""
+        with contextlib.suppress(OSError):  # a full disk was reported already
             self._lock.close()
 
 

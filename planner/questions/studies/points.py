@@ -1,5 +1,5 @@
-"""The points of a study: what is asked of them, what one is worth by itself, what published runs
-leave open of that, and those of a piece together."""
+"""The points of a study: the quantities that they need, the values of one point by itself, their
+intervals, and the points of a piece together."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ HOURS = "time.device_hours"
 MEMORY = "memory.process"
 FITS, SURE = "memory.headroom", "memory.headroom_p95"
 USE = "time.mfu"
-#: The quantities that a comparison asks of every point, recorded or not.
+#: The quantities that a comparison needs of every point, recorded or not.
 COMPARED = (DAYS, COST, HOURS, MEMORY, FITS, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
-#: The key along which charts go, where it varies.
+#: The key on the x axis of charts, where it varies.
 DEVICES = "cluster.devices"
-#: What a verdict is, by its code; none where there is no plan.
+#: Verdicts by code; None where there is no plan.
 STATES = (None, "open", "no", "tight", "fits")
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
 
 
 def wanted(study: Study) -> tuple[str, ...]:
-    """The quantities that a study needs at each point, those that intervals rest on among them."""
+    """List the quantities that a study needs at each point, those of intervals included."""
     limits = (limit.quantity for limit in study.where)
     bases = (base for name in (*bounded(study), MEMORY) for base in intervals.rests_on(name))
     return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bases)))
 
 
 def is_name(quantity: str) -> bool:
-    """Whether the value of a quantity is a word rather than a number; none of one's own is."""
+    """Decide whether the value of a quantity is a word, not a number; a plan's own are numbers."""
     return quantity in BOOK.quantities and not BOOK.quantities[quantity].unit
 
 
 def why(error: PlanError) -> str:
-    """The faults of a point in one cell of a table."""
+    """Join the faults of a point for one cell of a table."""
     return "; ".join(fault.message for fault in error.faults)
 
 
 def words(plan: Plan) -> str:
-    """The layout of a plan in one cell of a table, without what is off."""
+    """Format the layout of a plan for one cell of a table, without settings that are off."""
     searched = KERNELS in plan.derived and chosen_by(plan, KERNELS)
     keys = (*KEYS, KERNELS) if searched else KEYS
     return " ".join(
@@ -68,14 +68,14 @@ def words(plan: Plan) -> str:
 
 
 def worth(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
-    """What some quantities of a plan are worth, by itself and exactly; an ``Absent`` with its
-    reason where one has no value."""
+    """Evaluate some quantities of a plan, by itself and exactly; one without a value is an
+    ``Absent`` with its reason."""
     evaluation = Evaluation(case.build(plan))
     return {name: evaluation.worth(evaluation.instance(name, {})) for name in quantities}
 
 
 def missing(values: Mapping[str, Any]) -> str:
-    """Why quantities have no value, in one cell of a table."""
+    """Explain why quantities have no value, for one cell of a table."""
     by_reason: dict[str, list[str]] = {}
     for name, value in values.items():
         if isinstance(value, Absent):
@@ -84,7 +84,7 @@ def missing(values: Mapping[str, Any]) -> str:
 
 
 def bounded(study: Study) -> tuple[str, ...]:
-    """The recorded quantities that may have an interval."""
+    """List the recorded quantities that may have an interval."""
     return tuple(name for name in study.record if intervals.rests_on(name))
 
 
@@ -94,19 +94,19 @@ def ends(
     settings: Sequence[Mapping[str, Any]],
     of_kind: Array,
 ) -> dict[str, Array]:
-    """``ID.low`` and ``ID.high`` of memory in use and of what is recorded and may have an interval,
-    as arrays (dimension, …); NaN where it has none.
+    """Compute ``ID.low`` and ``ID.high`` of memory in use and of recorded quantities that may have
+    an interval, as arrays (dimension, …); NaN without one.
 
     Args:
         numbers: the quantities, as (dimension, …); all broadcast to each other.
-        settings: of each kind of plans.
-        of_kind: which of these each plan is of, as (dimension, …); -1 of none.
+        settings: those of each kind of plans.
+        of_kind: the kind of each plan, as (dimension, …); -1 for none.
     """
     found, none = {}, (np.nan, np.nan)
     for name in dict.fromkeys((*bounded(study), MEMORY)):
         several = (intervals.basis(name, one) for one in settings)
         known = [none if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
-        # How measured values compare with predicted ones, each as (dimension, …).
+        # Measured over predicted values at both ends, each as (dimension, …).
         low, high = np.array([*known, none]).T[:, of_kind]
         value = numbers[name]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -156,12 +156,12 @@ class Points:
         return self.count(self.kept)
 
     def laid(self, array: Array) -> Array:
-        """What is said of each point, as (dimension, …), as (rows,) of the table."""
+        """Flatten the values of points, (dimension, …), to the rows (rows,) of the table."""
         found: Array = np.broadcast_to(array, self.shape)[self.kept]
         return found
 
     def count(self, true: Array) -> int:
-        """How many points of the piece something, as (dimension, …), is true of."""
+        """Count the points of the piece at which ``true``, (dimension, …), is true."""
         return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
 
     @cached_property
@@ -177,7 +177,7 @@ class Points:
 
     @cached_property
     def verdict(self) -> Array:
-        """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
+        """The indices into ``STATES``, as (dimension, …), by the rule of ``Result.verdict``."""
         safe = self.numbers[SURE] >= 0
         least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
         known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
@@ -192,18 +192,18 @@ class Points:
 
     @cached_property
     def whole(self) -> dict[str, bool]:
-        """Of each recorded number whether its values in the table are whole, and exact."""
+        """For each recorded number whether all its values in the table are exact integers."""
         numbers = [name for name in self.study.record if not is_name(name)]
         kept = {name: self.laid(self.numbers[name]) for name in numbers}
         return {n: bool((is_whole(held) | np.isnan(held)).all()) for n, held in kept.items()}
 
 
 def numbers_of(study: Study, ranges: Sequence[range]) -> Array:
-    """The numbers in a study of the points at some places along each dimension, (dimension, …)."""
+    """Return the study's numbers of the points at places along each dimension, (dimension, …)."""
     return np.asarray(np.ravel_multi_index(np.ix_(*ranges), study.shape))
 
 
 def is_whole(numbers: Array) -> Array:
-    """Which numbers, of any shape, are whole and exact as such."""
+    """Return which numbers, of any shape, are exact integers."""
     found: Array = (np.rint(numbers) == numbers) & (np.abs(numbers) <= EXACT)
     return found

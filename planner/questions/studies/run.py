@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from planner.base import files
+from planner.base import files, numbers
 from planner.base.progress import tell
 from planner.questions.studies import TABLES, parquet
 from planner.questions.studies.engines import chosen
@@ -20,15 +20,15 @@ from planner.questions.studies.study import Study
 from planner.questions.studies.summary import Summary
 from planner.questions.studies.work import Job
 
-#: Of what is kept of a piece: one of another form is not gone on with.
+#: Version of the files of a piece: those of another version are not continued.
 FORM = 4
 #: Called with points done, points in all, seconds passed.
 Progress = Callable[[int, int, float], None]
 
 
-@dataclass(frozen=True, eq=False)  # one sweep is itself; its formats share what is made of it
+@dataclass(frozen=True, eq=False)  # equal only to itself; its output formats share caches
 class Outcome:
-    """A study, done: its table, and what a comparison says of it."""
+    """A finished study: its table, and the summary for a comparison."""
 
     study: Study
     output: str | None
@@ -47,11 +47,11 @@ def sweep(
 
     Args:
         output: the table, .csv, .jsonl or .parquet; None for the comparison alone. Rows are in the
-            order of the points, the last axis turning fastest, whoever evaluates them. A sweep
-            that was stopped goes on where it was.
+            order of the points, the last axis changing fastest, on any engine. A sweep that was
+            stopped continues.
         workers: processes on this machine, all cores by default; of an executor, how many it has.
         on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any executor.
-        restart: begin afresh where an earlier sweep was stopped.
+        restart: start again instead of continuing a sweep that was stopped.
         progress: called with points done, points in all, seconds passed.
 
     Raises:
@@ -68,10 +68,10 @@ def sweep(
             files.spare(output, study.files)
             about = {"study": study.digest, "format": kind, "pieces": len(job.pieces), "form": FORM}
             folder = stack.enter_context(closing(PieceFolder(Path(output), about, restart)))
-        numbers, done = range(len(job.pieces)), set() if folder is None else folder.done
-        made = engine(job, [number for number in numbers if number not in done])
+        pieces, done = range(len(job.pieces)), set() if folder is None else folder.done
+        made = engine(job, [number for number in pieces if number not in done])
         stack.enter_context(closing(made))
-        for number in numbers:
+        for number in pieces:
             if folder is not None and number in done:
                 summary = folder.read(number)[1]
             else:
@@ -80,7 +80,7 @@ def sweep(
                 if folder is not None:
                     folder.add(number, piece.data, summary)
             found.add(Summary(**files.parse_json(summary)))
-            tell(f"{found.points:,} of {study.size:,} plans")
+            tell(f"{numbers.text(found.points)} of {numbers.text(study.size)} plans")
             if progress is not None:
                 progress(found.points, study.size, time.perf_counter() - start)
         if folder is not None and kind == "parquet":

@@ -43,22 +43,22 @@ from planner.questions.studies.axes import (
     spread,
 )
 
-#: Keys that say what is to be done.
+#: Keys that define the task: what is trained, on how much.
 TASK = re.compile(r"model|training\.(tokens|sequence_length)$")
 T = TypeVar("T")
 R = TypeVar("R")
-#: What a deadline is about.
+#: The quantity that a deadline limits.
 DAYS = "time.training_days"
-#: The axis of several plans, and what else a table calls its own columns.
+#: The axis of several plans, and the names of a table's own columns.
 PLANS = "plan"
 OWN_COLUMNS = (PLANS, "layout", "fits", "verdict", "reason")
-#: Values other than numbers, of all axes; each is read as a plan.
+#: The most values other than numbers, over all axes; each is read as a plan.
 ONE_BY_ONE = 250
 
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study. Nothing of it is evaluated yet; it travels to workers as it is."""
+    """A checked study, not evaluated yet; it is sent to workers as it is."""
 
     name: str
     notes: str | None
@@ -78,8 +78,8 @@ class Study:
 
     @cached_property
     def dimensions(self) -> tuple[tuple[Axis, ...], ...]:
-        """What is combined as a grid: each with the axes that move together along it. The first
-        one turns slowest."""
+        """The dimensions of the grid, each with the axes that change together along it. The first
+        one changes slowest."""
         plans = [self.axes[:1]] if self.several else []
         rest = self.axes[len(plans) :]
         return (*plans, *([rest] if self.zipped and rest else [(axis,) for axis in rest]))
@@ -95,18 +95,18 @@ class Study:
         return math.prod(self.shape)
 
     def places(self, point: int) -> tuple[int, ...]:
-        """The place of a point along each dimension."""
+        """Return the place of a point along each dimension."""
         import numpy as np
 
         return tuple(map(int, np.unravel_index(point, self.shape)))
 
     def labels(self, point: int) -> dict[str, Any]:
-        """The values of a point by axis, as a table calls them."""
+        """Return the labels of a point's values by axis, as in tables."""
         both = zip(self.dimensions, self.places(point), strict=True)
         return {axis.name: axis.choices[place].label for axes, place in both for axis in axes}
 
     def plan(self, point: int) -> Plan:
-        """The plan of a point.
+        """Build the plan of a point.
 
         Raises:
             PlanError: the values do not go together.
@@ -114,7 +114,7 @@ class Study:
         return loading.planned(self.document_of(point))
 
     def document_of(self, point: int, without: Collection[int] = ()) -> Document:
-        """The plan of a point as it is written, but for what some dimensions change."""
+        """Return the document of a point's plan, without the changes of some dimensions."""
         places, changes = self.places(point), dict[str, Any]()
         for dimension, axes in enumerate(self.dimensions):
             if dimension not in without:
@@ -122,20 +122,16 @@ class Study:
         base = self.bases[places[0] if self.several else 0]
         return base.changed(in_order(changes))
 
-    def searches_at(self, point: int) -> bool:
-        """Whether the layout of a point is to be found."""
-        return bool((self.document_of(point).data.get(LAYOUT) or {}).get(AUTO))
-
     @cached_property
     def searches(self) -> bool:
-        """Whether the layout of some point is to be found."""
+        """Whether the layout of some point is searched."""
         changes = (choice.changes for axis in self.axes for choice in axis.choices)
         given = (*changes, *(base.data for base in self.bases))
         return any(g.get(f"{LAYOUT}.{AUTO}") or (g.get(LAYOUT) or {}).get(AUTO) for g in given)
 
     @cached_property
     def digest(self) -> str:
-        """What two runs must have in common to write the same table."""
+        """A hash of what two runs must have in common to write the same table."""
         data = [
             full(),
             [base.data for base in self.bases],
@@ -150,7 +146,7 @@ def load(
     document: str | Path | Mapping[str, Any],
     overrides: Mapping[str, Any] | Sequence[str] = (),
 ) -> Study:
-    """The study of a YAML file or of a mapping, ``overrides`` as for plans.
+    """Load the study of a YAML file or of a mapping, ``overrides`` as for plans.
 
     Raises:
         PlanError: every fault; where a key disagrees with the schema, those of the others too.
@@ -159,12 +155,13 @@ def load(
     try:
         return _Reader(schema.validate(read, "study"), document).study()
     except schema.Invalid as error:
+        loading.refuse_other_kind(document, "study")
         found = [*error.faults, *_further(read, document)]
         raise PlanError(dict.fromkeys(found)) from None
 
 
 def _further(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence[Fault]:
-    """The faults of a study's keys that agree with its schema, where another does not."""
+    """Return the faults of a study's keys that agree with its schema, where others do not."""
 
     def alone(entries: dict[str, Node]) -> Document:
         return schema.validate(replace(read, node=replace(read.node, value=entries)), "study")
@@ -194,10 +191,12 @@ class _Reader:
         self.resolver = Resolver(None, base, defaults=defaults.of(origin))
 
     def each(self, read: Callable[[T], R], items: Iterable[T], key: str | None = None) -> list[R]:
-        """What is made of some items; the faults of others are kept, those that know no place at
-        the item in the list of a key."""
+        """Read some items and collect their faults; one without a place gets that of its item in
+        the list ``key``."""
         found = []
         for index, item in enumerate(items):
+            if len(self.faults) > schema.ENOUGH:
+                break
             try:
                 found.append(read(item))
             except PlanError as error:
@@ -253,7 +252,7 @@ class _Reader:
         )
 
     def _book(self, documents: Sequence[Document]) -> Book:
-        """The book of all plans: with what they define, where all define the same."""
+        """Return the book of all plans, with their own quantities if all define the same."""
         books = []
         for document in documents:
             draft = Draft(document, document.data)
@@ -262,10 +261,10 @@ class _Reader:
         return books[0] if books and all(one is books[0] for one in books) else BOOK
 
     def _in_time(self, study: Study) -> Study:
-        """The study with its deadlines; without any, a limit on the days of training is one.
+        """Add the deadlines to a study; without any, a limit on the days of training is one.
 
         Raises:
-            PlanError: one is no time, or there are not as many as the first axis has values.
+            PlanError: one is no time, or their number is not that of the first axis's values.
         """
         limits = [
             Fraction(x.value) for x in study.where if (x.quantity, x.relation) == (DAYS, "<=")
@@ -288,7 +287,7 @@ class _Reader:
             first = study.dimensions[0] if study.axes else ()
             names = " and ".join(axis.name for axis in first)
             tasks = not keys(first) or any(map(TASK.match, keys(first)))
-            if not tasks or len(found) != study.shape[0]:
+            if not tasks or (len(found),) != study.shape[:1]:
                 what = f"deadline has {len(found)} values"
                 said = "one time, or one for each value of the first axis"
                 said += (
@@ -315,8 +314,8 @@ class _Reader:
         return self.each(lambda base: names.extend(names.name(base, "plan"), "plan", ()), several)
 
     def _checked(self, base: Node, settings: Mapping[str, Node]) -> Document:
-        """The base with the first value of every axis and then some settings, as the schema of
-        plans completes it.
+        """Complete the base with the first value of every axis and then some settings, by the
+        schema of plans.
 
         Raises:
             PlanError: the schema does not allow one of them.
@@ -332,7 +331,7 @@ class _Reader:
     # -- axes as written ----------------------------------------------------------------------
 
     def _axis(self, name: str, node: Node) -> Axis:
-        """An axis as written: what it sets are nodes, and a value has a label where it is named."""
+        """Read an axis as written: its changes are nodes; named values have a label."""
         if name in OWN_COLUMNS:
             what = f"axes.{name}: the table has a column of that name"
             raise PlanError(Fault(what, node.key_place))
@@ -355,7 +354,7 @@ class _Reader:
         return Axis(name, tuple(_named_value(name, item) for item in several))
 
     def _layout(self, node: Node) -> Node:
-        """The layout of a plan that is named; anything else as it is."""
+        """Return the layout of a plan that is named; anything else as it is."""
         if not isinstance(node.value, str) or node.value == AUTO:
             return node
         fetched = self.resolver.fetch(node, "plan", ())
@@ -366,7 +365,7 @@ class _Reader:
         return replace(found, place=node.place, reference=node.value)
 
     def _item(self, name: str, node: Node) -> Choice:
-        """The settings of ``{name, set}``."""
+        """Read the settings of ``{name, set}``."""
         assert isinstance(node.value, dict)
         only(f"axes.{name}", node.value, ITEM)
         inner = node.value["set"]
@@ -381,7 +380,7 @@ class _Reader:
         return Choice(text or " ".join(f"{k}={label(n, 0)}" for k, n in settings.items()), settings)
 
     def _set_once(self, axes: Sequence[Axis]) -> None:
-        """Two axes that set one key would contradict each other."""
+        """Report keys that two axes set, which would contradict each other."""
         owner: dict[str, str] = {}
         for axis in axes:
             for key in sorted(axis.keys):
@@ -392,7 +391,7 @@ class _Reader:
                     self.faults.append(Fault(message, place, "one of them"))
 
     def _count(self, axes: Sequence[Axis], plans: int) -> None:
-        """That axes go together, and that there are not too many values and points.
+        """Check that axes go together, and that there are not too many values and points.
 
         Raises:
             PlanError: they do not, or there are.
@@ -433,8 +432,8 @@ class _Reader:
         return Axis(axis.name, tuple(self.each(read, enumerate(axis.choices))))
 
     def _numbers(self, axis: Axis, base: Node) -> tuple[Choice, ...]:
-        """Numbers are read in the unit of their key; the smallest and the largest are held against
-        the schema, which allows what lies between, and one that is not whole."""
+        """Read numbers in the unit of their key. The smallest, the largest and one that is not
+        whole are checked by the schema, which allows all between them."""
         said, key = plan.about(axis.name), axis.name
 
         def read(choice: Choice) -> tuple[Any, Node]:
@@ -454,14 +453,14 @@ class _Reader:
 
 
 def _holds_numbers(axis: Axis) -> bool:
-    """Whether an axis as written has numbers, or none, for a key that holds nothing else."""
+    """Decide whether an axis has numbers or no value, for a key that takes only numbers."""
     values = [choice.changes.get(axis.name) for choice in axis.choices if choice.label is None]
     plain = [node for node in values if node and not isinstance(node.value, (dict, list))]
     return len(plain) == len(axis.choices) and is_numeric(plan.about(axis.name))
 
 
 def _named_value(key: str, node: Node) -> Choice:
-    """A value; a mapping for a section that has no name of its own may bring one."""
+    """Read a value; a mapping may have a label as ``name`` where its section has no such key."""
     called = node.value.get("name") if isinstance(node.value, dict) else None
     text = called.value if called else None
     if not isinstance(text, str) or schema.describe("plan", f"{key}.name"):
@@ -472,10 +471,10 @@ def _named_value(key: str, node: Node) -> Choice:
 
 
 def changes_at(axes: Sequence[Axis], place: int) -> dict[str, Any]:
-    """What the axes of a dimension change at a place."""
+    """Return the changes of a dimension's axes at a place."""
     return {k: v for axis in axes for k, v in axis.choices[place].changes.items()}
 
 
 def in_order(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A section before the keys inside it, whichever axis comes first."""
+    """Sort changes so that a section comes before the keys inside it."""
     return dict(sorted(changes.items(), key=lambda item: item[0].count(".")))

@@ -1,6 +1,5 @@
-"""What the comparison of a study needs, gathered piece by piece: counts, the best point for each
-question, and the best for each value of each axis. It stays small however many points there are.
-"""
+"""The facts of a study's comparison, collected piece by piece: counts, and the best point for each
+question, for each value of each axis too. Their size does not grow with the points."""
 
 from __future__ import annotations
 
@@ -27,29 +26,29 @@ from planner.questions.studies.points import (
 )
 from planner.questions.studies.study import DAYS, TASK, Study
 
-#: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
+#: Questions by name: the quantity, and whether its minimum (1) or its maximum (-1) is best.
 QUESTIONS: dict[str, tuple[str, int]] = {
     "shortest run": (DAYS, 1),
     "lowest cost": (COST, 1),
     "least memory": (MEMORY, 1),
     "highest MFU": (USE, -1),
 }
-#: Along what a best is kept: each task; and each dimension by its number.
+#: The view whose best points are those of each task; other views are dimensions by number.
 TASKS = "tasks"
-#: How good a point is by its verdict, by the places of ``STATES``: what fits for sure comes first,
-#: then what is open, what is tight, what does not fit. What is done in time comes before the rest.
+#: The rank of a point by its verdict, in the order of ``STATES``: first what fits, then open, tight
+#: and what does not fit. Missing the deadline adds 1.
 RANKS = np.array([np.inf, 2, 6, 4, 0])
-#: What a cell keeps of its best point besides its number.
+#: Quantities that a cell keeps of its best point.
 DRAWN = (DAYS, COST, HOURS, MEMORY)
-#: Cells that are told apart: so many points may be drawn.
+#: The most cells, and so the most points of a chart.
 MOST_CELLS = 2000
-#: The score of what has none.
+#: The score of a point without one.
 MOST = 1e300
-#: Values of one dimension that are told apart.
+#: The most values of a dimension that have counts and best points of their own.
 MOST_PLACES = 128
-#: Tasks, each with a best of its own.
+#: The most tasks with best points of their own.
 MOST_TASKS = 24
-#: Reasons that are kept.
+#: The most reasons that are kept apart.
 MOST_REASONS = 64
 
 #: A score, the smaller the better, and the first point that has it.
@@ -77,7 +76,7 @@ class Summary:
     whole: dict[str, bool] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
-        """Take in the piece that follows."""
+        """Merge the summary of the next piece into this one."""
         for name, theirs in vars(other).items():
             setattr(self, name, _merged(getattr(self, name), theirs))
         for text in [text for text in self.reasons if text != "others"][MOST_REASONS:]:
@@ -85,12 +84,12 @@ class Summary:
 
 
 def at(places: Iterable[int]) -> str:
-    """Places along some dimensions, as a summary has them as a key."""
+    """Join places along some dimensions to a key of a summary."""
     return ",".join(map(str, places))
 
 
 def _merged(mine: Any, theirs: Any) -> Any:
-    """Mappings key by key; counts add up, of bests the better one stays, of equals the first."""
+    """Merge mappings key by key: add counts, keep the better of two bests, the first of equals."""
     if isinstance(theirs, dict):
         both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
         return {**mine, **theirs, **both}
@@ -103,19 +102,19 @@ def _merged(mine: Any, theirs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Roles:
-    """Which dimensions a comparison shows: along x, each task by itself, as columns."""
+    """The dimensions that a comparison shows: along x, as tasks of their own, as columns."""
 
     x: int | None
     tasks: tuple[int, ...]
     columns: int | None
-    cells: tuple[int, ...]  # all that are told apart, these too, in the order of the dimensions
+    cells: tuple[int, ...]  # those that have cells, these included, in order
 
 
 def roles(study: Study) -> Roles:
-    """Devices along x where they vary, else the longest row of numbers, else any. What is to be
-    done (plans, models, tokens) is a task, for a best over different ones says nothing; it is
-    along x only where nothing else varies and there are many. What changes the layout makes
-    columns, or what is left."""
+    """Choose what each dimension shows. Along x: devices where they vary, else the longest row of
+    numbers, else any. A dimension that defines the task (plans, models, tokens) is a task, as a
+    best over several tasks means nothing; it is along x only where nothing else varies and there
+    are many. Columns are what changes the layout, or what is left."""
     shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_CELLS]
     changed = {i: keys(study.dimensions[i]) for i in shown}
     tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
@@ -142,7 +141,7 @@ def roles(study: Study) -> Roles:
 
 
 def summary(table: Points) -> Summary:
-    """The facts of one piece."""
+    """Compute the facts of one piece."""
     study, fits = table.study, table.fits
     usable = table.holds & (fits != 0)
     found = Summary(
@@ -158,12 +157,12 @@ def summary(table: Points) -> Summary:
     reasons = np.where(table.valid, "", table.words[REASON])
     refused = Counter(np.broadcast_to(reasons, table.shape).ravel().tolist())
     refused.pop("", None)
-    # In an order of their own: texts come in that in which rules were tried.
+    # Sorted, as texts come in the order in which rules were tried.
     found.reasons = dict(sorted(refused.items(), key=lambda reason: (-reason[1], reason[0])))
-    scores = {
-        question: _score(sign * table.numbers[quantity], usable)
-        for question, (quantity, sign) in QUESTIONS.items()
-    }
+    scores = {}  # small where it is good; infinite where there is nothing to compare
+    for question, (quantity, sign) in QUESTIONS.items():
+        numbers = sign * table.numbers[quantity]
+        scores[question] = np.where(usable & np.isfinite(numbers), numbers, np.inf)
     role = roles(study)
     _keep_best(found, table, TASKS, role.tasks, scores)
     _keep_each(found, table, usable, scores)
@@ -171,14 +170,8 @@ def summary(table: Points) -> Summary:
     return found
 
 
-def _score(numbers: Array, usable: Array) -> Array:
-    """What is small where it is good; infinite where there is nothing to compare."""
-    score: Array = np.where(usable & np.isfinite(numbers), numbers, np.inf)
-    return score
-
-
 def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, Array]) -> None:
-    """At each place along a dimension how many points there are, and the best of them."""
+    """Count the points at each place along a dimension, and keep the best of them."""
     told = {"plans": np.array(True), "valid": table.holds, "fit": usable}
     for dimension, places in enumerate(table.ranges):
         if table.study.shape[dimension] <= MOST_PLACES:
@@ -194,7 +187,7 @@ def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, A
 
 
 def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
-    """What is said of each point, (dimension, …), as (…kept dimensions, all others)."""
+    """Return the values of points, (dimension, …), as (…kept dimensions, all others)."""
     rest = [d for d in range(len(table.shape)) if d not in keep]
     array = array.reshape(()) if array.size == 1 else array  # a study may be of one plan
     over = np.broadcast_to(array, table.shape).transpose((*keep, *rest))
@@ -204,8 +197,8 @@ def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
 def _keep_best(
     found: Summary, table: Points, view: str, keep: Sequence[int], scores: dict[str, Array]
 ) -> None:
-    """The lowest of each score at each place of the study along some dimensions, where there is
-    one."""
+    """Keep the lowest of each score at each place of the study along some dimensions, where there
+    is one."""
     best, numbers = found.best.setdefault(view, {}), _along(table, table.of_study, keep)
     for question, score in scores.items():
         flat = _along(table, score, keep)
@@ -218,8 +211,8 @@ def _keep_best(
 
 
 def _keep_cells(found: Summary, table: Points, keep: Sequence[int]) -> None:
-    """Of each cell the best point: of those of the first rank the cheapest, where nothing has a
-    cost that of the fewest device-hours, of what does not fit the one with the least memory."""
+    """Keep the best point of each cell: of those of the first rank the cheapest, without costs that
+    of the fewest GPU hours; where none fits, the one with the least memory."""
     days, cost, hours, memory = (table.numbers[name] for name in DRAWN)
     rank = RANKS[table.verdict] + (days > table.deadline)
     paid = np.where(np.isfinite(cost), cost, np.where(np.isfinite(hours), hours, memory))

@@ -1,4 +1,4 @@
-"""The rows of a table: what each column holds, and as text, CSV or a JSON object on each line."""
+"""The rows of a table: the columns and their values, as CSV or a JSON object on each line."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from planner.questions.studies.points import (
 )
 from planner.questions.studies.study import Study
 
-#: What a column holds: text, a truth value, or numbers.
+#: Kinds of columns: text, truth values, integers, numbers.
 TEXT, FLAG, WHOLE, NUMBER = "text", "flag", "whole", "number"
-#: Rows that become text at once: a core's cache holds what they are made of.
+#: Rows that are formatted at once, so that their data fits into a core's cache.
 BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it is called and what it holds.
+    """A column with its name and its kind.
 
-    ``coded`` says of rows the place of each one's value, as (dimension, …), among the few that
-    there are; None stands for no value. Without it, the numbers of the rows of that name are meant,
-    NaN where there is none.
+    ``coded`` returns the index of each row's value, (dimension, …), and the distinct values, of
+    which None is no value. Without it the column has the numbers of the rows of that name, NaN for
+    no value.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Column:
 
 
 def columns(study: Study) -> tuple[Column, ...]:
-    """The columns in their order. A quantity that an axis gives in numbers is there once; else
-    the axis says what was given, and the quantity what became of it."""
+    """List the columns in their order. A quantity that an axis gives in numbers has one column;
+    otherwise the axis has one of the given values, and the quantity one of the results."""
     found = []
     for dimension, axes in enumerate(study.dimensions):
         for axis in axes:
@@ -87,8 +87,8 @@ def _of_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
 
 
 def encoded(table: Points, kind: str) -> bytes:
-    """The rows as bytes that follow those of the piece before; the first one of CSV begins with the
-    names of the columns."""
+    """Encode the rows as bytes that follow those of the piece before; the first piece of CSV begins
+    with the names of the columns."""
     between, begin, end = (",", "", "\n") if kind == "csv" else (", ", "{", "}\n")
     own = columns(table.study)
     cells = [table.laid(_cells(table, column, kind)) for column in own]
@@ -103,8 +103,8 @@ def encoded(table: Points, kind: str) -> bytes:
 
 
 def _cells(table: Points, column: Column, kind: str) -> Array:
-    """The texts of a column, as (dimension, …) as far as it varies; whole numbers are printed as
-    such while they are exact."""
+    """Format the texts of a column, as (dimension, …) as far as it varies; exact whole numbers are
+    printed as integers."""
     word: Callable[[object], str] = _csv if kind == "csv" else quoted
     before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
     if column.coded is not None:
@@ -127,7 +127,7 @@ def _csv(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A cell of text; one line of the file is one row, whatever a name holds."""
+    """Format a cell of text for CSV; one line of the file is one row, whatever a name holds."""
     text = cell(" ".join(text.splitlines()) if not text.isprintable() else text)
     if any(c in text for c in ',"'):
         return '"' + text.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""The pieces of a study, and one from its number to its rows: what every worker runs."""
+"""The pieces of a study, and the evaluation of one by its number, which every worker runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from planner.questions.studies.points import Points, is_name, wanted
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import summary
 
-#: Points of a piece: over arrays, and where names make it one plan after another.
+#: Points of a piece: over arrays, and where quantities that are words need single plans.
 OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
-#: Plans that a piece over arrays completes at most.
+#: The most plans that a piece over arrays completes.
 MOST_PLANS = 2048
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """How a grid of some shape is cut into pieces of about so many points, which are grids too.
+    """A grid of some shape, cut into pieces of at most ``most`` points, which are grids too.
 
-    Points are numbered so that the last dimension turns fastest. A piece is a run of neighbours:
+    Points are numbered so that the last dimension changes fastest. A piece is a run of neighbours:
     one place along the slow dimensions, a stretch along one, everything along the fast ones. So
-    whatever depends on few dimensions is worked out once for a piece.
+    values that depend on few dimensions are computed once for a piece.
     """
 
     shape: tuple[int, ...]
@@ -48,7 +48,7 @@ class Pieces:
         return math.prod(map(len, self.cuts))
 
     def ranges(self, number: int) -> tuple[range, ...]:
-        """The places of a piece along each dimension."""
+        """Return the places of a piece along each dimension."""
         places = np.unravel_index(number, [len(cut) for cut in self.cuts])
         begins = (cut[place] for cut, place in zip(self.cuts, places, strict=True))
         several = zip(self.shape, self.cuts, begins, strict=True)
@@ -57,7 +57,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Piece:
-    """One piece, done: its rows as bytes, and what the comparison needs of it, as JSON."""
+    """A finished piece: its rows as bytes, and its summary as JSON."""
 
     data: bytes
     summary: str
@@ -65,7 +65,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is told: the study and how its rows are written."""
+    """The task of a worker: the study and the format of its rows."""
 
     study: Study
     kind: str | None  # csv, jsonl, parquet; None: no table
@@ -73,7 +73,7 @@ class Job:
 
     @cached_property
     def pieces(self) -> Pieces:
-        """How the points are cut, whoever works on them."""
+        """The pieces of the study, the same for all workers."""
         differ = dimensions.differences(self.study)
         most = ONE_BY_ONE if any(map(is_name, wanted(self.study))) else OVER_ARRAYS
         while True:
@@ -89,10 +89,10 @@ class Job:
         return evaluator.Evaluator(self.study).evaluate
 
     def work(self, number: int) -> Piece:
-        """The rows of a piece.
+        """Evaluate a piece and encode its rows.
 
         Raises:
-            PlanError: the program here is another version than where the study was read.
+            PlanError: this program is another version than the one that read the study.
         """
         if self.version != full():
             raise PlanError(Fault(f"a worker runs {full()}, the study {self.version}"))

@@ -11,15 +11,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from planner.base import resources
+from planner.base import numbers, resources
+from planner.base.display import clean, headline
 from planner.documents import json_schema, schema, source
 from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import NAMED, about
-from planner.report.numbers import Data, clean, headline, shown
+from planner.report.layout import Data
 
 ACCELERATOR = "cluster.accelerator"
 #: The sizes of a slider, or what they are by the value that a plan has.
@@ -160,8 +162,9 @@ GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "Run": (
         ("cluster.devices", "Devices", _doubled),
         ("training.tokens", "Training tokens", _tenths),
-        ("time.mfu", "Assumed utilisation", PERCENTS, "predicted"),
-        ("cluster.price", "Price of a device hour, USD", DIMES, "as listed"),
+        ("time.mfu", "Assumed utilisation", PERCENTS, "none"),
+        ("time.use", "Time and cost as", None, "predicted"),
+        ("cluster.price", "Price of a GPU hour, USD", DIMES, "as listed"),
     ),
     "Batch": (
         ("training.micro_batch", "", _powers(64)),
@@ -205,35 +208,19 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 #: What they are called, where no row of a table and no schema says it in few words.
+_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 LABELS = {
-    "model": "Preset",
-    "cluster": "Cluster",
-    ACCELERATOR: "Accelerator",
-    "model.moe.experts": "Experts",
-    "model.moe.top_k": "Active experts",
-    "cluster.price": "Price",
-    "training.tokens": "Tokens",
-    "training.sequence_length": "Sequence length",
-    "training.global_batch": "Batch",
     **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
-    "parallelism.zero": "ZeRO",
-    "parallelism.virtual_pipeline": "Chunks of a stage",
     **{key: rest[0] for rows in GROUPS.values() for key, *rest in rows
        if rest and rest[0] and key.startswith(("model.", "time."))},
+    **_SAID["labels"],
 }  # fmt: skip
 #: Keys that no single value states, or that say only what others rest on; titles of sections.
 LEFT_OUT = re.compile(
     r"training\.schedule\.|cluster\.accelerator\.calibration|(parallelism|questions|require)$"
     r"|.*\.(interval|rows|sources|extends)$|extends$"
 )
-TITLES = {
-    "": "Plan", "training": "Run", "training.bytes": "Formats, bytes", "parallelism": "Layout",
-    "training.bf16_layers": "Layers in 16 bit", "training.lora": "LoRA", "training.muon": "Muon",
-    "training.soap": "SOAP", "training.offload": "Offload to the host", "model.moe": "Experts",
-    "time.efficiency": "Sustained shares", "model.mlp": "Feed-forward", "model.mamba": "Mamba",
-    "cluster.accelerator": "Accelerator", "cluster.network": "Network",
-    "cluster.storage": "Storage", "cluster.failures": "Failures", "model.attention": "Attention",
-}  # fmt: skip
+TITLES: Mapping[str, str] = _SAID["titles"]
 CHUNKS = "parallelism.virtual_pipeline"
 #: How many sizes stand beside each other, and how long choices are that do.
 SIZES, BESIDE, LETTERS = 5, 4, 20
@@ -355,7 +342,7 @@ def _by_rule(plan: Plan, one: Data) -> str:
         return clean(", ".join(map(str, value)), 60)
     if isinstance(value, (bool, str)):
         return clean(word(value), 60)
-    return shown(value, one.unit or "1").removesuffix(f" {one.unit}")
+    return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 
 def _few(plan: Plan, one: Data, value: Any) -> list[Any]:

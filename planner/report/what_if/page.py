@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from planner.base import resources
-from planner.base.display import plain
+from planner.base.display import clean, headline, plain
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.plans.schedules import OWN
 from planner.report import facts
-from planner.report.layout import by_prefix
-from planner.report.numbers import Data, clean, headline
+from planner.report.layout import Data, by_prefix
 from planner.report.report import page
 from planner.report.view import view_of
 from planner.report.what_if import controls
@@ -63,7 +62,7 @@ def html(result: Result) -> str:
     text = _script(result, listed, [control for _, several in groups for control in several])
     return page(
         "interactive.html.jinja",
-        view=view_of(result),
+        view=view_of(result).to_data(drawn=True),
         script=text,
         policy=b64encode(sha256(text.encode()).digest()).decode(),
         figures=[_row(listed[i], labels.get(i)) for i in (*labels, *FURTHER) if i in listed],

@@ -39,7 +39,7 @@ ASKED: tuple[type | str, ...] = (*Evaluation.__mro__, "value", "compute", "insta
 #: What rules and evaluation ask of the rows of the book.
 ROWS = {
     Formula: "when expression exact",
-    Quantity: "id symbol unit per stacked within beyond scales_with reading formulas",
+    Quantity: "id symbol unit per stacked within beyond share scales_with reading formulas",
     Notation: "symbol key per kind neutral meaning",
 }
 #: What is there in JavaScript: exceptions, numbers, expressions, and the graph's back end.

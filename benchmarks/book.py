@@ -5,14 +5,19 @@ The repository holds them with LaTeX, which GitHub draws; the site prints the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Quantity
 from planner.engine.evaluate import Case, Evaluation
 from planner.report.derivations import either
+from planner.report.layout import Data
 from planner.report.report import words
 from planner.typeset import Typesetter
+
+#: What units are called that are none.
+UNITS = {"1": "no unit", "–": "words"}
 
 
 class Chapter(NamedTuple):
@@ -64,31 +69,62 @@ def chapters() -> dict[str, Chapter]:
 def pages(mathml: bool = False) -> dict[str, str]:
     """The pages in Markdown by their path, ``formulas.md`` the list of all quantities; formulas in
     LaTeX for GitHub or in MathML for a browser."""
-    every = chapters()
-    given = {
-        "mathml": mathml,
-        "chapters": every,
-        "of": {quantity.id: file for file, each in every.items() for quantity in each.quantities},
-        "count": len(BOOK.quantities),
-        "formulas": sum(1 for _ in BOOK.formulas()),
-        "notation": BOOK.notation.values(),
-        "setter": Typesetter(Evaluation(Case({}, {}, {}))),
-        "symbols": BOOK.symbols,
-        "either": either,
-        "sentence": _sentence,
-        "cell": _cell,
-        "units": {"1": "no unit", "–": "words"},
+    every, setter = chapters(), Typesetter(Evaluation(Case({}, {}, {})))
+    of = {quantity.id: file for file, each in every.items() for quantity in each.quantities}
+    chapters_shown = {
+        file: Data(title=each.title, quantities=[_shown(q, of, setter) for q in each.quantities])
+        for file, each in every.items()
     }
+    count, formulas = len(BOOK.quantities), sum(1 for _ in BOOK.formulas())
+    notation = [
+        Data(
+            name=setter.name(note.symbol),
+            meaning=_cell(note.meaning),
+            unit=UNITS.get(note.unit, note.unit),
+            key=note.key,
+        )
+        for note in BOOK.notation.values()
+    ]
     return {
-        "formulas.md": words("formulas/index.md.jinja", **given),
-        "formulas/symbols.md": words("formulas/symbols.md.jinja", **given),
+        "formulas.md": words(
+            "formulas/index.md.jinja", chapters=chapters_shown, count=count, formulas=formulas
+        ),
+        "formulas/symbols.md": words("formulas/symbols.md.jinja", notation=notation, mathml=mathml),
         **{
             f"formulas/{file}.md": words(
-                "formulas/chapter.md.jinja", file=file, chapter=chapter, **given
+                "formulas/chapter.md.jinja", file=file, chapter=chapter, mathml=mathml
             )
-            for file, chapter in every.items()
+            for file, chapter in chapters_shown.items()
         },
     }
+
+
+def _shown(quantity: Quantity, of: Mapping[str, str], setter: Typesetter) -> Data:
+    """What the template reads of a quantity; ``of`` are the files of all by their ids."""
+    return Data(
+        id=quantity.id,
+        cell=_cell(quantity.id),
+        title=_cell(quantity.title),
+        sentence=_sentence(quantity.title),
+        unit=UNITS.get(quantity.unit, quantity.unit),
+        per=quantity.per,
+        name=setter.name(quantity.symbol),
+        formulas=[
+            Data(
+                when=[(key, either(value, "`")) for key, value in formula.when.items()],
+                box=setter.box(formula.expression, None),
+                why=_sentence(formula.why),
+                exact=formula.exact,
+                source=_sentence(formula.source),
+                uses=[
+                    Data(id=used, cell=_cell(used), file=of[used])
+                    for symbol, used in BOOK.symbols.items()
+                    if symbol in formula.expression.symbols
+                ],
+            )
+            for formula in quantity.formulas
+        ],
+    )
 
 
 def _sentence(text: str) -> str:

@@ -1,0 +1,105 @@
+"""The page of number formats, every one in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from planner.base.formats import Format, shipped
+from planner.base.numbers import exact_text, exponent_text, scientific
+from planner.documents import aliases
+from planner.report.precisions import SMALL
+
+
+def _power(value: Fraction, figures: int = 6) -> str:
+    """A number in full, as a multiple of a power of two where that is shorter, and rounded."""
+    text = exact_text(value)
+    if value.denominator == 1 and len(text) <= 10:
+        return text
+    low = (value.denominator & -value.denominator).bit_length() - 1
+    odd, up = value.numerator, -low
+    while odd % 2 == 0:
+        odd, up = odd // 2, up + 1
+    factor = "" if odd == 1 else f"{exact_text(odd)} × "
+    near = exponent_text(value) if value.denominator <= 2**10 else scientific(value, figures)
+    return f"{factor}2^{up} = {near}"
+
+
+def page() -> str:
+    """The page of the documentation: every format in full."""
+    formats = shipped()
+    others = dict(aliases.names("precision"))
+    lines = [PAGE_HEAD, "", "## What a number becomes", ""]
+    lines += ["| format | bytes | epsilon | 1e-8 becomes | off by | also called |"]
+    lines += ["| --- | --: | --- | --- | --: | --- |"]
+    lines += [
+        f"| [{one.format}](#{one.format}) | {exact_text(one.bytes)} | {_power(one.epsilon)} | "
+        f"{_becomes(one.nearest(SMALL))} | {_off(one.nearest(SMALL))} | "
+        f"{', '.join(others.get(one.format, ()))} |"
+        for one in formats
+    ]
+    lines += ["", BLOCKS, "", "| format | 1e-8 as the largest of its block | beside a 1 |"]
+    lines += ["| --- | --- | --- |"]
+    lines += [
+        f"| {one.format} | {_becomes(one.nearest(SMALL))} | "
+        f"{_becomes(one.nearest(SMALL, Fraction(1)))} |"
+        for one in formats
+        if one.scale
+    ]
+    for one in formats:
+        lines += ["", f"## {one.format}", "", f"{one.name}.", "", *_in_full(one)]
+        lines += ["", f"Source: {one.source}."]
+    return "\n".join(lines) + "\n"
+
+
+def _becomes(value: Fraction | None) -> str:
+    return _power(value, 9) if value else "0"
+
+
+def _off(value: Fraction | None) -> str:
+    """By how much of it 1e-8 is missed."""
+    share = abs((value or Fraction(0)) - SMALL) / SMALL * 100
+    return f"{exponent_text(share) if share.denominator == 1 else scientific(share)} %"
+
+
+def _in_full(one: Format) -> Iterator[str]:
+    yield "```text"
+    yield one.picture
+    if one.scale is None:
+        numbers = [
+            ("smallest subnormal", one.smallest_subnormal),
+            ("smallest normal", one.smallest_normal),
+            ("one", Fraction(1)),
+            ("the next one", 1 + one.epsilon),
+            ("largest", one.largest),
+        ]
+        for name, value in numbers if one.zero else numbers[1:]:
+            more = f"1 + {_power(one.epsilon)}" if name == "the next one" else _power(value)
+            yield f"{one.pattern(value)}  {name} = {more}"
+    else:
+        yield f"{exact_text(one.bytes * 8)} bits a number: {one.unscaled.format} and {one.scale}"
+        for name, value in (
+            ("smallest subnormal", one.smallest_subnormal),
+            ("smallest normal", one.smallest_normal),
+            ("largest", one.largest),
+        ):
+            yield f"{name}, under the {name.split()[0]} scale = {_power(value)}"
+    yield "```"
+
+
+PAGE_HEAD = """\
+# Number formats
+
+Made from presets/formats by `make pages`; `plan.py list precisions` prints it for a terminal, and
+`plan.py tensor 49152x12288 --precision bf16` what a tensor takes. A format is a file that says its
+bits, or its elements, block and scale; limits, rounding and bits below are derived from that,
+exactly. s is the sign, e the exponent, f the fraction."""
+
+BLOCKS = """\
+Rounded to the nearest, a tie to the even one. 1e-8 is what AdamW adds to the root of the second
+moment unless told otherwise: where it becomes 0, nothing keeps that division from one by 0.
+
+In a block with a scale, what is left of a number depends on its neighbours: a scale that is a power
+of two puts the largest of them into the largest power of two of an element (OCP Microscaling v1.0,
+section 6.3), one in E4M3 puts it at the largest element (its further scale of the whole tensor is
+taken as 1)."""

@@ -1,0 +1,83 @@
+"""A change of one key gives the nearest valid plan: what no longer holds follows, with a reason."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+from planner.base.errors import PlanError
+from planner.documents import source, yaml_nodes
+from planner.questions import loading
+from planner.report.what_if.controls import shown_in
+from planner.serve import page
+from tests.conftest import RunCli
+
+MODELS = source.preset_names("model")
+QUICK = ("llama3-8b", "gpt2-xl", "deepseek-v3", "mixtral-8x7b", "falcon-7b", "flux.1-dev")
+#: Other controls, and values that few layouts go with.
+OTHERS = {
+    "cluster.devices": ("8", "24", "100", "768", "1000", "1536"),
+    "cluster.accelerator": ("a100-sxm-80gb", "b200-sxm-192gb", "tpu-v4", "rtx-4090"),
+    "training.sequence_length": ("512", "1000", "8192", "131072"),
+    "training.global_batch": ("7", "64", "100", "1025", "4096"),
+    "training.micro_batch": ("3", "64"),
+    "training.schedule": ("gpipe", "dualpipev"),
+    "parallelism.pipeline": ("2", "3", "5"),
+}
+
+
+def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:
+    """The text after a change of a control, which is a valid plan with the key as it was set."""
+    said = page.call("change", {"text": text, "set": {key: word}})
+    assert "faults" not in said, (key, word, said["faults"])
+    plan = page.plan_of(said["text"])
+    root = yaml_nodes.compose(said["text"], "plan.yaml")
+    assert shown_in(root, plan, [key])[key].value == word
+    for one in said["followed"]:
+        assert one["why"] and one["undo"][key] == word
+        # What follows is needed: as it was before, the plan does not hold.
+        with pytest.raises(PlanError):
+            page.plan_of(page.written(said["text"], one["undo"]))
+    return said["text"], said["followed"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in MODELS]
+)
+def test_every_model_can_be_picked_and_then_another_control_moved(name: str) -> None:
+    text, _ = changed(page.preset(page.FIRST), "model", name)
+    chance = random.Random(name)
+    for key in chance.sample(sorted(OTHERS), 2):
+        changed(text, key, chance.choice(OTHERS[key]))
+
+
+def test_few_keys_follow_and_say_why() -> None:
+    _, followed = changed(page.preset(page.FIRST), "model", "llama3-8b")
+    assert [(one["changed"], one["why"]) for one in followed] == [
+        ("10 → 8", "32 layers cannot fill 40 pipeline stages")
+    ]
+    assert changed(page.preset(page.FIRST), "parallelism.zero", "2")[1] == []
+
+
+def test_what_follows_can_be_put_back() -> None:
+    text, followed = changed(page.preset(page.FIRST), "cluster.devices", "768")
+    (undo,) = [one["undo"] for one in followed if "training.global_batch" in one["undo"]]
+    said = page.call("change", {"text": text, "set": undo})
+    plan = page.plan_of(said["text"])
+    assert plan.get("training.global_batch") == 1024 and plan.get("cluster.devices") == 768
+
+
+def test_a_search_does_not_ask_the_layout_that_the_plan_has(run_cli: RunCli) -> None:
+    file, model = "llama70b_h100x1024", "model=gpt3-13b"
+    done = run_cli("search", file, "--set", "model=llama3-8b", "--top", "1", "--fix",
+                   "parallelism.tensor=4")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "own layout is not valid: 32 layers cannot fill 40" in " ".join(done.stdout.split())
+    # What no layout mends is told as for any command.
+    done = run_cli("search", file, "--set", model)
+    assert done.returncode == 2 and "learned positions" in done.stderr
+    with pytest.raises(PlanError, match="learned positions"):
+        loading.load(file, [model], searched=True)

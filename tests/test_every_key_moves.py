@@ -1,0 +1,207 @@
+"""Every key of a plan moves some number of some plan, or stands in a table with a reason: a key
+that the schema takes and no number follows would be one that is read and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+
+import planner
+from planner.documents import schema
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.plans.document import Plan
+from planner.questions import loading
+from tests.changed import changed
+from tests.test_every_option import ASKED, BESIDE, WITH
+from tests.test_every_option import PLAN as GIVEN
+
+#: What all others end in.
+NUMBERS = (
+    "parameters.total", "compute.executed_flops_per_token", "memory.at_worst", "checkpoint.bytes",
+    "time.mfu", "time.run_days", "cost.total", "energy.carbon", "time.latency_seconds",
+)  # fmt: skip
+FOUND = "says how a layout is found, not what one is (tests/questions/test_automatic.py)"
+CHECKED = "follows from other keys and may be stated to be checked"
+#: Keys that move nothing, with the reason; one that ends in a dot is all that begins so.
+#: Layouts of ``ASKED`` under which a key is tried.
+LAYOUTS = ("sharded weights", "experts on two nodes", "activations on the host", "served")
+SECTIONS = ("memory.", "parallelism.", "time.", "training.")
+STILL: dict[str, str] = {
+    "time.efficiency.alignment_8": "counts in products of small odd depth that bound a layer, "
+    "which no plan here has (tests/book/test_laws_time.py has them)",
+    "parallelism.auto": FOUND,
+    "parallelism.for": FOUND,
+    "parallelism.margin": FOUND,
+    "parallelism.data": CHECKED,
+    "parallelism.expert_data": CHECKED,
+    "training.gradient_accumulation": CHECKED,
+    "training.distributed_optimizer": "another name of parallelism.zero, which it sets to 1",
+    "training.schedule.": "a table of passes (tests/plans/test_schedules.py)",
+}
+#: What a key, or what begins so, needs beside it, where no layout of ``ASKED`` has it.
+SMALL = {
+    "layers": 4, "hidden": 256, "vocab": 509, "attention": {"heads": 8},
+    "mlp": {"intermediate": 508},
+}  # fmt: skip
+DENSE = {"model": SMALL, "parallelism.expert": 1, "parallelism.vocab_multiple": 1}
+NEEDS: dict[str, dict[str, Any]] = {
+    "memory.bucket_size": {"memory.buckets": 2},
+    "time.efficiency.alignment": {
+        "model": {"extends": "mixtral-8x7b", "vocab": 32002},
+        "parallelism.vocab_multiple": 1,
+    },
+    "time.efficiency.dispatch": {"parallelism.dispatcher": "deepep"},
+    "time.mfu": {"time.use": "assumed"},
+    "time.use": {"time.mfu": 0.4},
+    "memory.workspaces": {"training.implementation": "pytorch"},
+    "parallelism.send_overlap": {
+        "training.schedule": "interleaved",
+        "parallelism.virtual_pipeline": 2,
+    },
+    "training.early_stop": {"model": "llama2-7b", "parallelism.expert": 1},
+    "training.context_tokens": {
+        "model": "sd3-medium",
+        "parallelism.expert": 1,
+        "parallelism.pipeline": 1,
+    },
+    "time.efficiency.attention_8bit": {"training.attention_precision": "fp8"},
+    "time.efficiency.decomposition": {"training.optimizer": "soap"},
+    "time.efficiency.mixer_accesses": {"model": "jamba-52b"},
+    "time.efficiency.ring_launches": {**DENSE, "parallelism.context": 2},
+    "time.efficiency.launch": DENSE,
+    "time.efficiency.end_launches": DENSE,
+    "time.efficiency.head_exponent": DENSE,
+    "time.efficiency.exchange_share": {"parallelism.expert_overlap": True},
+    "time.host_": {"training.offload.optimizer": True},
+    "training.bf16_layers.": {"training.precision": "fp8"},
+    "training.narrow_logits": {"training.precision": "fp8"},
+    "training.bytes.quantized": {"training.precision": "fp8"},
+    "training.bytes.input": {"training.precision": "fp8"},
+    "training.decoder_sequence_length": {"model": "t5-base", "parallelism.expert": 1},
+    "training.loss_chunks": {"training.loss": "chunked", "parallelism.tensor": 1},
+    "training.muon.": {"training.optimizer": "muon"},
+    "training.soap.": {"training.optimizer": "soap"},
+    "training.optimizer_matrices": {"training.optimizer": "muon"},
+    "training.recompute_": {"training.recompute": "selective"},
+    "training.permute_fusion": {"training.implementation": "megatron"},
+}
+VALUES: dict[str, tuple[Any, ...]] = {
+    "parallelism.stages": ([15, 17],),
+    "training.lora.targets": (["query", "output"],),
+    "training.kernels": ("2024-01",),
+    "training.soap.largest_side": (100, 100_000),
+}
+PLAN = changed(
+    GIVEN,
+    {
+        "cluster.accelerator": {"extends": "h100-sxm-80gb"},
+        "cluster.price": None,
+        "cluster.provider": "lambda",
+    },
+)
+
+
+@cache
+def leaves() -> tuple[str, ...]:
+    """Keys of these sections that hold no others."""
+    paths = schema.paths("plan")
+    within = {path.rpartition(".")[0] for path in paths}
+    return tuple(p for p in paths if p not in within and p.startswith(SECTIONS))
+
+
+KNOWN: dict[str, dict[str, Any] | None] = {}
+
+
+def numbers(changes: dict[str, Any]) -> dict[str, Any] | None:
+    """The numbers of the plan with changes; None where there is no such plan."""
+    if isinstance(device := changes.get("cluster.accelerator"), str):
+        changes = {**changes, "cluster.accelerator": {"extends": device}}
+    if (told := repr(changes)) not in KNOWN:
+        try:
+            built = case.build(loading.load(changed(PLAN, changes)))
+            evaluation = Evaluation(built, like=plain()[1])
+        except planner.PlanError:
+            KNOWN[told] = None
+        else:
+            KNOWN[told] = {name: worth(evaluation, name) for name in NUMBERS}
+    return KNOWN[told]
+
+
+def worth(evaluation: Evaluation, name: str) -> Any:
+    """The value of a quantity, or why it has none."""
+    try:
+        return evaluation.value(name)
+    except Absent as absent:
+        return absent.reason
+
+
+@cache
+def plain() -> tuple[Plan, Evaluation]:
+    """The plan as it is, and its evaluation, whose graph others use."""
+    plan = loading.load(PLAN)
+    return plan, Evaluation(case.build(plan))
+
+
+def values(key: str) -> Iterator[Any]:
+    """Some values that a key may have."""
+    said = schema.describe("plan", key) or {}
+    yield from VALUES.get(key, ())
+    yield from said.get("enum", ())
+    if said.get("type") == "boolean":
+        yield from (True, False)
+    now = plain()[0].get(key)
+    if isinstance(now, (int, Fraction)) and not isinstance(now, bool):
+        yield from (2 * now, now / 2 if isinstance(now, Fraction) else now // 2)
+    yield from said.get("examples", ())
+    yield from (1, 2, 8)
+
+
+def still(key: str) -> bool:
+    """Whether no value of a key moves anything, under any of the layouts that others need."""
+    needs = {**WITH.get(key.rpartition(".")[0], {}), **WITH.get(key, {})}
+    for begins, beside in NEEDS.items():
+        needs |= beside if key.startswith(begins) else {}
+    for layout in ({}, *(ASKED[name] for name in LAYOUTS)):
+        for value in values(key):
+            beside = BESIDE.get((key, value), {}) if isinstance(value, (str, bool, int)) else {}
+            base = {**layout, **needs, **beside}
+            found = numbers({**base, key: value})
+            told = numbers(base)
+            if found is not None and told is not None and found != told:
+                return False
+    return True
+
+
+def listed(key: str) -> bool:
+    return any(key == name or (name[-1] == "." and key.startswith(name)) for name in STILL)
+
+
+def test_the_table_names_keys_that_there_are() -> None:
+    paths = schema.paths("plan")
+    for name in (*STILL, *NEEDS, *VALUES):
+        assert any(path.startswith(name) for path in paths), name
+
+
+@pytest.mark.slow
+def test_every_key_moves_a_number_or_is_listed() -> None:
+    assert [key for key in leaves() if not listed(key) and still(key)] == []
+
+
+@pytest.mark.parametrize("decoder", [False, True])
+def test_what_an_encoder_says_of_itself_holds_for_it(decoder: bool) -> None:
+    """Defaults that the decoder's keys fill in are the decoder's."""
+
+    def size(**own: bool) -> Any:
+        model = {**SMALL, "bias": decoder, "encoder": {"layers": 2, **own}}
+        model |= {"mixer": ["attention", "cross_attention"], "cross_attention": {"heads": 8}}
+        alone = {"parallelism.pipeline": 1, "parallelism.tensor": 1}
+        found = numbers({**DENSE, **alone, "model": model})
+        return found and found["parameters.total"]
+
+    assert size(bias=False) < size(bias=True)
+    assert size(bias=decoder) == size()
