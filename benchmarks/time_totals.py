@@ -19,7 +19,7 @@ UNITS = {
     "time.step_seconds": "s",
     "time.tflops_per_device": "TFLOP/s",
     "time.tokens_per_second_per_device": "tokens/s",
-    "time.device_hours": "device hours",
+    "time.device_hours": "GPU hours",
 }
 HEADS = ("run", "published", "predicted", "predicted time")
 
