@@ -45,9 +45,11 @@ pages:
 pictures:
 	python -m benchmarks.pictures
 
-# After a change that moves predictions: the intervals, and the tables of docs/accuracy.md.
+# After a change that moves predictions: the intervals, and the tables of docs/accuracy.md and
+# docs/accuracy/runs.md.
 DATA = tests/data
 PAGE = --markdown docs/accuracy.md
+BY_RUN = --markdown docs/accuracy/runs.md
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \
 		--held-out $(DATA)/largest_runs.jsonl --held-out $(DATA)/serving_runs.jsonl $(PAGE) \
@@ -58,9 +60,9 @@ accuracy:
 		--runs $(DATA)/memory_torchtitan.jsonl $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/runs.jsonl $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out sources"
-	python -m benchmarks.time_totals --runs $(DATA)/largest_runs.jsonl $(PAGE)
-	python -m benchmarks.time_totals --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out runs"
-	python -m benchmarks.serving_accuracy $(PAGE)
+	python -m benchmarks.time_totals --runs $(DATA)/largest_runs.jsonl $(BY_RUN)
+	python -m benchmarks.time_totals --runs $(DATA)/held_out.jsonl $(BY_RUN) --name "held-out runs"
+	python -m benchmarks.serving_accuracy $(BY_RUN)
 	python -m benchmarks.calibrate --runs $(DATA)/runs.jsonl --rounds 0 $(PAGE)
 	python -m benchmarks.laboratories --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl $(PAGE)
 	python -m benchmarks.layouts --markdown docs/layouts.md

@@ -5,7 +5,7 @@
 
 The rows of ``--runs`` (``benchmarks.measured``) are written from what a source says of its
 settings, their ``value`` null. ``--write`` predicts them, one line each; the file is committed,
-its SHA-256 in docs/accuracy.md. Then the values are read and written into the rows. ``--score``
+its SHA-256 in docs/accuracy/runs.md. Then the values are read and written into the rows. ``--score``
 holds them against the committed predictions, never against new ones, and refuses a row whose plan
 is not the one that was predicted. ``--markdown PAGE`` rewrites the tables by source and by run.
 """
@@ -72,7 +72,7 @@ def read(file: Path) -> list[Record]:
 
 
 def pages(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, str]:
-    """What stands between the markers of docs/accuracy.md."""
+    """What stands between the markers of docs/accuracy/runs.md."""
     return {
         SOURCES: tables.markdown(time_accuracy.lines(records)),
         RUNS: tables.markdown(time_totals.lines(rows, records)),

@@ -2,7 +2,7 @@
 
 Each row of the file (``benchmarks.measured``) is a whole answer: the first token and all further
 ones. No constant is fitted to these rows. ``--markdown FILE`` rewrites the table between the
-markers of a page (docs/accuracy.md).
+markers of a page (docs/accuracy/runs.md).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def means(records: Sequence[Record]) -> str:
 
 
 def page(rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """What stands between the markers of docs/accuracy.md."""
+    """What stands between the markers of docs/accuracy/runs.md."""
     return f"{tables.markdown(lines(rows, records))}\n\n{means(records)}"
 
 

@@ -3,7 +3,7 @@
 ``python -m benchmarks.time_totals --runs FILE`` evaluates the plan of each measured value
 (``benchmarks.measured``) and prints published and predicted figures under the name of their source
 and table; ``--markdown PAGE --name NAME`` rewrites what stands between the markers of that name
-(docs/accuracy.md). Where a source leaves part of its layout open, the prediction is a range.
+(docs/accuracy/runs.md). Where a source leaves part of its layout open, the prediction is a range.
 """
 
 from __future__ import annotations

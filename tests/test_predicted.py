@@ -12,7 +12,7 @@ import pytest
 from benchmarks import measured, predicted, tables
 
 DATA = Path(__file__).parent / "data"
-PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy" / "runs.md"
 
 PLAN = {
     "model": {"extends": "llama3-8b"},

@@ -15,7 +15,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy" / "runs.md"
 
 
 def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evaluation:
@@ -144,7 +144,7 @@ def test_the_page_states_what_the_program_prints() -> None:
     page, mark = PAGE.read_text("utf-8"), serving_accuracy.MARK
     assert tables.rewritten(page, serving_accuracy.page(rows, records), mark) == page
     # A roofline is not much slower than a run, but for eight devices whose own all-reduce takes
-    # less than the hops of a ring (docs/accuracy.md).
+    # less than the hops of a ring (docs/accuracy/runs.md).
     ratios = [serving_accuracy.speed(record) for record in records]
     slower = {
         (row.source, row.plan["cluster"]["devices"])
