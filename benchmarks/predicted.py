@@ -5,9 +5,10 @@
 
 The rows of ``--runs`` (``benchmarks.measured``) are written from what a source says of its
 settings, their ``value`` null. ``--write`` predicts them, one line each; the file is committed,
-its SHA-256 in docs/accuracy/runs.md. Then the values are read and written into the rows. ``--score``
-holds them against the committed predictions, never against new ones, and refuses a row whose plan
-is not the one that was predicted. ``--markdown PAGE`` rewrites the tables by source and by run.
+its SHA-256 in docs/accuracy/runs.md. Then the values are read and written into the rows.
+``--score`` compares them with the committed predictions, never with new ones, and refuses a row
+whose plan is not the one that was predicted. ``--markdown PAGE`` rewrites the tables by source and
+by run.
 """
 
 from __future__ import annotations
