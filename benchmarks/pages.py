@@ -17,7 +17,6 @@ from pathlib import Path
 from benchmarks import book, coming_from, connections, number_formats
 from benchmarks.tables import rewritten
 from planner.cli.commands import COMMANDS, EVERYWHERE, Argument, Command
-from planner.documents import aliases
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -43,9 +42,6 @@ def pages() -> dict[Path, str]:
     index = _kept(DOCS / "commands.md") or ""
     index = rewritten(index, "\n".join(["| command | does |", RULE, *listed]), "commands")
     made[DOCS / "commands.md"] = rewritten(index, _table(_actions(EVERYWHERE), "option"), "options")
-    rows = (f"| {where} | `{ours}` | {also} |" for where, ours, also in aliases.table())
-    table = "\n".join(["| of | here | elsewhere |", "| --- | --- | --- |", *rows])
-    made[DOCS / "quick.md"] = rewritten(_kept(DOCS / "quick.md") or "", table, "aliases")
     made[DOCS / "connections.md"] = connections.page(_kept(DOCS / "connections.md") or "")
     made[DOCS / "precisions.md"] = number_formats.page()
     for page in (ROOT / "README.md", DOCS / "quick_start.md"):
