@@ -96,7 +96,6 @@ FILLED = {
     ("report/limits.py", "limits"),
     ("report/study.py", "head"),
     ("report/study.py", "row"),
-    ("report/what_if/rules.py", "_compare"),
 }
 
 

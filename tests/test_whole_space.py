@@ -6,10 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,16 +17,13 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.base import resources
 from planner.book import formulas
 from planner.book.quantity import BOOK
 from planner.questions.constraints import sums_stages
-from planner.report.what_if.page import settled
 from planner.results.result import Result
 from tests.strategies import Document, wide_plans
 from tests.strategies import settings as every_setting
 
-NODE = shutil.which("node")
 Wide = tuple[Document, dict[str, Any]]
 #: Ten by default, three hundred in the long profile.
 MANY = settings(
@@ -252,129 +246,3 @@ def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.D
         anew, varied = Evaluation(other, whole.book), whole.varied(symbol, more)
         for identifier in ids:
             assert found(varied, identifier) == found(anew, identifier), (symbol, identifier)
-
-
-# The page's program under Node ---------------------------------------------------------------
-
-ASK = """
-const changed = (data, [step, ...below], value) => {
-  const copy = new $.Dict(data.items());
-  copy.put(step, below.length ? changed(data.get(step) || new $.Dict(), below, value) : value);
-  return copy;
-};
-globalThis.changedDocument = changes => ({
-  data: changes.reduce((data, [key, value]) => changed(data, key.split("."),
-    key === "cluster.accelerator" ? ACCELERATORS.get(value) : value), DOCUMENT),
-  place: () => null,
-});
-const answer = changes => {
-  const evaluation = planned(changes), found = {};
-  for (const id of IDS) {
-    try {
-      found[id] = evaluation.value(id);
-      if (found[id] === Infinity) found[id] = "infinite";
-    } catch (error) {
-      if (!(error instanceof $.Absent)) throw error;
-      found[id] = null;
-    }
-  }
-  return found;
-};
-process.stdout.write(JSON.stringify(CHANGES.map(changes => {
-  try { return answer(changes); }
-  catch (error) {
-    if (!(error instanceof $.PlanError)) throw error;
-    return error.faults.map(fault => fault.message);
-  }
-})));
-"""
-
-
-def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list[Any]:
-    """What the page's program finds for each set of changes: numbers, or a list of faults."""
-    from planner.report.what_if.program import program
-
-    shown = resources.folder("templates") / "interactive"
-    pairs = [[[key, value] for key, value in one.items()] for one in several]
-    parts = (
-        (shown / "python.js").read_text("utf-8"),
-        (shown / "graph.js").read_text("utf-8"),
-        program(result, ()),
-        f"const CHANGES={json.dumps(pairs)},IDS={json.dumps(SCALARS)};",
-        ASK,
-    )
-    file = folder / "program.js"
-    file.write_text("\n".join(parts), "utf-8")
-    done = subprocess.run(
-        [NODE or "", str(file)], capture_output=True, encoding="utf-8", timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return list(json.loads(done.stdout))
-
-
-@st.composite
-def moves(draw: st.DrawFn, result: Result) -> dict[str, tuple[Any, str]]:
-    """Some controls of the page, each at one of its positions, with its unit."""
-    from planner.report.what_if.controls import groups
-
-    controls = [control for _, group in groups(result.plan) for control in group]
-    moved = draw(st.lists(st.sampled_from(controls), max_size=4, unique_by=lambda c: c.key))
-    found = {}
-    for control in moved:
-        position = draw(st.sampled_from(control.options or control.steps or (None,)))
-        if position is not None:
-            plain = float(position) if isinstance(position, Fraction) else position
-            found[control.key] = (plain, control.unit)
-    return found
-
-
-def same(
-    result: Result, shown: dict[str, Any], told: Any = None, names: Sequence[str] = SCALARS
-) -> None:
-    """Whether doubles are the exact numbers, and nothing is where one is absent."""
-    for identifier in names:
-        wanted, found = value(result, identifier), shown.get(identifier)
-        if isinstance(wanted, PLAIN) and wanted:
-            assert found == pytest.approx(float(wanted), rel=1e-9, abs=0), (identifier, told)
-        else:
-            assert found == wanted, (identifier, told)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(NODE is None, reason="there is no Node")
-@MANY
-@given(wide_plans(), st.data())
-def test_the_what_if_page_computes_what_set_gives(plan: Wide, data: st.DataObject) -> None:
-    result = evaluated(plan)
-    several = [{}, *(data.draw(moves(result)) for _ in range(6))]
-    with tempfile.TemporaryDirectory() as folder:
-        answers = in_node(
-            result, Path(folder), [{k: v for k, (v, _) in one.items()} for one in several]
-        )
-    for one, shown in zip(several, answers, strict=True):
-        said = {key: f"{at} {unit}" if unit else at for key, (at, unit) in one.items()}
-        try:
-            kept = dict(settled(result.plan))  # as the page's command says
-            anew = planner.load(plan[0], set={**kept, **plan[1], **said}).evaluate()
-        except planner.PlanError as error:
-            assert isinstance(shown, list), (one, str(error))
-            assert {fault.message for fault in error.faults} <= set(shown), one
-        else:
-            assert isinstance(shown, dict), (one, shown)
-            same(anew, shown)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_the_what_if_page_follows_a_shape_to_other_kinds_of_layers(tmp_path: Path) -> None:
-    """Of DeepSeek-V3's layers the first three are dense: a model of these has no experts."""
-    plan = {
-        "model": "deepseek-v3",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-        "training": {"tokens": "1B", "sequence_length": 4096, "global_batch": 64},
-        "parallelism": {"expert": 64},
-    }
-    moved = {"model.layers": 3, "parallelism.expert": 1}
-    [shown] = in_node(planner.load(plan).evaluate(), tmp_path, [moved])
-    assert shown["parameters.active"] == shown["parameters.total"] < 10e9
-    same(planner.load(plan, set=moved).evaluate(), shown)

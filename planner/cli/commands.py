@@ -207,7 +207,6 @@ def _at_least_one(top: int | None) -> None:
         choices=("resolved",),
         dest="show",
     ),
-    flag("--interactive", "write HTML reports with sliders that recompute every number"),
     flag(
         "--require-fit", "exit with status 1 if the plan does not fit into memory (with --margin)"
     ),
@@ -233,14 +232,12 @@ def _report(options: argparse.Namespace) -> int | str:
     from planner.questions.plan_questions import evaluate, outcome
 
     kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
-    if options.interactive and "html" not in kinds.values():
-        raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
     if options.only and options.format != "json":
         raise PlanError(Fault("--only picks the quantities of a result", None, "--format json"))
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
-        render.write(result, path, options.interactive)
+        render.write(result, path)
     sys.stdout.write(render.as_text(result, options.format or "text", options.only))
     missed = _missed(result)
     fit = limit and outcome(result, "--require-fit", Place(options.plan), limit, fits=True)
@@ -251,7 +248,7 @@ def _model_sizes(options: argparse.Namespace) -> str:
     """Return the report of a model in place of a plan."""
     from planner.report import model
 
-    whole = ("output", "only", "show", "interactive", "require_fit", "margin", "launcher")
+    whole = ("output", "only", "show", "require_fit", "margin", "launcher")
     asked = [name for name in whole if getattr(options, name)]
     if asked or options.format not in (None, "text", "json"):
         told = "such as -o, --only and --format md need a plan; a model alone has its sizes"

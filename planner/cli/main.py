@@ -28,6 +28,11 @@ plan.py list shows what ships, plan.py COMMAND --help what a command takes, plan
 commands.
 """
 
+#: Options of earlier versions, and what does the same now.
+GONE = {
+    "--interactive": "plan.py serve PLAN.yaml, or plan.py site -o DIR for a page without a server"
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status (0 done, 1 a check or limit failed, 2 bad input, 70
@@ -157,6 +162,8 @@ class _Parser(argparse.ArgumentParser):
     """argparse with one-line errors in the form of our other faults."""
 
     def error(self, message: str) -> Any:
+        for option in GONE.keys() & set(message.split()):
+            raise PlanError(Fault(f"there is no {option} any more", None, GONE[option]))
         raise PlanError(Fault(f"{self.prog}: {message}", None, f"see {self.prog} --help"))
 
 

@@ -7,9 +7,10 @@ refuse, but omits none that they would accept (``step`` describes coarser steps)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -193,3 +194,22 @@ def divisors(value: int) -> tuple[int, ...]:
     most = min(math.isqrt(value), 10**6)  # a bound on the time for absurd numbers
     small = [i for i in range(1, most + 1) if value % i == 0]
     return tuple(sorted({*small, *(value // i for i in small)}))
+
+
+def starts(devices: int) -> Iterator[dict[str, int]]:
+    """Yield layouts of which one is probably valid, for a search to start from: every combination
+    of degrees that divide all devices, small ones first."""
+    outer, sizes = at(OUTER), divisors(devices)
+
+    def split_size(size: int, many: int) -> Iterator[tuple[int, ...]]:
+        """Yield every way to write a size as an ordered product of so many factors."""
+        if many == 1:
+            yield (size,)
+            return
+        for first in takewhile(size.__ge__, sizes):
+            if size % first == 0:
+                yield from ((first, *rest) for rest in split_size(size // first, many - 1))
+
+    for size in sizes:
+        for degrees in split_size(size, len(outer)):
+            yield dict(zip(outer, degrees, strict=True))

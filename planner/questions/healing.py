@@ -17,8 +17,7 @@ from planner.documents.source import Document
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KEYS, ROW, RUN, at
-from planner.questions.domains import divisors
-from planner.questions.search.layouts import starts
+from planner.questions.domains import divisors, starts
 
 DEVICES, BATCH, MICRO_BATCH = "cluster.devices", "training.global_batch", "training.micro_batch"
 LENGTH, LONGEST = "training.sequence_length", "model.max_sequence"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.base import files
 from planner.base.display import flow, one_line
@@ -25,8 +25,10 @@ from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
 from planner.plans.plan import about, opened, planned
 from planner.questions import loading
 from planner.questions.healing import CHOOSING
-from planner.questions.search.engine import Found, Layout
 from planner.questions.solve.solve import Answer
+
+if TYPE_CHECKING:
+    from planner.questions.search.engine import Found, Layout
 
 Changes = Mapping[str, Any]
 

@@ -31,7 +31,7 @@ def text(result: Result, colour: bool | None = None) -> str:
 
 def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
     """Return the result as text, md (GitHub Markdown), html (one file without scripts or requests),
-    interactive (html with sliders and their script), json (schemas/result.schema.json; with `only`,
+    json (schemas/result.schema.json; with `only`,
     those quantities) or trace (a simulated step, for Perfetto)."""
     if kind == "text":
         return text(result)
@@ -43,10 +43,6 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
         from planner.report import trace
 
         return trace.text(result)
-    if kind == "interactive":
-        from planner.report.what_if.page import html
-
-        return html(result)
     from planner.report.report import page, words
     from planner.report.view import view_of
 
@@ -58,17 +54,12 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
     )
 
 
-def write(result: Result, path: str | Path, sliders: bool = False) -> None:
+def write(result: Result, path: str | Path) -> None:
     """Write a report atomically, in the format of the file's ending.
-
-    Args:
-        sliders: whether HTML has sliders and computes in the browser.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.
     """
     kind = format_of(path, SUFFIXES, "report")
-    if kind == "html" and sliders:
-        kind = "interactive"
     tell(f"writing {path}")
     write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))

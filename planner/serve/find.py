@@ -27,9 +27,9 @@ from planner.questions.plan_questions import PlanAnswer, PlanQuestion, evaluate
 from planner.questions.search import choices
 from planner.questions.write_back import as_written, of_answer, of_searched, put
 from planner.report.layout import STATUS, Data
-from planner.report.what_if.controls import settings
 from planner.results.lookup import input_called, look_up
 from planner.serve import page
+from planner.serve.controls import settings
 from planner.serve.page import NAME, plan_of
 
 Body = Mapping[str, Any]

@@ -27,9 +27,9 @@ from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import checked, evaluate
 from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib, segmented, share_text
 from planner.report.layout import DAYS, STEP, Data, pick, short_key
-from planner.report.what_if import controls
 from planner.results.result import Result
 from planner.results.result import evaluate as evaluated
+from planner.serve import controls
 
 Body = Mapping[str, Any]
 

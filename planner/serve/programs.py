@@ -36,7 +36,7 @@ NAMES = {"old": "a", "new": "b", "only": "quantities"}
 #: Keys with a document, each the name of its file.
 DOCUMENTS = ("plan", "a", "b")
 #: Options of a command line alone: how it prints, exits, and what it writes.
-LEFT_OUT = frozenset(("format", "print", "interactive", "require-fit", "write", "rank", "all"))
+LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all"))
 #: Options that name files, folders or other machines, by what stands for their values in help.
 OUTSIDE = re.compile(r"FILE|DIR|PATH|ADDRESS|\.yaml")
 _DOCUMENT = "A plan: an object, its YAML as text, or the name of one that ships."

@@ -41,12 +41,11 @@ EXCEPTIONS = {
         (
             "connect/events.py: _shortest",
             "questions/studies/axes.py: power",
-            "report/what_if/controls.py: _tenths",
             "results/result.py: step_parts",
         ),
         "rounds a value, which is a number again",
     ),
-    "book/quantity.py: outside": "the offline page translates it, statement by statement",
+    "book/quantity.py: outside": "a number of any unit, in the report of an error",
     "questions/studies/pieces.py: add": "bytes of a file",
     "serve/app.py: module": "bytes of JSON",
 }

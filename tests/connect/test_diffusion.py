@@ -291,15 +291,6 @@ def test_frameworks_for_language_models_refuse_it_by_name() -> None:
             exports.config(plan, name)
 
 
-@pytest.mark.slow
-def test_the_page_with_sliders_is_written_for_it() -> None:
-    """Each rule that makes its streams has a translation."""
-    from planner.report import as_text
-
-    found = result("flux.1-dev", EIGHT, parallelism={"zero": 3})
-    assert "joint-2" in as_text(found, "interactive")
-
-
 def test_a_search_ranks_layouts_by_what_they_evaluate_to() -> None:
     plan = planner.load(
         {

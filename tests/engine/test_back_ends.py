@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -14,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.base import resources
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
-from planner.engine.graph import LEAVES, Graph
+from planner.engine.graph import Graph
 from planner.engine.lower import bound
 from planner.engine.run import slopes
 from planner.plans.plan import variant
@@ -37,7 +33,6 @@ QUANTITIES = (
     "compute.flops_per_token",
     "checkpoint.bytes",
 )
-NODE = shutil.which("node")
 BANDWIDTH = "cluster.accelerator.memory_bandwidth"
 
 
@@ -73,38 +68,6 @@ def test_all_back_ends_say_the_same(document: Any) -> None:
         assert floats.value(name) == close(value)
         assert list(rows[places[name]]) == [close(value)] * 2
         assert list(rewritten[made.roots[name]]) == [close(value)] * 2
-
-
-def in_javascript(graph: Graph, inputs: dict[int, float]) -> list[Any]:
-    """Every node of a graph as the what-if page works it out; None where it has no value."""
-    nodes = [
-        [op, [float(given[0])] if op == "const" else [] if op in LEAVES else given]
-        for op, given in graph.nodes
-    ]
-    folder = resources.folder("templates") / "interactive"
-    program = (
-        *(resources.read_text(folder / name) for name in ("python.js", "graph.js")),
-        f"const graph={{nodes:{json.dumps(nodes)}}},inputs={json.dumps(inputs)},values=[];",
-        "GRAPH.run(graph,graph.nodes.keys(),values,place=>inputs[place],(key,value)=>value);",
-        "console.log(JSON.stringify(values.map(v=>typeof v==='number'?v:null)));",
-    )
-    done = subprocess.run(
-        [NODE or ""], input="\n".join(program), capture_output=True, text=True, check=True
-    )
-    return list(json.loads(done.stdout))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(NODE is None, reason="there is no Node")
-@settings(max_examples=6)
-@given(plans())
-def test_javascript_says_the_same(document: Any) -> None:
-    built = case.build(loading.load(document))
-    evaluation = Evaluation(built)
-    values = evaluation.values_of(QUANTITIES)
-    found = in_javascript(evaluation.graph, numbers(evaluation.graph, built))
-    for name, value in values.items():
-        assert found[evaluation.instance(name, {})] == close(value), name
 
 
 @settings(max_examples=12)

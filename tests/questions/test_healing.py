@@ -11,8 +11,8 @@ pytest.importorskip("starlette")
 from planner.base.errors import PlanError
 from planner.documents import source, yaml_nodes
 from planner.questions import loading
-from planner.report.what_if.controls import shown_in
 from planner.serve import page
+from planner.serve.controls import shown_in
 from tests.conftest import RunCli
 
 MODELS = source.preset_names("model")

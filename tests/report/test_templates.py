@@ -136,7 +136,7 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
     study = tmp_path / "study.yaml"
     study.write_text(STUDY.replace("SMALL", small.name))
     for words in (
-        ("report", small, "--interactive", "-o", tmp_path / "a.html"),
+        ("report", small, "-o", tmp_path / "a.html"),
         ("compare", small, "--step-time", "1s", "-o", tmp_path / "b.md", "-o", tmp_path / "b.html"),
         ("search", small, "-o", tmp_path / "c.md", "-o", tmp_path / "c.html"),
         ("sweep", study, "-o", tmp_path / "d.csv", "-o", tmp_path / "d.md",

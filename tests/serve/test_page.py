@@ -20,9 +20,8 @@ from planner.documents import yaml_nodes
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
 from planner.report.answer import Answer, gib
-from planner.report.what_if import controls
 from planner.results.in_turn import in_turn
-from planner.serve import page
+from planner.serve import controls, page
 from tests.browser import Browser, executable
 from tests.conftest import ROOT
 from tests.serve.conftest import Server

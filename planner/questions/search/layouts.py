@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import compress, islice, product, takewhile
+from itertools import compress, islice, product
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -53,25 +53,6 @@ class Setting(NamedTuple):
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
-
-
-def starts(devices: int) -> Iterator[dict[str, int]]:
-    """Yield layouts of which one is probably valid, for a search to start from: every combination
-    of degrees that divide all devices, small ones first."""
-    sizes = divisors(devices)
-
-    def split_size(size: int, many: int) -> Iterator[tuple[int, ...]]:
-        """Yield every way to write a size as an ordered product of so many factors."""
-        if many == 1:
-            yield (size,)
-            return
-        for first in takewhile(size.__ge__, sizes):
-            if size % first == 0:
-                yield from ((first, *rest) for rest in split_size(size // first, many - 1))
-
-    for size in sizes:
-        for degrees in split_size(size, len(OUTER)):
-            yield dict(zip(OUTER, degrees, strict=True))
 
 
 class Space:

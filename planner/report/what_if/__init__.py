@@ -1,1 +1,0 @@
-"""Plans as JavaScript: formulas and rules, printed from the same declarations."""

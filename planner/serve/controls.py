@@ -1,0 +1,198 @@
+"""The controls of the page: which keys of a plan it shows, and which values it offers.
+
+What a control may hold comes from the schema; the few sizes that are beside each other are a choice
+of looks only, since the text takes any allowed number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import numbers, resources
+from planner.base.display import clean, headline
+from planner.documents import json_schema, source
+from planner.documents.yaml_nodes import Node
+from planner.plans import layout
+from planner.plans.document import Plan
+from planner.plans.plan import NAMED, about
+from planner.questions.domains import divisors
+from planner.report.layout import Data
+
+ACCELERATOR = "cluster.accelerator"
+#: What stands first on the planner's page, by the title of its group; all other keys of the schema
+#: are behind "More settings".
+USUAL: dict[str, tuple[str, ...]] = {
+    "Model": ("model", "model.moe.experts", "model.moe.top_k"),
+    "Cluster": ("cluster", ACCELERATOR, "cluster.devices", "cluster.price"),
+    "Run": (
+        "training.tokens", "training.sequence_length", "training.global_batch",
+        "training.micro_batch", "training.precision", "training.optimizer", "training.recompute",
+    ),
+    "Layout": (
+        *(row.key for row in layout.ROWS if row.place in (layout.OUTER, layout.INNER)
+          and row.title),
+        "parallelism.sequence", "parallelism.zero", "training.schedule",
+        "parallelism.virtual_pipeline",
+    ),
+}  # fmt: skip
+#: What they are called, where no row of a table and no schema says it in few words.
+_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+LABELS = {
+    **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
+    **_SAID["labels"],
+}  # fmt: skip
+#: Keys that no single value states, or that say only what others rest on; titles of sections.
+LEFT_OUT = re.compile(
+    r"training\.schedule\.|cluster\.accelerator\.calibration|(parallelism|questions|require)$"
+    r"|.*\.(interval|rows|sources|extends)$|extends$"
+)
+TITLES: Mapping[str, str] = _SAID["titles"]
+CHUNKS = "parallelism.virtual_pipeline"
+#: How many sizes stand beside each other, and how long choices are that do.
+SIZES, BESIDE, LETTERS = 5, 4, 20
+#: Sizes of a degree that divides nothing in particular.
+POWERS = tuple(2**i for i in range(7))
+
+
+@cache
+def settings() -> Mapping[str, Data]:
+    """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
+    says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
+    found = {key: _setting(key) for key in ("model", "cluster", ACCELERATOR)}
+    for key in _scalars("", json_schema.read("plan")):
+        if key not in found and not LEFT_OUT.match(key):
+            found[key] = _setting(key)
+    return found
+
+
+def _scalars(prefix: str, said: Any) -> Iterator[str]:
+    """The keys below a schema that hold something else than a mapping."""
+    if not isinstance(said, Mapping):
+        return
+    further = [said[word] for word in ("then", "else") if word in said]
+    for part in (*said.get("allOf", ()), *said.get("anyOf", ()), *further):
+        yield from _scalars(prefix, part)
+    for name, inner in said.get("properties", {}).items():
+        key, kinds, items = f"{prefix}{name}", inner.get("type", ()), inner.get("items")
+        yield from _scalars(f"{key}.", inner)
+        plain = not isinstance(items, Mapping) or items.get("type") != "object"
+        if kinds != "object" and ("enum" in inner or kinds) and plain:
+            yield key
+
+
+def _setting(key: str) -> Data:
+    said = about(key)
+    section = ".".join(key.split(".")[:-1][:2])
+    name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
+    options = tuple(said.get("enum") or ((False, True) if said.get("type") == "boolean" else ()))
+    options = tuple(option for option in options if option is not None)
+    words = [word(option) for option in options]
+    few = 0 < len(words) <= BESIDE and sum(map(len, words)) <= LETTERS
+    row = layout.ROW.get(key)
+    sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
+    kind = "segments" if few else "choice" if options else "field"
+    if key in NAMED:
+        kind, options = "named", tuple(source.preset_names(NAMED[key]))
+        words = [*options]
+    elif not options and (sized or key == "training.micro_batch"):
+        kind = "sizes"
+    unit = said.get("unit", "")
+    return Data(
+        key=key, id="set-" + key.replace(".", "-"), section=section, kind=kind,
+        label=LABELS.get(key) or headline(said.get("title") or name),
+        help=clean(said.get("description", ""), 300), options=[*zip(options, words, strict=True)],
+        unit="" if unit in ("1", "") else unit, share=said.get("maximum") == 1,
+    )  # fmt: skip
+
+
+def word(option: Any) -> str:
+    """A choice as it is shown."""
+    return "yes" if option is True else "no" if option is False else str(option)
+
+
+def sections() -> list[tuple[str, list[Data]]]:
+    """Every setting that is not among the usual ones, by the title of its section."""
+    usual = {key for keys in USUAL.values() for key in keys}
+    order = {"training": 0, "parallelism": 1, "memory": 2, "time": 3, "cluster": 4, "model": 5}
+    found: dict[str, list[Data]] = {}
+    for key, one in settings().items():
+        if key not in usual:
+            found.setdefault(one.section, []).append(one)
+    ranked = sorted(found, key=lambda name: (order.get(name.partition(".")[0], 9), name))
+    return [(_title(name), found[name]) for name in ranked]
+
+
+def _title(section: str) -> str:
+    words = TITLES.get(section)
+    return words or headline(section.replace("_", " ").replace(".", ", "))
+
+
+def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, Data]:
+    """What the controls of some keys show: the ``value`` that the text states, as it is written, or
+    None; else what it is by rule (``rule``); of sizes those that stand beside each other; whether
+    the plan has no use for the key (``idle``)."""
+    experts = plan is None or plan.get("model.moe.experts") is not None
+    found = {}
+    for key in keys:
+        one = settings()[key]
+        value = _stated(text, key)
+        rule = "" if plan is None else _by_rule(plan, one)
+        own = plan.get(key) if plan is not None else None
+        sizes = _few(plan, one, own) if one.kind == "sizes" and plan is not None else None
+        idle = not experts and (key.startswith("model.moe.") or key.startswith("parallelism.exp"))
+        found[key] = Data(value=value, rule=rule, sizes=sizes, idle=idle and value is None)
+    return found
+
+
+def _stated(text: Node | None, key: str) -> str | None:
+    node = text
+    for step in key.split("."):
+        if node is None or not isinstance(node.value, dict):
+            auto = node is not None and node.value == "auto"
+            return "yes" if auto and key == "parallelism.auto" else None
+        node = node.value.get(step)
+    if node is not None and isinstance(node.value, dict):
+        node = node.value.get("extends")
+    if node is None or isinstance(node.value, dict):
+        return None
+    if isinstance(node.value, list):
+        return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
+    return word(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+
+
+def _by_rule(plan: Plan, one: Data) -> str:
+    """The value that a key has where the text does not state it, in words."""
+    value = plan.get(one.key)
+    if value is None or isinstance(value, Mapping):
+        name = value.get("name") if isinstance(value, Mapping) else None
+        return clean(name or "", 60)
+    if isinstance(value, (list, tuple)):
+        return clean(", ".join(map(str, value)), 60)
+    if isinstance(value, (bool, str)):
+        return clean(word(value), 60)
+    return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
+
+
+def _few(plan: Plan, one: Data, value: Any) -> list[Any]:
+    """The sizes of a degree around the one that it has, few enough to stand beside each other."""
+    steps = sorted({*_sizes(plan, one.key), value} - {None})
+    place = steps.index(value) if value in steps else 0
+    first = max(0, min(place - 2, len(steps) - SIZES))
+    return steps[first : first + SIZES]
+
+
+def _sizes(plan: Plan, key: str) -> Sequence[int]:
+    """List the sizes that a degree may have, of those that divide what it divides."""
+    model, row = plan.model, layout.ROW[key]
+    layers = len(model.sequence) if model is not None else 1
+    if key == CHUNKS:  # of which a stage has a whole number of layers
+        return divisors(max(layers // (plan.get("parallelism.pipeline") or 1), 1))
+    if row.divides == layout.LAYERS:
+        return [size for size in {*divisors(layers), *POWERS} if size <= min(layers, POWERS[-1])]
+    blocks = [block for part in (model.parts if model else ()) for block in part.blocks]
+    experts = max((b.values["experts"] for b in blocks if b.kind == "moe"), default=1)
+    return divisors(experts) if row.divides == layout.EXPERTS and experts > 1 else POWERS
