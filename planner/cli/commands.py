@@ -951,6 +951,23 @@ def _serve(options: argparse.Namespace) -> int:
     return OK
 
 
+@command(
+    "site",
+    "write the page of serve as static files, which need no server program",
+    argument("-o, --output DIR", "the folder to write", required=True),
+    argument(
+        "--pyodide DIR|URL",
+        "a copy of Pyodide to put beside the page, such as node_modules/pyodide, or an address to "
+        "load it from (a public one)",
+    ),
+)
+def _site(options: argparse.Namespace) -> int:
+    from planner.serve import site
+
+    site.write(options.output, options.pyodide or site.PYODIDE)
+    return OK
+
+
 @command("mcp", "answer an assistant over the Model Context Protocol, on standard input and output")
 def _mcp(options: argparse.Namespace) -> int:
     with needed("mcp", "serve,mcp"):

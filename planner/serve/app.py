@@ -34,12 +34,8 @@ from planner.serve.workers import REASONS, Busy, Greedy, Workers
 LAST, KEPT = 100, 200_000
 #: Seconds that a client has to send a body, and after which it may ask a busy server again.
 PATIENCE, AGAIN = 15, 5
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-    "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": page.POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -304,7 +300,10 @@ def _described(programs: Programs) -> bytes:
 
 async def _index(request: Request) -> Response:
     plan: Path | None = request.app.state.plan
-    return HTMLResponse(page.shell(None if plan is None else files.read_text(plan, MAX_BODY)))
+    return HTMLResponse(_shell(None if plan is None else files.read_text(plan, MAX_BODY)))
+
+
+_shell = lru_cache(maxsize=1)(page.shell)
 
 
 async def _style(request: Request) -> Response:

@@ -44,6 +44,11 @@ class WrongField(PlanError):
 
 #: The name of the document in faults, and the plan at start.
 NAME, FIRST = "plan.yaml", "llama70b_h100x1024"
+#: What the page may load: nothing from elsewhere.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
 #: Kinds of controls whose choices are all visible; those that would not fit are marked.
 BESIDE = ("segments", "sizes")
 
@@ -68,9 +73,13 @@ def html(template: str, **given: Any) -> str:
     return page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
 
 
-@cache
-def shell(text: str | None = None) -> str:
-    """Render the page, with the plan at start."""
+def shell(text: str | None = None, site: Data | None = None) -> str:
+    """Render the page.
+
+    Args:
+        text: the plan at start.
+        site: of a page without a server: where the files are that run the planner.
+    """
     from planner.report.report import page
 
     settings = controls.settings()
@@ -83,6 +92,7 @@ def shell(text: str | None = None) -> str:
         more=controls.sections(),
         named=[(one.id, [name for name, _ in one.options]) for one in named],
         plans=source.preset_names("plan"),
+        site=site,
     )
 
 

@@ -18,7 +18,7 @@ function post(path, body, signal) {
 /** What is answered at once. */
 export async function quick(name, body) {
   try {
-    return await (await post(`/page/${name}`, body)).json();
+    return await (await post(`page/${name}`, body)).json();
   } catch {
     return { faults: [{ message: "The server does not answer." }] };
   }
@@ -57,7 +57,7 @@ async function look(name, body, place, form) {
   place.replaceChildren(waiting);
   let result = { faults: [{ message: "The server ended before it had an answer." }] };
   try {
-    const response = await post(`/find/${name}`, body, end.signal);
+    const response = await post(`find/${name}`, body, end.signal);
     for await (const said of lines(response)) {
       if ("progress" in said) line.textContent = said.progress || "…";
       else result = said.done ?? said;

@@ -59,8 +59,8 @@ function beside(keys, faults = []) {
   control.append(line);
 }
 
-/** What faults come to: those that the server tells have a place. */
-const unanswered = (faults, words) => (faults[0].place === undefined ? "the server does not answer" : words);
+/** What faults come to: those of a document have a place. */
+const unanswered = (faults, words) => (faults[0].place === undefined ? "no answer" : words);
 
 /** The state of the page, on a desk and at the lower edge of a phone. */
 function status(words) {

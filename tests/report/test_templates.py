@@ -147,7 +147,7 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
         assert main(list(map(str, words))) == 0
     book.pages(), book.pages(mathml=True)
     text, other = small.read_text(), SMALL.replace("devices: 8", "devices: 16")
-    page.shell.__wrapped__(), page.style.__wrapped__()
+    page.shell(), page.style.__wrapped__()
     for name, body in (
         ("answer", {"textA": other}), ("diff", {"textA": other}), ("more", {}), ("search", {}),
         ("panel", {}),

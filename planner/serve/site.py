@@ -1,0 +1,147 @@
+"""Writes the page as a folder of files for any web server: this package runs in the visitor's
+browser, under Pyodide, and answers there what ``planner.serve.app`` answers over HTTP."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
+from io import BytesIO
+from pathlib import Path
+
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError
+from planner.base.progress import tell
+from planner.report.layout import Data
+from planner.serve import page
+
+#: Pyodide as the tests run it, where nobody names another copy.
+PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
+#: What a copy of Pyodide consists of, and the bytes of one file at most.
+CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+LOCK, MOST = "pyodide-lock.json", 100_000_000
+#: Distributions by the archive that carries them: what each answer needs, and what some need, which
+#: a browser loads with the first of these.
+ARCHIVES: Mapping[str, Sequence[str]] = {
+    "planner": (
+        "PyYAML", "Jinja2", "MarkupSafe", "jsonschema", "jsonschema-specifications", "referencing",
+        "attrs",
+    ),
+    "sympy": ("sympy", "mpmath"),
+}  # fmt: skip
+#: What of a package no browser runs: compiled parts, tests, command lines.
+LEFT_OUT = frozenset((".so", ".pyd", ".pyc", ".pyi", ".pyx", ".c"))
+FOLDERS_LEFT_OUT = frozenset(("__pycache__", "tests", "_data", "..", "benchmarks"))
+SCRIPTS = ("serve/page.js", "serve/find.js", "site/host.js", "site/worker.js")
+#: The page's policy; a server would say more in its headers.
+POLICY = page.POLICY.replace("frame-ancestors 'none'; ", "")
+
+
+def write(folder: str, pyodide: str = PYODIDE) -> None:
+    """Write the page into a folder, which is created; other files in it stay.
+
+    Args:
+        folder: where.
+        pyodide: the address of Pyodide's files, or a folder with them, which is copied.
+
+    Raises:
+        PlanError: there is no such copy of Pyodide, a package is missing, or a file cannot be
+            written.
+    """
+    top, copied = Path(folder), "://" not in pyodide
+    found = dict(_copy(Path(pyodide))) if copied else {}
+    address = "pyodide/" if copied else pyodide.rstrip("/") + "/"
+    archives = {name: f"{name}.zip" for name in ARCHIVES}
+    site = Data(pyodide=address, packages=archives, policy=POLICY)
+    found["index.html"] = page.shell(site=site).encode()
+    found["style.css"] = page.style().encode()
+    for name in SCRIPTS:
+        found[f"static/{Path(name).name}"] = resources.read_bytes(
+            resources.folder("templates") / name
+        )
+    for name, file in archives.items():
+        found[file] = archive(name)
+    for name, content in found.items():
+        tell(f"writing {name}")
+        with files.writing(top / name):
+            files.resolved(top / name).parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(top / name) as file:
+            file.write(content)
+
+
+def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a copy of Pyodide that the page loads; NumPy's where it has them.
+
+    Raises:
+        PlanError: one is missing.
+    """
+    allowed = "a folder with Pyodide's files, such as node_modules/pyodide, or their address"
+    place = Place(f"--pyodide {folder}")
+    if not folder.is_dir():
+        raise PlanError(Fault("no such folder", place, allowed))
+    for name in (*CORE, LOCK):
+        if not (folder / name).is_file():
+            raise PlanError(Fault(f"there is no {name}", place, allowed))
+        yield f"pyodide/{name}", files.read_bytes(folder / name, MOST)
+    lock = files.parse_json(files.read_text(folder / LOCK, MOST), Place(str(folder / LOCK)))
+    wheel = lock.get("packages", {}).get("numpy", {}).get("file_name")
+    if isinstance(wheel, str) and (folder / Path(wheel).name).is_file():
+        name = Path(wheel).name
+        yield f"pyodide/{name}", files.read_bytes(folder / name, MOST)
+
+
+def archive(name: str) -> bytes:
+    """Return an archive of packages in Python; equal files give equal bytes.
+
+    Raises:
+        PlanError: a package is missing.
+    """
+    packed: dict[str, bytes] = {}
+    for one in ARCHIVES[name]:
+        packed |= _installed(one)
+    if name == "planner":
+        packed |= _own()
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for path, content in sorted(packed.items()):
+            about = zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0))
+            about.compress_type, about.create_system = zipfile.ZIP_DEFLATED, 3
+            about.external_attr = 0o644 << 16
+            file.writestr(about, content)
+    return made.getvalue()
+
+
+def _own() -> dict[str, bytes]:
+    """Return the files of this package, with presets, schemas and templates inside it."""
+    package = Path(__file__).resolve().parent.parent
+    folders = {"planner": package}
+    for name in ("presets", "schemas", "templates"):
+        folders[f"planner/_data/{name}"] = resources.folder(name)
+    found = {
+        f"{to}/{path.relative_to(top).as_posix()}": resources.read_bytes(path)
+        for to, top in folders.items()
+        for path in sorted(top.rglob("*"))
+        if path.is_file() and _wanted(path.relative_to(top))
+    }
+    return {**found, "rpds.py": found["planner/serve/persistent.py"]}
+
+
+def _installed(name: str) -> dict[str, bytes]:
+    """Return the files of an installed distribution, with its licence.
+
+    Raises:
+        PlanError: it is not installed.
+    """
+    with suppress(PackageNotFoundError):
+        listed = distribution(name).files or ()
+        return {
+            one.as_posix(): resources.read_bytes(Path(str(one.locate())))
+            for one in listed
+            if _wanted(one)
+        }
+    raise PlanError(Fault(f"site needs {name}", None, f"pip install {name}"))
+
+
+def _wanted(path: Path) -> bool:
+    return path.suffix not in LEFT_OUT and not FOLDERS_LEFT_OUT & {*path.parts}
