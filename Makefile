@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz examples pages pictures accuracy
+.PHONY: test lint ci bench fuzz examples pages site pictures accuracy
 
 test:
 	python -m pytest -n auto
@@ -40,6 +40,11 @@ examples: pages
 # Formulas by chapter, a page for each command, and what a terminal shows in the README.
 pages:
 	python -m benchmarks.pages
+
+# The documentation in build/site, and at page/ below it the planner in the browser.
+site:
+	mkdocs build
+	python plan.py site -o build/site/page
 
 # The pictures of the gallery and the README, where a Chromium is.
 pictures:

@@ -20,8 +20,6 @@ from tests.browser import Browser, executable
 
 ROOT = Path(__file__).resolve().parent.parent
 GALLERY = ROOT / "docs" / "gallery.md"
-#: Where a page is looked at that is not looked at from its top.
-PLACES = {"controls": "#what-if"}
 SCREEN, PHONE = (1300, 900), (390, 844)
 
 
@@ -57,7 +55,7 @@ def main(names: Sequence[str]) -> int:
 
 
 def _take(browser: Browser, page: Path, picture: Path) -> None:
-    browser.open(page, PLACES.get(picture.stem, ""))
+    browser.open(page)
     width, height = PHONE if picture.stem.endswith("_phone") else SCREEN
     scheme = "dark" if picture.stem.endswith("_dark") else "light"
     browser.send(

@@ -1,7 +1,7 @@
 """The keys of a layout, one row each: what is searched, told, moved and filled in follows from it.
 
 A key that divides devices or experts is searched, told in tables and by ``solve``, kept by
-``parallelism: auto`` and moved on the what-if page by its row alone; what it does to memory and
+``parallelism: auto`` and moved on the page by its row alone; what it does to memory and
 time is said by the formulas that use its symbol.
 """
 
@@ -32,7 +32,7 @@ class LayoutKey(NamedTuple):
     stands beside it in tables; one ``like`` another is sensibly neutral or the same. ``over`` are
     the keys whose product, out of all devices, leaves the size of one that follows from how experts
     are divided. A key without ``heading`` has no column, one without ``title`` no control on the
-    what-if page; one that is ``stated`` never goes without saying. Where one is ``kept``, it
+    page; one that is ``stated`` never goes without saying. Where one is ``kept``, it
     decides which tensors layers keep.
     """
 

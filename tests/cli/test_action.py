@@ -81,12 +81,19 @@ def test_others_actions_are_pinned_to_a_commit(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
-def test_a_workflow_may_only_read_but_for_one_comment(file: Path) -> None:
+def test_a_workflow_may_only_read_but_for_one_comment_and_the_site(file: Path) -> None:
     workflow: dict[Any, Any] = yaml.safe_load(file.read_text("utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
-    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads on as true
+    events = set(workflow[True])  # YAML 1.1 reads on as true
+    assert events in ({"push", "pull_request"}, {"push", "workflow_dispatch"})
     for job in workflow["jobs"].values():
         may = job.get("permissions", {"contents": "read"})
+        if "pages" in may:  # it runs nothing of the repository, and never for a pull request
+            assert may == {"pages": "write", "id-token": "write"}
+            assert "pull_request" not in events and workflow[True]["push"] == {"branches": ["main"]}
+            used = [step["uses"].partition("@")[0] for step in job["steps"]]
+            assert used == ["actions/deploy-pages"]
+            continue
         assert set(may.items()) <= {("contents", "read"), ("pull-requests", "write")}
         for step in job["steps"]:
             assert "${{" not in step.get("run", "")

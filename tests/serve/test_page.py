@@ -476,7 +476,7 @@ def test_without_a_server_nothing_is_said_to_fit(browser: Browser, server: Serve
             browser.run("""(() => { const area = document.querySelector('#text');
               area.value = area.value.replace('tokens: 15T', 'tokens: 2T');
               area.dispatchEvent(new Event('input', {bubbles: true})); })()""")
-        gone = "the server does not answer"
+        gone = "no answer"
         wait(browser, f"document.querySelector('#state').textContent === '{gone}'")
         assert browser.run("document.querySelector('#strip').dataset.state") == gone
         assert browser.run("document.title").startswith(gone)

@@ -1,0 +1,309 @@
+"""The page without a server: this package, unchanged, answers in the browser as `plan.py` does."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import random
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.base.errors import PlanError
+from planner.documents import yaml_nodes
+from planner.questions import loading
+from planner.serve import browser as worker
+from planner.serve import controls, find, page, persistent, site
+from tests.browser import Browser, executable
+from tests.conftest import ROOT, RunCli
+
+CHROMIUM = executable()
+#: A copy of Pyodide: `npm install pyodide`, here or where PYODIDE says.
+PYODIDE = Path(os.environ.get("PYODIDE", ROOT / "node_modules" / "pyodide"))
+needs_pyodide = pytest.mark.skipif(
+    CHROMIUM is None or not (PYODIDE / "pyodide.mjs").is_file(),
+    reason="no Chromium or no copy of Pyodide",
+)
+PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
+
+
+# What is written ---------------------------------------------------------------------------------
+
+
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(BytesIO(archive)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def test_the_archive_is_this_package_as_it_is_and_the_same_bytes_again() -> None:
+    made = site.archive("planner")
+    assert made == site.archive("planner")
+    packed = unpacked(made)
+    sources = [path for path in (ROOT / "planner").rglob("*.py") if "__pycache__" not in path.parts]
+    assert len(sources) > 200
+    for path in sources:
+        assert packed[path.relative_to(ROOT).as_posix()] == path.read_bytes()
+    for folder in ("presets", "schemas", "templates"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.is_file():
+                assert packed[f"planner/_data/{path.relative_to(ROOT).as_posix()}"]
+    assert not [name for name in packed if name.endswith((".so", ".pyc")) or ".." in name]
+    assert {"yaml/__init__.py", "jinja2/__init__.py", "rpds.py"} <= packed.keys()
+    assert any("LICENSE" in name and "jinja2" in name for name in packed)
+
+
+def written(tmp_path: Path, pyodide: str) -> Path:
+    site.write(str(tmp_path / "page"), pyodide)
+    return tmp_path / "page"
+
+
+def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) -> None:
+    made = written(tmp_path, "https://example.org/pyodide")
+    shell = (made / "index.html").read_text("utf-8")
+    assert 'data-pyodide="https://example.org/pyodide/"' in shell
+    assert not (made / "pyodide").exists()
+    names = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
+    scripts = {f"static/{name}.js" for name in ("page", "find", "host", "worker")}
+    assert names == {"index.html", "style.css", "planner.zip", "sympy.zip", *scripts}
+    # Every address is relative, for the folder may lie anywhere.
+    assert not [
+        word for word in ('="/', "='/", "fetch(`/", 'fetch("/')
+        for name in ("index.html", "static/find.js", "static/page.js")
+        if word in (made / name).read_text("utf-8")
+    ]  # fmt: skip
+    assert 'data-pyodide="' + site.PYODIDE in page.shell(
+        site=page.Data(pyodide=site.PYODIDE, packages={}, policy="")
+    )
+
+
+def test_a_copy_of_pyodide_goes_with_the_page(tmp_path: Path) -> None:
+    copy = tmp_path / "pyodide"
+    copy.mkdir()
+    for name in site.CORE:
+        (copy / name).write_text(name)
+    with pytest.raises(PlanError, match=r"there is no pyodide-lock\.json"):
+        written(tmp_path, str(copy))
+    lock = {"packages": {"numpy": {"file_name": "numpy-1-wasm32.whl"}}}
+    (copy / site.LOCK).write_text(json.dumps(lock))
+    made = written(tmp_path, str(copy))
+    there = {path.name for path in (made / "pyodide").iterdir()}
+    assert there == {*site.CORE, site.LOCK}
+    (copy / "numpy-1-wasm32.whl").write_text("numpy")
+    (copy / "pandas-1-wasm32.whl").write_text("pandas")
+    there = {path.name for path in (written(tmp_path, str(copy)) / "pyodide").iterdir()}
+    assert there == {*site.CORE, site.LOCK, "numpy-1-wasm32.whl"}
+    assert 'data-pyodide="pyodide/"' in (made / "index.html").read_text("utf-8")
+
+
+def test_where_there_is_no_copy_it_is_told_what_one_is(run_cli: RunCli, tmp_path: Path) -> None:
+    done = run_cli("site", "-o", str(tmp_path / "page"), "--pyodide", str(tmp_path / "none"))
+    assert done.returncode == 2 and "node_modules/pyodide" in done.stderr
+    assert not (tmp_path / "page").exists()
+
+
+# What answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "body"),
+    [
+        ("page/answer", {}),
+        ("page/change", {"set": {"training.micro_batch": "2"}}),
+        ("page/why", {"id": "memory.total"}),
+        ("find/solve", {"question": "largest-batch"}),
+        ("page/answer", {"text": "model: no-such-model"}),
+    ],
+)
+def test_the_worker_answers_what_a_server_does(address: str, body: dict[str, Any]) -> None:
+    body = {"text": page.preset(page.FIRST), **body}
+    status, said = worker.answer(address, json.dumps(body), lambda line: None)
+    wanted = find.call(address.partition("/")[2], body)
+    assert status == 200 and json.loads(said) == json.loads(worker.bodies.written(wanted))
+
+
+def test_the_worker_refuses_what_a_server_refuses() -> None:
+    for address in ("page/search", "find/answer", "v1/evaluate", "page", ""):
+        assert worker.answer(address, "{}", lambda line: None)[0] == 404
+    assert worker.answer("page/answer", "{", lambda line: None)[0] == 400
+    assert worker.answer("page/why", '{"id": "time.mfu"}', lambda line: None)[0] == 200
+    status, said = worker.lacking("numpy")
+    assert status == 422 and "NumPy" in json.loads(said)["faults"][0]["message"]
+
+
+def test_a_search_tells_its_progress() -> None:
+    heard: list[str] = []
+    body = json.dumps({"text": page.preset("gpt2small_hgx-h100")})
+    status, said = worker.answer("find/search", body, heard.append)
+    assert status == 200 and json.loads(said)["takes"]
+    assert heard and all(isinstance(line, str) for line in heard)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_stands_in_for_rpds_does_what_it_does(seed: int) -> None:
+    rpds = pytest.importorskip("rpds")
+    chance = random.Random(seed)
+    for kind, steps in (
+        ("HashTrieMap", ("insert", "update", "discard", "remove")),
+        ("HashTrieSet", ("insert", "update", "discard", "remove")),
+        ("List", ("push_front",)),
+    ):
+        both = [getattr(of, kind)() for of in (rpds, persistent)]
+        for _ in range(60):
+            step, key = chance.choice(steps), chance.randrange(6)
+            given: tuple[Any, ...] = (key,)
+            if step == "update":
+                given = ([(key, 1)],) if kind == "HashTrieMap" else ([key, 3],)
+            elif step == "insert" and kind == "HashTrieMap":
+                given = (key, chance.randrange(9))
+            before = [sorted(one) for one in both]
+            made, missing = [], []
+            for one in both:
+                try:
+                    made.append(getattr(one, step)(*given))
+                except KeyError:
+                    missing.append(step)
+            assert [sorted(one) for one in both] == before  # neither changes
+            assert len(missing) in (0, 2)
+            if missing:
+                continue
+            both = made
+            shown = [[*one.items()] if kind == "HashTrieMap" else [*one] for one in both]
+            ordered = [one if kind == "List" else sorted(one) for one in shown]
+            assert ordered[0] == ordered[1]
+            assert key in both[0] if step == "insert" else True
+            assert [key in one for one in both] == [key in both[0]] * 2
+    both = [of.HashTrieMap.convert({"a": 1}) for of in (rpds, persistent)]
+    assert [one.get("a") for one in both] == [1, 1] and [len(one) for one in both] == [1, 1]
+
+
+# In a browser ------------------------------------------------------------------------------------
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    asked: list[str] = []  # noqa: RUF012  # of all requests
+
+    def log_message(self, *_: Any) -> None:
+        self.asked.append(self.path)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page in a folder of a server of files."""
+    top = tmp_path_factory.mktemp("site")
+    site.write(str(top / "some" / "folder"), str(PYODIDE))
+    handler = functools.partial(_Quiet, directory=str(top))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/some/folder/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    assert CHROMIUM is not None
+    made = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+def wait(browser: Browser, script: str, seconds: float = 120) -> Any:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if value := browser.run(script):
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{script}: {browser.problems}")
+
+
+@pytest.mark.slow
+@needs_pyodide
+def test_controls_on_the_static_page_show_what_set_says(browser: Browser, address: str) -> None:
+    from tests.serve.test_page import first_screen, moved, moves, seen
+
+    browser.visit(address)
+    wait(browser, "document.body?.dataset.ready === '1'")
+    checked = 0
+    for seed, name in enumerate(PLANS):
+        chance, path = random.Random(seed), ROOT / "presets" / f"{name}.yaml"
+        text = page.preset(name)
+        browser.run(f"""(() => {{ const area = document.querySelector('#text');
+          area.value = {json.dumps(text)};
+          area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
+        title = json.dumps(page.plan_of(text).name)
+        wait(browser, f"document.querySelector('#title').textContent === {title} && "
+             "!document.querySelector('#answered-plan').classList.contains('stale')")  # fmt: skip
+        given: dict[str, str] = {}
+        for _ in range(6):
+            plan = page.plan_of(text)
+            key, word = moves(text, plan, chance)
+            shown = controls.shown_in(yaml_nodes.compose(text, "plan.yaml"), plan, [key])[key]
+            if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
+                continue
+            moved(browser, key, word)
+            try:
+                wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
+            except PlanError:
+                seen_at = ".chip, .control.wrong, #faults p"
+                assert browser.run(f"document.querySelector('{seen_at}').textContent")
+                break
+            given[key] = word
+            text = browser.run("document.querySelector('#text').value")
+            html = browser.run("document.querySelector('#answered-plan').innerHTML")
+            told = browser.run("document.querySelector('.verdict p').textContent").strip()
+            word = browser.run("document.querySelector('.verdict .state').textContent")
+            assert seen({"html": html, "verdict": word, "sentence": told}) == first_screen(wanted)
+            checked += 1
+    assert checked > 5
+    assert not browser.problems
+    assert {path.partition("?")[0].split("/")[1] for path in _Quiet.asked} <= {"some"}
+
+
+@pytest.mark.slow
+@needs_pyodide
+def test_an_address_with_a_plan_a_report_and_a_search(browser: Browser, address: str) -> None:
+    from tests.serve.test_page import moved
+
+    browser.visit(address)
+    wait(browser, "document.body?.dataset.ready === '1'")
+    moved(browser, "parallelism.zero", "2")
+    text = browser.run("document.querySelector('#text').value")
+    fragment = wait(browser, "location.hash.startsWith('#p=') && location.hash")
+    browser.visit(address + fragment)
+    wait(browser, "document.body?.dataset.ready === '1'")
+    assert browser.run("document.querySelector('#text').value") == text
+    browser.run("document.querySelector('[data-question=\"longest-context\"]').click()")
+    there = "#answered [data-take], #answered p:not(.waiting)"
+    wait(browser, f"document.querySelector('{there}')")
+    answer = browser.run("document.querySelector('#answered').textContent")
+    wanted = find.call("solve", {"text": text, "question": "longest-context"})
+    assert " ".join(answer.split())[:20] in " ".join(wanted["html"].split())
+    browser.run("document.querySelector('#search').requestSubmit()")
+    if [*(PYODIDE).glob("numpy-*.whl")]:
+        wait(browser, "document.querySelectorAll('#found tr').length > 3")
+    else:
+        told = wait(browser, "document.querySelector('#search > .fault').textContent")
+        assert told == worker.LACKING["numpy"]
+
+
+@pytest.mark.slow
+@needs_pyodide
+def test_without_pyodide_the_page_says_why_it_does_not_answer(
+    browser: Browser, tmp_path: Path, address: str
+) -> None:
+    site.write(str(tmp_path / "page"), address + "nowhere/")
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "page"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser.visit(f"http://127.0.0.1:{server.server_port}/")
+    told = wait(browser, "document.querySelector('#faults').textContent")
+    assert "nowhere/pyodide.mjs" in told and "does not run here" in told
+    assert browser.run("document.querySelector('#state').textContent") == "no answer"
+    server.shutdown()
