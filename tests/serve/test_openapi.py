@@ -93,6 +93,6 @@ def test_the_page_has_help_whose_links_answer(server: Any) -> None:
     assert status == 200 and 'popovertarget="help"' in text
     shown = text[text.index('id="help"') : text.index('id="opening"')]
     links = re.findall(r'href="([^"]+)"', shown)
-    assert links and all(server.ask("GET", link)[0] == 200 for link in links)
+    assert links and all(server.ask("GET", f"/{link}")[0] == 200 for link in links)
     named = re.findall(r"docs/\w+\.md", shown)
     assert named and all((ROOT / name).is_file() for name in named)
