@@ -186,6 +186,16 @@ def axes(draw: st.DrawFn) -> dict[str, list[Any]]:
     }
 
 
+def same(result: Result, shown: dict[str, Any], told: Any, names: list[str]) -> None:
+    """Whether doubles are the exact numbers, and nothing is where one is absent."""
+    for identifier in names:
+        wanted, found = value(result, identifier), shown.get(identifier)
+        if isinstance(wanted, PLAIN) and wanted:
+            assert found == pytest.approx(float(wanted), rel=1e-9, abs=0), (identifier, told)
+        else:
+            assert found == wanted, (identifier, told)
+
+
 @pytest.mark.slow
 @MANY
 @given(wide_plans(), axes())

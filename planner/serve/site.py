@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
@@ -66,8 +66,8 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
         tell(f"writing {name}")
         with files.writing(top / name):
             files.resolved(top / name).parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(top / name) as file:
-            file.write(content)
+        with files.replacing(top / name) as made:
+            made.write(content)
 
 
 def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -143,5 +143,5 @@ def _installed(name: str) -> dict[str, bytes]:
     raise PlanError(Fault(f"site needs {name}", None, f"pip install {name}"))
 
 
-def _wanted(path: Path) -> bool:
+def _wanted(path: PurePath) -> bool:
     return path.suffix not in LEFT_OUT and not FOLDERS_LEFT_OUT & {*path.parts}
