@@ -30,6 +30,7 @@ SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stan
 ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
+ROUNDED = 0.1  # share by which a size or a memory may be off that of what is named
 
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
 
@@ -132,24 +133,31 @@ def _completed(said: dict[str, Said]) -> dict[str, Said]:
         PlanError: what is missing, or may mean two things.
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
-    if {"size", "model"} <= said.keys():
-        raise _ask("second", said["size"].place, said["size"].value)
-    if "size" in said:
-        said["model"] = _shape(said.pop("size"))
+    if (size := said.pop("size", None)) is not None:
+        own = _table()["shapes"].get(said["model"].value) if "model" in said else size.value
+        if own is None or not _near_to(own, size.value, "parameters"):
+            raise _ask("second", size.place, size.value)
+        said.setdefault("model", _shape(size))
     if "largest-model" in asked:
         _assume(said, "model")
     if "model" not in said:
         raise _ask("model")
     _devices(said)
-    if {"fewest-devices", "cheapest"} & {*asked} and "cluster" not in said:
+    if {"fewest-devices", "cheapest", "memory"} & {*asked} and "cluster" not in said:
         if "cluster.devices" in said and said["cluster.devices"].why:
             del said["cluster.devices"]
         _assume(said, "cluster.accelerator", "cluster.devices")
     for about, key in (("devices", "cluster.devices"), ("kind", "cluster.accelerator")):
         if not {"cluster", key} & said.keys():
             raise _ask(about)
+    if memory := said.pop("memory", None):
+        kind = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
+        if not _near_to(kind.get("memory"), f"{memory.value} GB", "bytes"):
+            raise _ask("memory", memory.place, memory.value)
     if said.pop("lora", None) or any(key.startswith("training.lora.") for key in said):
         _assume(said, RANK)
+        if "training.dropout" in said:
+            said["training.lora.dropout"] = said.pop("training.dropout")
     _tokens(said)
     if (money := said.pop("money", None)) is not None:
         if Fraction(money.value) < _table()["limits"]["budget"]:
@@ -161,6 +169,11 @@ def _completed(said: dict[str, Said]) -> dict[str, Said]:
     if (_longest(said) or 0) > USUAL_SEQUENCE:
         _assume(said, LENGTH)
     return said
+
+
+def _near_to(one: str, other: str, unit: str) -> bool:
+    """Return whether two texts are about the same amount, as GB and GiB are."""
+    return abs(float(units.parse(one, unit) / units.parse(other, unit)) - 1) < ROUNDED
 
 
 def _assume(said: dict[str, Said], *keys: str) -> None:
@@ -215,6 +228,10 @@ def _tokens(said: dict[str, Said]) -> None:
         if bool(many) == (whole < _table()["limits"]["tokens"]):
             raise _ask("batch", batch.place, exact_text(whole))
         said["batch_tokens" if many else BATCH] = batch._replace(value=whole)
+        if not many and (steps := said.get("training.gradient_accumulation")):
+            if "cluster.devices" in said and whole >= steps.value * said["cluster.devices"].value:
+                raise _ask("share", batch.place, whole)
+            said["training.micro_batch"] = said.pop(BATCH)  # less than a sequence for each
     if step := said.pop("batch_tokens", None):
         count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
         if devices is not None and count > devices.value:
@@ -228,6 +245,15 @@ def _tokens(said: dict[str, Said]) -> None:
         told = said.setdefault("training.tokens", Said(made, steps.place, f"{steps.value} steps"))
         if told.value != made:
             raise _ask("number", steps.place, "tokens", made)
+    tokens = said.get("training.tokens")
+    if tokens and units.parse(str(tokens.value), "tokens") < _table()["limits"]["run"]:
+        raise _ask("run", tokens.place, tokens.value)
+    if (times := said.pop("each", None)) is not None:
+        size = _table()["shapes"].get(said["model"].value)
+        if size is None:
+            raise _ask("each", times.place)
+        whole = int(units.parse(size, "parameters") * times.value)
+        said["training.tokens"] = Said(whole, times.place, f"{times.value} tokens a parameter")
     if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
         if (tokens := said.get("training.tokens")) is None:
             raise _ask("epochs", epochs.place)
@@ -261,7 +287,9 @@ def _questions(said: dict[str, Said], asked: list[str]) -> None:
     questions: list[Any] = []
     if "time" in asked and not tokens:
         raise _ask("time")
-    for name in [one for one in asked if one not in ("cost", "time", "tokens-by-deadline")]:
+    for name in [
+        one for one in asked if one not in ("cost", "time", "memory", "tokens-by-deadline")
+    ]:
         if limits and not tokens:
             raise _ask("tokens", None, name)
         if name == "largest-model" and deadline:

@@ -79,16 +79,28 @@ def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[lis
 
 
 def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
-    """Return the layers at which chunks begin: as given, else by the rule ``parallelism.cut``."""
+    """Return the layers at which chunks begin: as given, else by a rule. Under `ends` the first
+    chunks hold one more where it does not divide (torchtitan, generate_llm_fqn_per_model_part)."""
     given: Sequence[int] | None = layout.get("stages")
     if given is not None:
         return [0, *accumulate(given)]
     layers, chunks = len(model.sequence), chunk_count(layout)
-    if layout.get("cut") == "compute" and chunks > 1:
+    cut = cut_rule(layers, layout)
+    if cut == "compute" and chunks > 1:
         return _by_compute(model, chunks, vocab)
-    ends = 1 if layout.get("cut") == "ends" and chunks > 1 else 0
-    cuts = [(layers + 2 * ends) * i // chunks - ends for i in range(chunks + 1)]
+    cuts = [layers * i // chunks for i in range(chunks + 1)]
+    if cut == "ends" and chunks > 1:
+        held, more = divmod(layers + 2, chunks)
+        cuts = [held * i + min(i, more) - 1 for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
+
+
+def cut_rule(layers: int, layout: Mapping[str, Any]) -> str:
+    """Return the rule that cuts the layers: ``parallelism.cut``, but `ends` in the place of `even`
+    under virtual stages that the layers do not divide over."""
+    cut = str(layout.get("cut") or "even")
+    uneven = layout["virtual_pipeline"] > 1 and layers % chunk_count(layout) > 0
+    return "ends" if cut == "even" and uneven else cut
 
 
 def chunk_count(layout: Mapping[str, Any]) -> int:
@@ -232,19 +244,11 @@ def check_schedule(draft: Draft, model: Model) -> None:
     """Check that the schedule can run these stages and micro-batches."""
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
-    chunks, steps = size * virtual, training.get("gradient_accumulation")
-    if training["schedule"] == "interleaved" and virtual > 1:
-        whole = counted(len(model.sequence), layout.get("cut"), chunks)
-        if whole % chunks and layout.get("stages") is None:
-            wrong = (
-                f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}"
-            )
-            allowed = f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out"
-            draft.fault("parallelism.virtual_pipeline", wrong, allowed)
-        if steps and steps % size:
-            wrong = f"{steps} micro-batches are no multiple of pipeline {size}"
-            wrong = f"{wrong}, which the interleaved schedule needs"
-            draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
+    steps = training.get("gradient_accumulation")
+    if training["schedule"] == "interleaved" and virtual > 1 and steps and steps % size:
+        wrong = f"{steps} micro-batches are no multiple of pipeline {size}"
+        wrong = f"{wrong}, which the interleaved schedule needs"
+        draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
     if training["schedule"] == "zero-bubble" and steps and steps < size:
         wrong = f"zero-bubble fills {size} stages with weight gradients"

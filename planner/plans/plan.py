@@ -412,7 +412,7 @@ def _divisions(draft: Draft, model: Model) -> None:
     layers, stages = len(model.sequence), layout.get("stages")
     chunks = pipeline.chunk_count(layout)
     if stages is None:
-        if pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks:
+        if pipeline.counted(layers, pipeline.cut_rule(layers, layout), chunks) < chunks:
             wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
             draft.fault("parallelism.pipeline", wrong, f"at most {layers} stages")
     elif len(stages) != chunks or sum(stages) != layers:

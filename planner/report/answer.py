@@ -16,6 +16,7 @@ from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, exact_text, scale, scientific, shares, trimmed
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, stated
+from planner.plans.pipeline import cut_rule
 from planner.questions.nearby import faster
 from planner.questions.sensitivity import sensitivities, twice
 from planner.report.layout import (
@@ -202,7 +203,10 @@ class Answer:
             pieces.append(("", "no" if recompute == "none" else clean(recompute), " recompute"))
             if (get("parallelism.pipeline") or 1) > 1:
                 pieces.append(("", clean(get("training.schedule")), " schedule"))
-            if get("parallelism.cut") == "ends":
+            if (
+                plan.model
+                and cut_rule(len(plan.model.sequence), plan.data["parallelism"]) == "ends"
+            ):
                 pieces.append(("", "both ends counted as layers", ""))
         pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]

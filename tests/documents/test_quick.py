@@ -176,7 +176,7 @@ def test_everything_that_may_stand_in_a_line() -> None:
         ("llama2-7b on 16 a100 80gb", "cluster.accelerator", "a100-sxm-80gb"),
         ("llama2-7b on 16 a100 40gb", "cluster.accelerator", "a100-sxm-40gb"),
         ("llama2-7b on hgx-h100", "cluster", "hgx-h100"),
-        ("llama2-7b on 8 h100 1.5 tokens", "training.tokens", "1.5"),
+        ("llama2-7b on 8 h100 1.5M tokens", "training.tokens", "1.5M"),
         ("llama2-7b on 8 h100 fsdp", "parallelism.zero", 3),
         ("llama2-7b on 8 h100 ZeRO-2", "parallelism.zero", 2),
         ("llama2-7b on 8 h100 256 sequences", "training.global_batch", 256),

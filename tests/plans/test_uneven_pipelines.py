@@ -16,6 +16,8 @@ from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import CUT, Space
+from planner.report.answer import Answer
+from planner.results.result import evaluate
 
 #: Of Megatron-LM's documentation and functional tests, with what each stage holds, by hand.
 PUBLISHED: dict[str, tuple[list[int], int]] = {
@@ -184,3 +186,33 @@ def test_an_uneven_cut_that_is_found_is_the_plan_that_is_evaluated() -> None:
         for name, value in layout.approximate.items():
             if name in layout.values:
                 assert float(layout.values[name]) == pytest.approx(value, rel=1e-9), name
+
+
+#: Layers, pipeline and virtual stages as published, and what the first, the inner and the last
+#: chunks hold: Llama 3.1 405B (Megatron-Bridge), Qwen3-235B (XTuner; Megatron-Bridge), DeepSeek-V3
+#: (NeMo AutoModel). The last does not divide with both ends either.
+PRINTED = {
+    ("llama3.1-405b", 8, 8): (1, {2}, 1),
+    ("llama3.1-405b", 16, 8): (0, {1}, 0),
+    ("qwen3-235b-a22b", 32, 3): (0, {1}, 0),
+    ("qwen3-235b-a22b", 8, 4): (2, {3}, 2),
+    ("deepseek-v3", 8, 4): (1, {2}, 0),
+}
+
+
+@pytest.mark.parametrize(("model", "stages", "virtual"), PRINTED)
+def test_virtual_stages_as_papers_print_them_are_cut_with_both_ends(
+    model: str, stages: int, virtual: int
+) -> None:
+    told = document(model, 8 * stages, pipeline=stages, virtual_pipeline=virtual, tensor=1)
+    if model == "deepseek-v3":
+        told["model"] = {"extends": "deepseek-v3", "mtp": 0}
+    plan = loading.load(told)
+    assert plan.model is not None
+    first, *inner, last = pipeline.chunks(plan.model, plan.data["parallelism"], 1)
+    assert (first, {*inner}, last) == PRINTED[model, stages, virtual]
+    assert first + sum(inner) + last == len(plan.model.sequence)
+    said = [words for _, words, _ in Answer(evaluate(plan)).plan_line]
+    assert "both ends counted as layers" in said
+    ends = plans.variant(plan, {CUT: "ends"})
+    assert pipeline.chunks(plan.model, ends.data["parallelism"], 1) == [first, *inner, last]
