@@ -30,7 +30,6 @@ SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stan
 ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
-ROUNDED = 0.1  # share by which a size or a memory may be off that of what is named
 
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
 
@@ -173,7 +172,8 @@ def _completed(said: dict[str, Said]) -> dict[str, Said]:
 
 def _near_to(one: str, other: str, unit: str) -> bool:
     """Return whether two texts are about the same amount, as GB and GiB are."""
-    return abs(float(units.parse(one, unit) / units.parse(other, unit)) - 1) < ROUNDED
+    share = float(units.parse(one, unit) / units.parse(other, unit))
+    return abs(share - 1) < float(_table()["limits"]["near"])
 
 
 def _assume(said: dict[str, Said], *keys: str) -> None:
@@ -252,8 +252,9 @@ def _tokens(said: dict[str, Said]) -> None:
         size = _table()["shapes"].get(said["model"].value)
         if size is None:
             raise _ask("each", times.place)
-        whole = int(units.parse(size, "parameters") * times.value)
-        said["training.tokens"] = Said(whole, times.place, f"{times.value} tokens a parameter")
+        amount = units.parse(size, "parameters") * times.value
+        why = f"{times.value} tokens a parameter"
+        said["training.tokens"] = Said(int(amount), times.place, why)
     if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
         if (tokens := said.get("training.tokens")) is None:
             raise _ask("epochs", epochs.place)

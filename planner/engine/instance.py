@@ -52,7 +52,7 @@ def build(plan: Plan) -> Case:
         "patches": bool(plan.get("model.stem")),
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
-        "targets": plan.get("training.lora.targets") or (),
+        "targets": tuple(sorted(_adapters(plan))),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
@@ -66,7 +66,7 @@ def build(plan: Plan) -> Case:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
-        axes.update(_model_axes(plan.model, *_of_kernels(plan, profile)))
+        axes.update(_model_axes(plan.model, _adapters(plan), profile["time"]["gates"] == "joined"))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         chosen = tensors.choices(settings)
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
@@ -300,10 +300,10 @@ def components_on_stage(
 SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
 
 
-def _of_kernels(plan: Plan, profile: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
-    """Return the projections with adapters, and whether gate and up projection are one matrix."""
-    targets = frozenset(plan.get("training.lora.targets") or ())
-    return targets, profile["time"]["gates"] == "joined"
+def _adapters(plan: Plan) -> frozenset[str]:
+    """Name the projections with adapters, and the modules that are trained beside them."""
+    whole = [f"all of {name}" for name in plan.get("training.lora.trained") or ()]
+    return frozenset([*(plan.get("training.lora.targets") or ()), *whole])
 
 
 @recent(4)
@@ -400,6 +400,8 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
     gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"
     fixed = bool(block.settings.get("block.frozen"))
+    ends = "head" if at_head else "embedding" if component.type == "table" else component.type
+    trained = f"all of {ends}" in targets or (component.shared and "all of embedding" in targets)
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
     without = component.shared or fixed or component.type in ("core", "index", "scan")
     fused = block.settings.get("block.fused") and component.name in ("key", "value")
@@ -432,6 +434,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "side": component.side,
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
+            **({"lora": False} if trained and not fixed else {}),  # as without adapters
             "adapted": not fixed and ("head" if at_head else gate or component.name) in targets,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.

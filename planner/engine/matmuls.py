@@ -64,6 +64,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
                 "frozen": first.settings["frozen"],
                 "final": members[-1].settings["final"],
                 "bias": any(member.settings["bias"] for member in members),
+                **({"lora": False} if first.settings.get("lora") is False else {}),
                 "adapted": any(member.settings["adapted"] for member in members),
                 "hidden matrix": first.settings["hidden matrix"],
             },

@@ -21,11 +21,6 @@ Profile = Mapping[str, Any]
 #: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
 WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
 WORKSPACE = "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB"
-#: What the optimizers that need whole matrices do, where a plan does not say.
-MATRICES: Mapping[str, Mapping[str, Any]] = {
-    "muon": {"iterations": 5, "tensor_mode": "blockwise", "symmetric": False},
-    "soap": {"frequency": 10, "largest_side": 10_000},
-}
 
 
 @lru_cache(maxsize=16)
@@ -74,9 +69,9 @@ def complete(draft: Draft) -> None:
     draft.default("training.bytes.gather", sizes["compute"], "as the matmuls take it")
     draft.default("parallelism.vocab_multiple", profile["vocabulary_multiple"], under)
     optimizer = training["optimizer"]
-    for key, value in MATRICES.get(optimizer, {}).items():
+    for key, value in profile["optimizers"].get(optimizer, {}).items():
         draft.default(f"training.{optimizer}.{key}", value, f"under {optimizer}")
-    if optimizer in MATRICES:
+    if optimizer in profile["optimizers"]:
         draft.default("training.optimizer_matrices", profile["time"]["matrices"], under)
     layout(draft)
     accelerator = draft.get("cluster.accelerator")

@@ -84,6 +84,8 @@ def _check_adapters(draft: Draft, model: Model) -> None:
         for block in part.blocks
         for piece in components(block.kind, block.values)
     }
+    if "head" in targets and "head" in (draft.get("training.lora.trained") or ()):
+        draft.fault("training.lora.trained", "head has an adapter already", "one of them")
     if names.isdisjoint(targets):
         has = ", ".join(name for name in ADAPTED if name in names)
         said = f"no layer of the model has a projection called {' or '.join(targets)}"
