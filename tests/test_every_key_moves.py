@@ -93,6 +93,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 VALUES: dict[str, tuple[Any, ...]] = {
     "parallelism.stages": ([15, 17],),
     "training.lora.targets": (["query", "output"],),
+    "training.lora.trained": (["head"],),
     "training.kernels": ("2024-01",),
     "training.soap.largest_side": (100, 100_000),
 }

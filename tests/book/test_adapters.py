@@ -39,6 +39,7 @@ OF_THOSE = {
 }
 #: Sums that mean all parameters whatever is trained, with the reason.
 MEANT = {
+    "checkpoint.bytes": "of a component that is trained in full beside them",
     "memory.buffers.quantized": "TransformerEngine keeps the casts of frozen weights too",
     "memory.optimizer.per_parameter": "an average over the model, of what training it would keep",
     "parameters.layer": "a count of all",

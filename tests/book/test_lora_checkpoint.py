@@ -56,3 +56,47 @@ def test_without_adapters_all_is_saved() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw", "adam-8bit", "lion", "muon", "adafactor"])
 def test_every_optimizer_has_one(optimizer: str) -> None:
     assert 0 < size({"training.optimizer": optimizer}) <= ADAPTERS * 14
+
+
+#: Of Llama-2 70B: 32,000 × 8,192 weights of the embedding and as many of the head; two norms of
+#: each of 80 layers and the last one, of 8,192 weights each.
+TABLE, NORMS = 32_000 * 8192, 161 * 8192
+
+
+@pytest.mark.parametrize(
+    ("trained", "whole", "products"),
+    [(["head"], TABLE, TABLE), (["embedding", "head", "norm"], 2 * TABLE + NORMS, TABLE)],
+)
+def test_modules_trained_beside_adapters_count_as_without_adapters(
+    trained: list[str], whole: int, products: int
+) -> None:
+    """Weights in fp32 for 16 bit, gradients and two moments in fp32, and the product for the
+    gradient of the head's weight; a checkpoint holds them with their moments."""
+    alone = {**LLAMA, "parallelism": {"tensor": 1}}
+    changes: dict[str, Any] = {"training.implementation": "pytorch"}
+    before = planner.load(alone, set=changes).evaluate()
+    after = planner.load(alone, set={**changes, "training.lora.trained": trained}).evaluate()
+
+    def more(name: str) -> Any:
+        return after[name].value - before[name].value
+
+    assert more("memory.weights") == (4 - 2) * whole
+    assert more("memory.gradients.most") == 4 * whole
+    tensors = {1: 1, 3: 163}[len(trained)]
+    assert more("memory.optimizer") == 8 * whole + 4 * tensors
+    assert more("compute.flops_per_token") == 2 * products
+    assert more("checkpoint.bytes") == (4 + 8) * whole
+
+
+def test_a_tied_head_goes_with_the_embedding_and_none_is_trained_twice() -> None:
+    tied = {**LLAMA, "model": "gpt2-small", "parallelism": {"tensor": 1},
+            "training": {**LLAMA["training"], "sequence_length": 1024}}  # fmt: skip
+    before, after = (
+        planner.load(tied, set={"training.lora.targets": ["query"], **more}).evaluate()
+        for more in ({}, {"training.lora.trained": ["embedding"]})
+    )
+    flops = "compute.flops_per_token"
+    assert after[flops].value - before[flops].value == 2 * 50_257 * 768
+    with pytest.raises(planner.PlanError, match="head has an adapter already"):
+        twice = {"training.lora.targets": ["head"], "training.lora.trained": ["head"]}
+        planner.load(LLAMA, set=twice)
