@@ -14,7 +14,7 @@ from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import tell
 from planner.report.layout import Data
-from planner.serve import page
+from planner.serve import bodies, browser, page
 
 #: Pyodide as the tests run it, where nobody names another copy.
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
@@ -34,6 +34,8 @@ ARCHIVES: Mapping[str, Sequence[str]] = {
 LEFT_OUT = frozenset((".so", ".pyd", ".pyc", ".pyi", ".pyx", ".c"))
 FOLDERS_LEFT_OUT = frozenset(("__pycache__", "tests", "_data", "..", "benchmarks"))
 SCRIPTS = ("serve/page.js", "serve/find.js", "site/host.js", "site/worker.js")
+#: Requests of a page that nobody has touched. Their answers are shown while the planner loads.
+FIRST = ("page/answer", "page/panel", "page/more")
 #: The page's policy; a server would say more in its headers.
 POLICY = page.POLICY.replace("frame-ancestors 'none'; ", "")
 
@@ -60,6 +62,7 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
         found[f"static/{Path(name).name}"] = resources.read_bytes(
             resources.folder("templates") / name
         )
+    found["first.json"] = _first()
     for name, file in archives.items():
         found[file] = archive(name)
     for name, content in found.items():
@@ -68,6 +71,14 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
             files.resolved(top / name).parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(top / name) as made:
             made.write(content)
+
+
+def _first() -> bytes:
+    """Return what the planner answers to the page's first requests, for the plan at start."""
+    text = page.preset(page.FIRST)
+    body = bodies.written({"text": text}).decode()
+    answers = {one: browser.answer(one, body, lambda line: None)[1] for one in FIRST}
+    return bodies.written({"text": text, "answers": answers})
 
 
 def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:

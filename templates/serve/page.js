@@ -26,7 +26,7 @@ async function ask(set = {}) {
   clearTimeout(waiting);
   moved = { ...moved, ...set };
   const changes = Object.keys(moved).length > 0;
-  one("#state").textContent = "…";
+  one("#state").textContent = document.body.dataset.loading ?? "…";
   const said = await quick(changes ? "change" : "answer", { keys: [...opened], set: moved });
   if (number !== asked) return;
   beside(Object.keys(moved), said.faults);

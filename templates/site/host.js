@@ -76,11 +76,33 @@ function streamed(address, body, signal) {
 }
 
 const elsewhere = globalThis.fetch.bind(globalThis);
+const first = elsewhere(new URL("../first.json", import.meta.url)).then((response) => response.json());
+let warm = Promise.resolve(); // the workers, begun one after another with what is known already
+
+/** The answer that was written with this page, for a page that nobody has touched; the workers begin
+ *  with the same request, so that the next ones are quick. */
+async function known(path, body, host) {
+  const { text, textA, keys = [] } = JSON.parse(body), found = await first;
+  if (text !== found.text || textA !== null || keys.length) return undefined;
+  const answer = found.answers[path];
+  if (answer && !started.has(path)) {
+    started.add(path);
+    warm = warm.then(() => host.ask(path, body)).then(() => delete document.body.dataset.loading);
+  }
+  return answer;
+}
+const started = new Set();
+document.body.dataset.loading = "loading the planner …";
+
 globalThis.fetch = async (address, how = {}) => {
   const { origin, pathname } = new URL(address, document.baseURI);
   const path = pathname.slice(beside.length);
   if (origin !== location.origin || !pathname.startsWith(beside) || !/^(page|find)\/\w+$/.test(path)) return elsewhere(address, how);
   if (path.startsWith("find/")) return streamed(path, how.body, how.signal);
-  const [status, text] = await (SLOW.has(path) ? long : quick).ask(path, how.body, how.signal);
+  const host = SLOW.has(path) ? long : quick;
+  const answer = await known(path, how.body, host);
+  if (answer) return new Response(answer, { headers: json });
+  const [status, text] = await host.ask(path, how.body, how.signal);
+  delete document.body.dataset.loading;
   return new Response(text, { status, headers: json });
 };

@@ -74,7 +74,11 @@ def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) ->
     assert not (made / "pyodide").exists()
     names = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
     scripts = {f"static/{name}.js" for name in ("page", "find", "host", "worker")}
-    assert names == {"index.html", "style.css", "planner.zip", "sympy.zip", *scripts}
+    shown = {"index.html", "style.css", "first.json"}
+    assert names == {*shown, "planner.zip", "sympy.zip", *scripts}
+    first = json.loads((made / "first.json").read_text("utf-8"))
+    wanted = page.call("answer", {"text": first["text"]})
+    assert json.loads(first["answers"]["page/answer"]) == json.loads(worker.bodies.written(wanted))
     # Every address is relative, for the folder may lie anywhere.
     assert not [
         word for word in ('="/', "='/", "fetch(`/", 'fetch("/')
@@ -305,6 +309,8 @@ def test_without_pyodide_the_page_says_why_it_does_not_answer(
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     browser.visit(f"http://127.0.0.1:{server.server_port}/")
+    wait(browser, "document.body?.dataset.ready === '1'")  # with the answer that was written
+    browser.run('document.querySelector(\'[data-key="parallelism.zero"] [value="2"]\').click()')
     told = wait(browser, "document.querySelector('#faults').textContent")
     assert "nowhere/pyodide.mjs" in told and "does not run here" in told
     assert browser.run("document.querySelector('#state').textContent") == "no answer"
