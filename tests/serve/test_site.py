@@ -311,7 +311,7 @@ def test_without_pyodide_the_page_says_why_it_does_not_answer(
     browser.visit(f"http://127.0.0.1:{server.server_port}/")
     wait(browser, "document.body?.dataset.ready === '1'")  # with the answer that was written
     browser.run('document.querySelector(\'[data-key="parallelism.zero"] [value="2"]\').click()')
-    told = wait(browser, "document.querySelector('#faults').textContent")
+    told = wait(browser, "document.querySelector('.control.wrong > .fault')?.textContent")
     assert "nowhere/pyodide.mjs" in told and "does not run here" in told
     assert browser.run("document.querySelector('#state').textContent") == "no answer"
     server.shutdown()
