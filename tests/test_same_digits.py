@@ -3,6 +3,7 @@ the exact value, which the JSON holds."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import html
 import io
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,7 +129,9 @@ def planner_text(plan: str) -> str:
 
 def page_links(source: str) -> set[tuple[str, str]]:
     """What links to a quantity say in HTML, with the unit behind them."""
-    link = r'<a href="?#([\w.]+)"?[^>]*>([^<]*)</a>(?:<span class="?unit"?>([^<]*)</span>)?'
+    link = (
+        r'<a href="?#(?:why=)?([\w.]+)"?[^>]*>([^<]*)</a>(?:<span class="?unit"?>([^<]*)</span>)?'
+    )
     return {
         (i, html.unescape(f"{number} {unit}"))
         for i, number, unit in re.findall(link, source)
@@ -193,3 +197,83 @@ def test_answers_of_many_plans_round_what_their_json_holds() -> None:
     tokens, cost = re.fullmatch(r"  holds +(.*? tokens) +cost\.total (.*)", line).groups()  # type: ignore[union-attr]
     assert is_rounding(tokens, held["value"], "tokens")
     assert is_rounding(cost, held["quantities"]["cost.total"], "USD")
+
+
+#: Values of one key, each a point of a study and a request to a server.
+BATCHES = (512, 1024)
+
+
+def with_batch(batch: int) -> Result:
+    return planner.load(QUICK[0], set={"training.global_batch": batch}).evaluate()
+
+
+@pytest.mark.slow
+def test_a_study_prints_the_digits_of_its_plans(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    axes = f"{{training.global_batch: [{', '.join(map(str, BATCHES))}]}}"
+    study.write_text(f"{{base: {QUICK[0]}, axes: {axes}, record: [{', '.join(HEADLINES)}]}}")
+    files = {end: tmp_path / f"out.{end}" for end in ("md", "html", "jsonl")}
+    shown = printed("sweep", str(study), *(f"-o={file}" for file in files.values()))
+    markdown, page_text = (files[end].read_text().replace("\u00a0", " ") for end in ("md", "html"))
+    rows = [json.loads(line) for line in files["jsonl"].read_text().splitlines()]
+    for batch, row in zip(BATCHES, rows, strict=True):
+        result = with_batch(batch)
+        for name in HEADLINES:
+            assert row[name] == pytest.approx(float(result[name].value), rel=1e-12), name
+        (line,) = (one for one in markdown.splitlines() if one.startswith(f"| {batch:,} sequ")
+                   and one.count("|") == 9)  # fmt: skip
+        cells = re.search(rf"<tr>\s*<th[^>]*>{batch:,} seq.*?</tr>", page_text, re.S)
+        for name in ("time.training_days", "cost.total", "memory.process", "time.mfu"):
+            assert f"| {result[name].text()} |" in line
+        for name in ("time.training_days", "cost.total"):
+            assert result[name].text() in " ".join(shown.split()) or batch != BATCHES[-1]
+        assert cells is None or result["cost.total"].text().split()[0] in cells[0]
+
+
+@pytest.mark.slow
+def test_a_server_prints_the_digits_of_its_plans() -> None:
+    pytest.importorskip("starlette")
+    from fuzz.served import serving
+
+    with serving() as server:
+        for batch in BATCHES:
+            result, given = with_batch(batch), {"training.global_batch": batch}
+            asked = {"plan": QUICK[0], "set": given}
+            status, told, _ = server.ask("POST", "/v1/evaluate", asked)
+            assert status == 200
+            for one in HEADLINES:
+                assert told["quantities"][one]["value"] == plain(result[one].value)
+                _, said, _ = server.ask("POST", "/v1/explain", {**asked, "quantity": one})
+                assert said["quantity"]["value"] == plain(result[one].value)
+            text = planner_text(QUICK[0]).replace("global_batch: 512", f"global_batch: {batch}")
+            _, shown, _ = server.ask("POST", "/page/answer", {"text": text})
+            links = page_links(shown["html"])
+            headlines = {one.id: one for one in map(result.find, HEADLINES)}
+            assert {i for i, _ in links} >= {"time.training_days", "cost.total", "memory.process"}
+            for name, words in links:
+                if name in headlines:
+                    assert holds(number_of(headlines[name]), words), (name, words)
+
+
+@pytest.mark.slow
+def test_an_assistant_prints_the_digits_of_its_plans() -> None:
+    pytest.importorskip("mcp")
+    from tests.serve.test_mcp import asked
+
+    changes = {"training.global_batch": BATCHES[-1]}
+    about = {"plan": QUICK[0], "set": changes}
+    words = (
+        ("evaluate", {**about, "quantities": [*HEADLINES]}),
+        *(("explain", {**about, "quantity": one}) for one in HEADLINES),
+        ("quick", {"text": "gpt2-small on 8 h100, 10B tokens"}),
+    )
+    _, found = asyncio.run(asyncio.wait_for(asked(words), 120))
+    assert not any(wrong for wrong, _ in found), found
+    result = with_batch(BATCHES[-1])
+    told = json.loads(found[0][1])["quantities"]
+    for one, (_, said) in zip(HEADLINES, found[1:-1], strict=True):
+        assert told[one]["value"] == plain(result[one].value)
+        assert json.loads(said)["quantity"]["value"] == plain(result[one].value)
+    line, told = planner.quick(words[-1][1]["text"]).evaluate(), json.loads(found[-1][1])
+    for name in [one for one in HEADLINES if one in line]:
+        assert told["quantities"][name]["value"] == plain(line[name].value)

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -33,13 +34,15 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-async def asked() -> tuple[list[Any], list[tuple[bool, str]]]:
+async def asked(
+    questions: Sequence[tuple[str, dict[str, Any]]] = ASKED,
+) -> tuple[list[Any], list[tuple[bool, str]]]:
     how = StdioServerParameters(command=sys.executable, args=["plan.py", "mcp"], cwd=str(ROOT))
     async with stdio_client(how) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         tools = json.loads((await session.list_tools()).model_dump_json(by_alias=True))["tools"]
         found = []
-        for name, given in ASKED:
+        for name, given in questions:
             answer = await session.call_tool(name, given)
             said = json.loads(answer.model_dump_json(by_alias=True))
             found.append((bool(said["isError"]), said["content"][0]["text"]))
