@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +17,11 @@ from planner.engine.instance import evaluated
 from planner.plans import plan as plans
 from planner.plans.plan import variant
 from planner.questions import loading
+from planner.questions.constraints import parse_limit
 from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
+from planner.questions.solve.evaluations import Probes
+from planner.questions.solve.solve import solve
 from tests.in_turn import InTurn
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -119,6 +123,35 @@ def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
             larger.append(values["parameters.total"])
     assert size == best
     assert evaluated(answer.fails.plan, names)["parameters.total"] == min(larger)
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "tensor"),
+    [
+        ({"extends": "llama2-7b", "layers": 31}, [15, 16], 4),  # odd: no multiple of the stages
+        ({"extends": "llama2-7b", "layers": 101}, [50, 51], 4),
+        ("t5-base", [11, 13], 1),  # an encoder of 12 and a decoder of 12
+    ],
+)
+def test_the_largest_model_has_the_layers_that_stages_state(
+    model: Any, stages: list[int], tensor: int
+) -> None:
+    layout = {"pipeline": 2, "stages": stages, "tensor": tensor}
+    plan = loading.load(LAST, {"model": model, "parallelism": layout})
+    answer = questions.ask(plan, "largest-model", with_layout="own")
+    assert answer.holds is not None
+    for probe in filter(None, (answer.holds, answer.fails)):
+        assert probe.plan.model is not None
+        assert len(probe.plan.model.sequence) == sum(stages)
+
+
+def test_a_question_without_a_valid_value_is_a_fault() -> None:
+    """As where the family of a model has no member that the layout divides."""
+    plan = load(LAST)
+    _, family = families.of_plan(plan)
+    wrong = replace(family.domain, changes=lambda index: {"model.layers": 0})
+    with pytest.raises(PlanError, match="layers"):
+        solve(Probes(plan, wrong, (parse_limit("memory.headroom >= 0", plan),)))
 
 
 @pytest.mark.slow

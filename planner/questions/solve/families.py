@@ -62,6 +62,7 @@ class Family:
         unit: layers are a multiple of this.
         together: heads are a multiple of this; 0 where only the layers change.
         ends: the layers as which the layout counts embedding and head, part of the whole units.
+        fixed: whether the layout states the layers of each stage, so that a unit is all of them.
     """
 
     model: Mapping[str, Any]
@@ -69,9 +70,12 @@ class Family:
     unit: int
     together: int = 0
     ends: int = 0
+    fixed: bool = False
 
     def depths(self, place: int) -> tuple[int, int]:
         """Return the least and the largest depth, in units, of a width by its index."""
+        if self.fixed:
+            return 1, 1
         if not self.together:
             return 1, MOST_LAYERS // self.unit
         width, unit = self.widths[place], self.unit
@@ -129,7 +133,7 @@ class Family:
             rows[0][0],
             rows[-1][-1],
             self._steps(),
-            True,
+            not self.fixed,
             rows,
             SIZE,
         )
@@ -137,6 +141,9 @@ class Family:
     def _steps(self) -> str:
         layers = f"layers in multiples of {self.unit}" if self.unit > 1 else "any number of layers"
         layers += f" less {self.ends}" if self.ends else ""
+        shape = f"{layers} from hidden / {ASPECT[1]} to hidden / {ASPECT[0]}"
+        if self.fixed:
+            layers = shape = f"{self.unit} layers as in parallelism.stages"
         if not self.together:
             return f"width kept, {layers}"
         attention = self.model["attention"]
@@ -146,8 +153,8 @@ class Family:
             kept.insert(0, f"{attention['kv_heads']} key/value heads")
         size = attention.get("head_dim") or Fraction(self.model["hidden"], heads)
         return (
-            f"hidden sizes in quarters of powers of two, {layers} from hidden / {ASPECT[1]} to "
-            f"hidden / {ASPECT[0]}; heads of {size}, {' and '.join(kept)} kept"
+            f"hidden sizes in quarters of powers of two, {shape}; "
+            f"heads of {size}, {' and '.join(kept)} kept"
         )
 
 
@@ -187,8 +194,12 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
     layout = plan.data["parallelism"]
+    stages = None if free else layout.get("stages")
     unit = 1 if free else chunk_count(layout)
-    ends = counted(0, layout.get("cut"), unit)
+    ends = 0 if stages else counted(0, layout.get("cut"), unit)
+    if stages:  # they count the encoder's layers too
+        unit = sum(stages) - (lookup(model, "encoder.layers") or 0)
+    fixed = bool(stages)
     attention = model.get("attention")
     if attention and not any(model.get(key) for key in SPELLED):
         heads = attention["heads"]
@@ -198,13 +209,17 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
         size = attention.get("head_dim")
         if attention.get("kv_rank") or (size and size * heads != model["hidden"]):
             # Heads of a size of their own are no part of the hidden size.
-            return Family(model, _widths(FINEST), unit, lcm(together, gcd(heads, NODE)), ends)
-        whole = Fraction(model["hidden"] * together, heads).numerator
-        return Family(model, _widths(whole) or (model["hidden"],), unit, together, ends)
+            whole, together = FINEST, lcm(together, gcd(heads, NODE))
+        else:
+            whole = Fraction(model["hidden"] * together, heads).numerator
+        widths = _widths(whole)
+        if fixed:
+            widths = tuple(width for width in widths if width <= ASPECT[1] * unit)
+        return Family(model, widths or (model["hidden"],), unit, together, ends, fixed)
     # Depth alone, in whole patterns and whole stages.
     pattern = model.get("pattern") or model.get("mixer")
-    unit = lcm(unit, len(pattern) if isinstance(pattern, list) else 1)
-    return Family(model, (model["hidden"],), unit, ends=ends)
+    unit = lcm(unit, len(pattern) if isinstance(pattern, list) and not fixed else 1)
+    return Family(model, (model["hidden"],), unit, ends=ends, fixed=fixed)
 
 
 def _widths(whole: int) -> tuple[int, ...]:

@@ -103,8 +103,12 @@ def solve(search: Probes, direction: int | None = None) -> Answer:
 
 def nearest_miss(search: Probes) -> dict[str, Any]:
     """Return the fields of an answer without a feasible value: the nearest miss, and the limits
-    that no value meets, or two that no value meets together."""
-    probes = search.known
+    that no value meets, or two that no value meets together.
+
+    Raises:
+        PlanError: no value makes a valid plan.
+    """
+    probes = search.known or [search.start()]
     miss = search.confirm(max(probes, key=lambda p: min(map(p.share, p.broken))))
     alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
     if alone:
@@ -277,6 +281,6 @@ def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
                 best = narrow(search, first, end)[0] if end.broken else end
         if best is before:  # also where limits that broke on the way hold again
             break
-    if best is not None and best.index == rows[-1][-1]:
+    if search.domain.endless and best is not None and best.index == rows[-1][-1]:
         raise unbounded(search, best)
     return best, sorted(beyond, key=lambda probe: probe.number)
