@@ -157,6 +157,8 @@ def _projections(values: Values) -> Components:
             yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
         if own:
             yield _norm("key_norm", d_h if each else a_kv * d_h, values["qk_norm_bias"])
+        if own and values["value_norm"]:
+            yield _norm("value_norm", d_v if each else a_kv * d_v, values["qk_norm_bias"])
 
 
 def _latent(values: Values) -> Components:

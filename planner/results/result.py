@@ -56,6 +56,9 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     in_turn.keep(result)
     return result
 
+#: Columns of a data frame.
+COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
+
 
 class Result(Shown):
     """The quantities of one plan, by id."""
@@ -93,14 +96,17 @@ class Result(Shown):
         return f"<Result of {self.plan.name!r}>"
 
     def to_pandas(self) -> Any:
-        """Return the quantities as a data frame with their ids as index.
+        """Return the quantities as a data frame with their ids as index. Values are Python objects,
+        as counts of FLOPs exceed 64 bits; ``frame.value.astype(float)`` converts numbers.
 
         Raises:
             ImportError: pandas is not installed.
         """
-        from planner.results.notebook import frame
+        import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-        return frame(self.quantities.values())
+        listed = self.quantities.values()
+        rows = [{name: plain(getattr(each, name)) for name in COLUMNS} for each in listed]
+        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).set_index("id")
 
     def get(self, identifier: str) -> Quantity | None:
         """Return the quantity, or None if it is unknown or absent."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import planner
 from planner.connect.compare import STEP
-from planner.results.notebook import COLUMNS, records
-from planner.results.result import Result
+from planner.results.result import COLUMNS, Result
 
 PLAN = Path(__file__).resolve().parents[2] / "presets" / "gpt2small_hgx-h100.yaml"
 
@@ -24,8 +25,20 @@ def result() -> Result:
     return planner.load(PLAN).evaluate()
 
 
-def test_records_hold_every_quantity_exactly(result: Result) -> None:
-    found = {row["id"]: row for row in records(result.quantities.values())}
+def test_a_data_frame_holds_every_quantity_exactly(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pandas is given, where it is installed or not."""
+
+    class DataFrame(list[dict[str, Any]]):
+        def __init__(self, rows: list[dict[str, Any]], **_: Any) -> None:
+            super().__init__(rows)
+
+        def set_index(self, name: str) -> dict[str, dict[str, Any]]:
+            return {row[name]: row for row in self}
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
+    found = result.to_pandas()
     assert list(found) == list(result)
     assert found["parameters.total"]["value"] == 124_439_808  # Radford et al. 2019, as published
     assert all(tuple(row) == COLUMNS for row in found.values())
