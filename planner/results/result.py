@@ -56,6 +56,7 @@ def evaluate(plan: Plan, like: Result | None = None) -> Result:
     in_turn.keep(result)
     return result
 
+
 #: Columns of a data frame.
 COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
 
