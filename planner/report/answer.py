@@ -50,7 +50,7 @@ LEAST_MOVE = Fraction(1, 2000)
 SCALE = (Fraction(1, 2), Fraction(3, 2))
 #: Groups of the parts of a step, in the order of the bar.
 PEAK = ("arithmetic", "at peak rate")
-GROUPS = ("arithmetic", "kernels", "waiting for exchange", "idle")
+GROUPS = ("arithmetic", "kernels", "exposed communication", "idle")
 
 
 class Better(NamedTuple):
@@ -558,7 +558,7 @@ def looked(keys: Iterable[tuple[str, str]]) -> list[str]:
     looks = {
         "arithmetic": iter(("peak", "below", "again")),
         "kernels": iter(("kernel", "launch", "kernel2", "launch2")),
-        "waiting for exchange": iter(("exchange1", "exchange2", "exchange3", "exchange4")),
+        "exposed communication": iter(("exchange1", "exchange2", "exchange3", "exchange4")),
         "idle": iter(("idle", "idle2")),
     }
     return [next(looks[group], "other") for group, _ in keys]

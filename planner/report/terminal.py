@@ -28,7 +28,7 @@ PLAIN = str.maketrans("█▓▒░·●○├┤─│←→≤≥×−–…�
 #: The groups of a step, and the parts of memory, that share a fill.
 OF_MEMORY = {"weights": 0, "gradients": 1, "optimizer": 2, "activations": 3, "cache": 3}
 OF_STEP = {"at peak rate": 0, "below peak": 1, "recomputed": 1, "arithmetic": 0, "kernels": 4,
-           "waiting for exchange": 2, "idle": 5}  # fmt: skip
+           "exposed communication": 2, "idle": 5}  # fmt: skip
 MOST_NUMBERS, MOST_MOVED, MOST_LABEL = 8, 4, 28
 
 
