@@ -67,7 +67,7 @@ def _short(text: str) -> str:
 
 
 class PlanError(Exception):
-    """One or more faults of a document, sorted by place; of many, the first and how many more."""
+    """One or more errors of a document, sorted by place; of many, the first and how many more."""
 
     faults: tuple[Fault, ...]
 
@@ -76,7 +76,7 @@ class PlanError(Exception):
         found.sort(key=lambda fault: (fault.place or Place("")).order)
         found = list(dict.fromkeys(found))
         if len(found) > MOST:
-            more = Fault(f"and {len(found) - MOST} more faults", found[MOST].place)
+            more = Fault(f"and {len(found) - MOST} more errors", found[MOST].place)
             found[MOST:] = [more]
         self.faults = tuple(found)
         super().__init__("\n".join(map(str, self.faults)))

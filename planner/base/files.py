@@ -114,7 +114,7 @@ def below(path: str | Path, folder: str | Path) -> bool:
 
 def outside(place: Place) -> PlanError:
     """Return the error of a path outside the root; it does not reveal what is there."""
-    return PlanError(Fault("lies outside the folder of --root", place, "a path inside it"))
+    return PlanError(Fault("is outside the folder of --root", place, "a path inside it"))
 
 
 def is_file(path: str | Path) -> bool:
@@ -446,7 +446,7 @@ def beside(path: Path) -> IO[bytes]:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
-    fault = Fault("this is a link or no regular file", Place(str(path)), "remove it")
+    fault = Fault("this is a link or not a regular file", Place(str(path)), "remove it")
     try:
         handle = os.open(path, flags, 0o666)
     except OSError as error:

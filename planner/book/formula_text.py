@@ -164,7 +164,7 @@ class _Reader:
         exponent = self.exponent()
         value = exponent.tree.data
         if exponent.tree.op != "number" or exponent.dimension or abs(value) > HIGHEST:
-            raise FormulaError("this is no exponent", at, f"a number from -{HIGHEST} to {HIGHEST}")
+            raise FormulaError("not an exponent", at, f"a number from -{HIGHEST} to {HIGHEST}")
         if base.nothing and value <= 0:
             raise FormulaError("division by zero" if value else "0^0 has no value", at)
         self.bound([base._replace(size=math.ceil(base.size * abs(value)))], at)
@@ -225,7 +225,7 @@ class _Reader:
         if name not in FUNCTIONS:
             allowed = f"functions are {', '.join(FUNCTIONS)}"
             raise FormulaError(
-                f"'{name[:60]}' is no function", start, allowed, nearest(name, FUNCTIONS)
+                f"'{name[:60]}' is not a function", start, allowed, nearest(name, FUNCTIONS)
             )
         self.enter(start)
         terms = [self.sum()]

@@ -233,7 +233,7 @@ def _report(options: argparse.Namespace) -> int | str:
 
     kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
     if options.only and options.format != "json":
-        raise PlanError(Fault("--only picks the quantities of a result", None, "--format json"))
+        raise PlanError(Fault("--only needs a result in JSON", None, "--format json"))
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
@@ -523,7 +523,7 @@ def _search(options: argparse.Namespace) -> int:
     inputs = plan.document.files()
     kinds = _outputs(options.output, searched.SUFFIXES, "list of layouts", inputs)
     if options.rank is not None and not options.apply:
-        raise PlanError(Fault("--rank says which layout --apply takes", None, "--apply PLAN.yaml"))
+        raise PlanError(Fault("--rank needs --apply", None, "--apply PLAN.yaml"))
     if options.apply:
         from planner.questions import write_back
 
@@ -681,7 +681,7 @@ def _diff(options: argparse.Namespace) -> int | str:
             print(fault, file=sys.stderr)
         return FAILED if missed else OK
     if options.plans:
-        raise PlanError(Fault("--plans goes with a revision", None, "diff main --plans plans"))
+        raise PlanError(Fault("--plans needs a revision", None, "diff main --plans plans"))
     if options.new is None:
         known = "a second plan or result, or a branch, a tag or a commit alone"
         raise PlanError(Fault(f"{options.old} needs a second plan or result", None, known))
@@ -780,9 +780,7 @@ def _compare(options: argparse.Namespace) -> int:
     if (options.log is None) is (options.step_time is None):
         raise PlanError(Fault("one of --log FILE and --step-time TIME is needed"))
     if options.log is None and options.warm_up is not None:
-        raise PlanError(
-            Fault("--warm-up goes with --log", None, "--step-time is of a typical step")
-        )
+        raise PlanError(Fault("--warm-up needs --log", None, "--step-time is of a typical step"))
     suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}

@@ -98,7 +98,7 @@ def _done(options: argparse.Namespace) -> int:
             from planner.report.report import templates_of
 
             if options.root is not None:  # where whoever wrote the plans may not choose them
-                raise PlanError(Fault("--templates does not go with --root", None, "one of them"))
+                raise PlanError(Fault("both --templates and --root", None, "one of them"))
             stack.enter_context(templates_of(options.templates))
         options.status = status  # for a command that runs others
         done: int | str = options.handler(options)

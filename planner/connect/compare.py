@@ -295,7 +295,7 @@ def compare_step(plan: Plan, text: str) -> Comparison:
 def _at_peak(plan: Plan) -> Fraction:
     """Seconds that the model FLOPs of a step take at the peak of all devices."""
     if plan.settings["training.mode"] != "train":
-        raise PlanError(Fault("--step-time is of a step of training", None, "training.mode: train"))
+        raise PlanError(Fault("--step-time needs a training plan", None, "training.mode: train"))
     step = evaluate(variant(plan, at_utilisation(1)))[STEP]
     if step.absent is not None:
         raise PlanError(Fault(f"{STEP} cannot be computed: {step.absent}"))
@@ -360,7 +360,7 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
             continue
         values = columns[0]  # one quantity, though some logs have it in several units
         if identifier == STEP and values.is_clock:
-            what = "the time of a step rises with each record, as a clock does"
+            what = "step times grow with each record, like a clock"
             raise PlanError(Fault(what, Place(log.file), "the time of each step by itself"))
         count = len(values.doubles)
         told = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)

@@ -648,7 +648,7 @@ class _Table:
         places = {*counters, *clocked.values(), *(place for place, *_ in known)}
         for label in (self.labels[place] for place in sorted(places)):
             if self.labels.count(label) > 1:
-                raise PlanError(Fault(f"the column {label} is there twice", Place(file, line)))
+                raise PlanError(Fault(f"duplicate column {label}", Place(file, line)))
 
     def cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
         """The cells of a row; None where it goes on in the next line, or was cut off."""

@@ -105,7 +105,7 @@ def load(file: Path) -> Defaults:
     raw = source.load(file, kind="defaults")
     if (templates := _entry(raw.node, "templates")) is not None:
         where = "--templates DIR, on the command line"
-        raise PlanError(Fault("no file chooses templates", templates.place, where))
+        raise PlanError(Fault("no file can choose templates", templates.place, where))
     document = schema.validate(raw, "defaults")
     entries = raw.node.value
     assert isinstance(entries, dict)
@@ -134,7 +134,7 @@ def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     own = {} if accelerator is None else {k: _entry(accelerator, k) for k in RATES}
     found = {key: value for key, value in own.items() if value is not None}
     if extends is None or extends.value not in preset_names("accelerator") or not found:
-        what = f"'{node.value}' has no rates of an accelerator that ships"
+        what = f"'{node.value}' has no rates of a built-in accelerator"
         raise PlanError(Fault(what, node.place, "what plan.py calibrate -o FILE wrote"))
     return str(extends.value), found
 

@@ -85,7 +85,7 @@ class _Text:
                 if not isinstance(spot.value, yaml.ScalarNode):
                     mark = spot.value.start_mark
                     where = Place(self.file, mark.line + 1, mark.column + 1)
-                    raise PlanError(Fault(f"'{step}' lies in a list", where, "a mapping"))
+                    raise PlanError(Fault(f"'{step}' is in a list", where, "a mapping"))
                 return self._opened(spot, steps[:place], steps[place:], value, kind)
             kind = REFERENCES.get(kind, {}).get(step, "")
             pairs = spot.value.value

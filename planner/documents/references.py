@@ -216,7 +216,7 @@ class Resolver:
         full = path.resolve()
         if full in chain:
             names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
-            raise PlanError(Fault(f"extends goes in a circle: {names}", node.place))
+            raise PlanError(Fault(f"extends is circular: {names}", node.place))
         if len(chain) > MOST_LINKS:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))

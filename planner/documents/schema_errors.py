@@ -123,7 +123,7 @@ def _value(error: Error, name: str, place: Place) -> Fault:
     if rule == "pattern":
         examples = schema.get("examples")
         allowed = f"such as {examples[0]}" if examples else f"text of the form {limit}"
-        return Fault(f"{name} does not have the form that is needed", place, allowed)
+        return Fault(f"{name} has the wrong form", place, allowed)
     return Fault(f"{name} is not allowed here", place, schema.get("description"))
 
 

@@ -124,7 +124,7 @@ def power(base: Number, exponent: Number) -> Number:
         exponent = int(exponent)
     if not isinstance(exponent, int):
         if base < 0:
-            raise Absent("there is no root of what is below 0")
+            raise Absent("the root of a negative number")
         root: float = float(base) ** float(exponent)
         return root
     if isinstance(base, (int, Fraction)) and base not in (-1, 0, 1):  # grows with each factor
@@ -151,7 +151,7 @@ def _exp(exponent: Number) -> float:
 
 def _log(value: Number) -> float:
     if value <= 0:
-        raise Absent("there is no logarithm of what is not above 0")
+        raise Absent("the logarithm of a number that is not positive")
     return math.log(value)
 
 

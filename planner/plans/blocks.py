@@ -37,7 +37,7 @@ def chain(
         if not inputs:
             draft.fault(
                 f"{data['place']}.{key}.{place}",
-                "how wide is what the first matrix reads?",
+                "the input width of the first matrix is missing",
                 "inputs",
             )
             draft.finish()
@@ -54,6 +54,6 @@ def chain(
         first = values["outputs"]
         chain.append((said.get("rows", 1), Block("matrix", f"{key}_{place + 1}", values)))
     if listed and last is not None and first != last:
-        wrong = f"the last matrix gives {first} values where {last} are read"
+        wrong = f"the last matrix has {first} outputs, not {last}"
         draft.fault(f"{data['place']}.{key}", wrong, f"outputs: {last}")
     return chain

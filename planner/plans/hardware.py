@@ -93,7 +93,7 @@ def complete(draft: Draft) -> None:
             draft.default(f"cluster.{key}", row["price"], why)
     reach = draft.get("cluster.network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
-        wrong = "collectives sustain no more than the network's bandwidth"
+        wrong = "collectives are faster than the network's bandwidth"
         allowed = "both are per device; nccl-tests print those of a node, in bytes"
         draft.fault("cluster.network.sustained", wrong, allowed)
     rated, idle = accelerator.get("power"), accelerator.get("idle_power")
@@ -117,13 +117,13 @@ def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     draft.default("cluster.link_domain", joined, why)
     given = draft.get("cluster.link_domain")
     if given < node or given > max(joined, node):
-        wrong = f"a link that joins {given} devices, of nodes of {node}"
+        wrong = f"a link of {given} devices, with nodes of {node}"
         draft.fault("cluster.link_domain", wrong, f"from {node} to {joined}")
     network = draft.get("cluster.network")
     if network is not None:
         pod = draft.default("cluster.network.pod", given, "between the domains of the link")
         if pod < given:
-            wrong = f"a pod of {pod} devices, where the link joins {given}"
+            wrong = f"a pod of {pod} devices is smaller than the link's {given}"
             draft.fault("cluster.network.pod", wrong, f"at least {given}")
     axes = (accelerator.get("link") or {}).get("axes")
     if axes is None:
@@ -293,7 +293,7 @@ def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
 def _shares(name: str) -> Mapping[str, Any]:
     names = preset_names("accelerator")
     if name not in names:
-        fault = f"efficiency.like: no accelerator '{name}' ships"
+        fault = f"efficiency.like: unknown accelerator '{name}'"
         raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
     return resources.preset(f"accelerators/{name}").get("efficiency") or {}
 

@@ -34,7 +34,7 @@ def lower(draft: Draft) -> Model | None:
     data: dict[str, Any] = draft.get("model")
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
-            said = "the model has a shape, so its parameters are counted"
+            said = "parameters are counted from the model's shape"
             allowed = "either parameters or layers, hidden and so on"
             draft.fault("model.parameters", said, allowed)
         return None
@@ -236,7 +236,7 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     blocks: list[Block] = []
     shared = kind.get("shared_block")
     if shared and (kind.get("parallel") or groups[0][0].kind != "attention"):
-        wrong = "a block that layers share begins with attention, its norm before it"
+        wrong = "a shared block must start with attention after its norm"
         draft.fault("model.mixer", wrong, "attention, or a list that begins with it")
         draft.finish()
     if kind.get("parallel"):
@@ -476,7 +476,7 @@ def _modules(draft: Draft, data: Kind) -> int:
     }
     for what, there in beside.items():
         if there:
-            message = f"modules that predict further tokens are not modelled beside {what}"
+            message = f"multi-token prediction is not modelled with {what}"
             draft.fault("model.mtp", message, "0")
     draft.finish()
     return int(count)

@@ -120,9 +120,9 @@ def extended(definitions: tuple[Definition, ...]) -> Book:
         if not _NAME.fullmatch(definition.name):
             allowed = "letters of a to z, digits and _, a letter first, at most 60"
             shown = definition.name[:60]
-            raise Wrong(definition.name, "", FormulaError(f"'{shown}' is no name", 0, allowed))
+            raise Wrong(definition.name, "", FormulaError(f"'{shown}' is not a name", 0, allowed))
         if definition.name in {*BOOK.quantities, *formula_text.FUNCTIONS}:
-            wrong = f"'{definition.name}' is what formulas call something else"
+            wrong = f"'{definition.name}' is a built-in name of formulas"
             raise Wrong(definition.name, "", FormulaError(wrong, 0, "another name"))
     for definition in definitions:
         reader.read(definition.name)
@@ -201,7 +201,7 @@ class _Definitions:
             raise Wrong(definition.name, "unit", wrong) from None
         if dimension != found.dimension and not (constant and found.nothing):
             has = str(found.dimension) if found.dimension else "no unit"
-            message = f"unit '{unit}', where the formula gives {has}"
+            message = f"unit '{unit}', but the formula gives {has}"
             allowed = f"such as {formula_text.unit_of(found.dimension)}"
             raise Wrong(definition.name, "formula", FormulaError(message, 0, allowed))
         return unit
@@ -241,7 +241,7 @@ class _Definitions:
             assert said is not None
             kinds = [said["type"]] if isinstance(said.get("type"), str) else said.get("type", ())
             if not {"number", "integer"}.intersection(kinds) or key.startswith(_OF_LAYOUT):
-                raise FormulaError(f"{key} is no number that formulas take", at)
+                raise FormulaError(f"{key} is not a number", at)
             note = Notation(
                 Symbol(key, positive=True),
                 str(said.get("description", key)).rstrip(".").partition(".")[0].lower(),

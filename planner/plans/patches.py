@@ -25,7 +25,7 @@ def check(draft: Draft, data: Kind) -> None:
     context, tokens = data.get("context"), "training.context_tokens"
     if data.get("stem"):
         if data.get("vocab"):
-            draft.fault("model.vocab", "a model with a stem reads patches", "vocab or stem")
+            draft.fault("model.vocab", "a model with a stem has no vocabulary", "vocab or stem")
         for key in WORDS_ONLY:
             if data.get(key):
                 draft.fault(f"model.{key}", f"{key} is not modelled beside a stem", "left out")
@@ -43,7 +43,7 @@ def _refuse(draft: Draft, data: Kind, keys: Iterable[str]) -> None:
     """Refuse keys that need a stem in a model that reads words."""
     for key in keys:
         if data.get(key):
-            draft.fault(f"model.{key}", f"{key} goes with a stem", "stem, the matrices of it")
+            draft.fault(f"model.{key}", f"{key} needs a stem", "stem, the matrices of it")
 
 
 def _beside(data: Kind, tower: str, hidden: int | None = None) -> Stack:
@@ -185,10 +185,10 @@ def _check_kind(draft: Draft, kind: Kind, data: Kind, blocks: Iterable[Block]) -
         key = "streams" if streams else "mixer"
         draft.fault(f"model.{key}", "the model has no context", "context, its tokens")
     if streams and crosses:
-        wrong = "layers that work on sequence and context do not read the context besides"
+        wrong = "streams and cross_attention exclude each other"
         draft.fault("model.mixer", wrong, "streams or cross_attention")
     if streams and not any(block.kind == "attention" for block in blocks):
-        draft.fault("model.mixer", "streams meet in attention", "attention among the mixers")
+        draft.fault("model.mixer", "streams need attention", "attention among the mixers")
     draft.finish()
 
 

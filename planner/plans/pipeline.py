@@ -118,9 +118,9 @@ EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
 MOST_WRITTEN = 100_000  # letters of a layout
 #: Patterns of invalid layouts with their faults; then those of repeated letters and groups.
 _WRONG = (
-    (r"[^EtmL|()*\d]|\*(?!\d)|(?<![*\d])\d|(?<=\*\d{9})\d", "{!r} is no letter of a layout"),
-    (r"\([^()]*\(", "brackets stand in brackets"),
-    (r"(?:^|\))[^()]*\)|\(\)", "a bracket closes nothing"),
+    (r"[^EtmL|()*\d]|\*(?!\d)|(?<![*\d])\d|(?<=\*\d{9})\d", "{!r} is not a letter of a layout"),
+    (r"\([^()]*\(", "nested brackets"),
+    (r"(?:^|\))[^()]*\)|\(\)", "an unmatched closing bracket"),
     (r"\([^()]*$|\)$", "a bracket is not closed and repeated, (…)*n"),
     (r"\)(?!\*)", "a group in brackets is not repeated, (…)*n"),
     (r"(?<![EtmL|)])\*\d+", "{} repeats nothing"),
@@ -149,9 +149,9 @@ def read(text: str) -> tuple[list[int], int]:
         text = re.sub(pattern, lambda one: one[1] * int(one[2]), text)
     layers = text.replace("|", "")[1:-1]
     if text[:1] != EMBEDDING or text[-1:] != LOSS or {EMBEDDING, LOSS} & set(layers):
-        raise ValueError("E stands once, first in the first stage, and L once, last in the last")
+        raise ValueError("E must be first in the first stage and L last in the last, once each")
     if LAYER in layers.lstrip(LAYER):
-        raise ValueError("a layer (t) stands behind a module that predicts further tokens (m)")
+        raise ValueError("a layer (t) follows a multi-token prediction module (m)")
     held = [chunk.count(LAYER) + chunk.count(MODULE) for chunk in text.split("|")]
     return held, layers.count(MODULE)
 
@@ -246,24 +246,23 @@ def check_schedule(draft: Draft, model: Model) -> None:
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     steps = training.get("gradient_accumulation")
     if training["schedule"] == "interleaved" and virtual > 1 and steps and steps % size:
-        wrong = f"{steps} micro-batches are no multiple of pipeline {size}"
+        wrong = f"{steps} micro-batches are not a multiple of pipeline {size}"
         wrong = f"{wrong}, which the interleaved schedule needs"
         draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
     if training["schedule"] == "zero-bubble" and steps and steps < size:
-        wrong = f"zero-bubble fills {size} stages with weight gradients"
-        wrong = f"{wrong}, {steps} micro-batches have too few"
+        wrong = f"zero-bubble over {size} stages: {steps} micro-batches are too few"
         draft.fault("training.gradient_accumulation", wrong, f"at least {size}")
     if training["schedule"] == "dualpipev" and steps and steps < 2 * size:
-        wrong = f"dualpipev fills {2 * size} half stages, {steps} micro-batches have too few"
+        wrong = f"dualpipev over {size} stages: {steps} micro-batches are too few"
         draft.fault("training.gradient_accumulation", wrong, f"at least {2 * size}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
-        wrong = f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do"
+        wrong = f"dualpipe over {size} stages does not work with {steps} micro-batches"
         allowed = f"an even number, at least {2 * size}"
         draft.fault("training.gradient_accumulation", wrong, allowed)
     if training["schedule"] == "dualpipe" and size % 2:
-        wrong = f"dualpipe pairs the stages, {size} is odd"
+        wrong = f"dualpipe pairs the stages, so {size} stages do not work"
         draft.fault("parallelism.pipeline", wrong, "an even size")
 
 
@@ -272,8 +271,7 @@ def check_context(draft: Draft, model: Model) -> None:
     length = draft.get("training.sequence_length")
     context = draft.get("parallelism.context")
     if context > 1 and length and length % (2 * context):
-        wrong = f"{length} tokens do not divide over 2 × context {context}"
-        wrong = f"{wrong}: each device takes one piece from both ends"
+        wrong = f"{length} tokens are not divisible by 2 × context {context}"
         sizes = [str(size) for size in range(1, 65) if size == 1 or length % (2 * size) == 0]
         draft.fault("parallelism.context", wrong, f"one of {', '.join(sizes)}")
 
@@ -315,8 +313,8 @@ def check_groups(draft: Draft, model: Model | None) -> None:
         wrong = f"{wrong} the {alike} devices that {of}"
         draft.fault("parallelism.replicate", wrong, divisors(alike, 4096))
     if layout["sequence"] and length and length % (tensor * context):
-        wrong = f"{length} tokens do not divide over tensor {tensor} × context {context}"
-        allowed = "a sequence_length that does, or sequence: false"
+        wrong = f"{length} tokens are not divisible by tensor {tensor} × context {context}"
+        allowed = "a sequence_length that is, or sequence: false"
         draft.fault("parallelism.sequence", wrong, allowed)
 
 
@@ -326,11 +324,11 @@ def _check_patches(draft: Draft, model: Model) -> None:
     if not draft.get("model.stem"):
         return
     if draft.get("training.mode") == "inference":
-        wrong = "a model that reads patches writes no text token by token"
+        wrong = "a model with a stem has no token-by-token inference"
         draft.fault("training.mode", wrong, "train")
-    for key, pieces in (("pipeline", "layers"), ("context", "sequences")):
+    for key in ("pipeline", "context"):
         if draft.get("model.context") and draft.get(f"parallelism.{key}") > 1:
-            wrong = f"a model with a context is not modelled in pieces of its {pieces}"
+            wrong = f"a model with a context is not modelled with {key} parallelism"
             draft.fault(f"parallelism.{key}", wrong, "1")
 
 

@@ -68,11 +68,11 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
         raise PlanError(Fault(f"{one_line(text)}: {error}", place, allowed)) from None
     modules = document.data["model"].get("mtp") or 0
     if further != modules:
-        wrong = f"{further} modules that predict further tokens (m), the model has {modules}"
+        wrong = f"{further} multi-token prediction modules (m), but the model has {modules}"
         raise PlanError(Fault(wrong, place, "as many m as model.mtp"))
     size = layout["pipeline"]
     if len(held) % size:
-        wrong = f"{len(held)} stages do not divide over pipeline {size}"
+        wrong = f"{len(held)} stages are not divisible by pipeline {size}"
         raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
     changes: dict[str, Any] = {"parallelism.stages": held}
     if document.origin(("parallelism", "virtual_pipeline")).kind != "default":
@@ -92,7 +92,7 @@ def planned(document: source.Document) -> Plan:
     layout = document.data.get("parallelism") or {}
     for key in ("margin", "for"):
         if layout.get(key) is not None:
-            wrong = f"parallelism.{key} is about a layout that is found, this one is spelled out"
+            wrong = f"parallelism.{key} needs parallelism: auto; this plan gives a layout"
             place = document.key_place(("parallelism", key))
             raise PlanError(Fault(wrong, place, "auto: true beside it"))
     try:
@@ -264,15 +264,15 @@ def _agreements(draft: Draft) -> None:
         wrong = f"false contradicts parallelism.zero {stage}"
         draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0")
     if stage != 3 and draft.get("memory.live_parameters"):
-        wrong = f"weights are not divided under parallelism.zero {stage}"
+        wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _offloaded(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
-        wrong = "unfused attention multiplies in 16 bit"
+        wrong = "eager attention runs in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
     schedule, virtual = training["schedule"], layout["virtual_pipeline"] > 1
     if schedule == "dualpipev" and layout["virtual_pipeline"] != 2:
-        wrong = "dualpipev has two chunks on each device, one down the stages and one up"
+        wrong = "dualpipev needs two chunks on each device"
         draft.fault("training.schedule", wrong, "virtual_pipeline: 2")
     elif virtual and schedule not in ("interleaved", "dualpipev", "own"):
         wrong = f"{schedule} has no virtual stages"
@@ -286,12 +286,12 @@ def _offloaded(draft: Draft) -> None:
     if away is None:
         draft.default(share, 0, "none without training.offload")
     elif layers is None or away > layers:
-        wrong = f"{away} layers of a model that has {layers or 'no layers yet'}"
+        wrong = f"{away} layers of a model with {layers or 'no layers yet'}"
         draft.fault(key, wrong, f"at most {layers}" if layers else "a model of known shape")
     else:
         of_layers = Fraction(away, layers)
         if draft.default(share, of_layers, "training.offload.layers of model.layers") != of_layers:
-            draft.fault(key, f"{share} is another share than {away} of {layers}", "one of the two")
+            draft.fault(key, f"{share} contradicts {away} of {layers}", "one of the two")
 
 
 def _positions(draft: Draft) -> None:
@@ -338,7 +338,7 @@ def _sizes(draft: Draft) -> None:
     inner, names = _product(layout, OUTER_DEGREES)
     if devices % inner:
         sizes = " × ".join(str(layout[name]) for name in OUTER_DEGREES)
-        wrong = f"{devices} devices are no multiple of {names} = {sizes} = {inner}"
+        wrong = f"{devices} devices are not a multiple of {names} = {sizes} = {inner}"
         draft.fault("cluster.devices", wrong, f"a multiple of {inner}")
         return
     data = _quotient(draft, "data")
@@ -352,7 +352,7 @@ def _sizes(draft: Draft) -> None:
     why = f"data × micro_batch × {why}"
     batch = draft.default("training.global_batch", per_pass * (passes or 1), why)
     if batch % per_pass:
-        wrong = f"{batch} sequences do not divide over {of}"
+        wrong = f"global_batch {batch} is not divisible by {of}"
         draft.fault("training.global_batch", wrong, f"a multiple of {per_pass}")
         return
     steps, why = batch // per_pass, "global_batch / (data × micro_batch)"
@@ -402,12 +402,12 @@ def _divisions(draft: Draft, model: Model) -> None:
     heads = blocks["attention"]["heads"] if "attention" in blocks else 0
     experts = blocks["moe"]["experts"] if "moe" in blocks else 0
     if heads % tensor:
-        wrong = f"{heads} attention heads do not divide over tensor {tensor}"
+        wrong = f"{heads} attention heads are not divisible by tensor {tensor}"
         draft.fault("parallelism.tensor", wrong, divisors(heads))
     if expert > 1 and not experts:
         draft.fault("parallelism.expert", "the model has no experts to divide", "1")
     elif experts % expert:
-        wrong = f"{experts} experts do not divide over expert {expert}"
+        wrong = f"{experts} experts are not divisible by expert {expert}"
         draft.fault("parallelism.expert", wrong, divisors(experts))
     layers, stages = len(model.sequence), layout.get("stages")
     chunks = pipeline.chunk_count(layout)

@@ -115,7 +115,7 @@ def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: boo
         names = {"p": size, "v": virtual, "m": micro_batches, "i": stage, "o": int(ahead)}
         for name, text in (table.get("let") or {}).items():
             if name in names or not re.fullmatch("[a-z]+", name) or name in ("min", "max"):
-                raise ValueError(f"let: '{name}' is no new name of lower-case letters")
+                raise ValueError(f"let: '{name}' is not a new name of lower-case letters")
             names[name] = number(text, names)
         held = [range(micro_batches)] * chunks
         if len(found) > 1:  # half of them from either end
@@ -243,7 +243,7 @@ def walk(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
             stage = next(i for i, order in enumerate(orders) if at[i] < len(order))
             kind, chunk, batch, _ = orders[stage][at[stage]]
             raise ValueError(
-                f"stage {stage + 1} waits for ever before its pass {at[stage] + 1}, {kind}{chunk} "
+                f"stage {stage + 1} waits forever before its pass {at[stage] + 1}, {kind}{chunk} "
                 f"of micro-batch {batch + 1}"
             )
 
@@ -275,7 +275,7 @@ def check(draft: Draft, model: Model) -> None:
         wrong = "micro-batches from both ends need two copies of the model"
         draft.fault(key, wrong, f"{LOOP} or {THERE_AND_BACK}")
     elif table["path"] == THERE_AND_BACK and virtual != 2:
-        wrong = f"there and back passes two chunks on each device, not {virtual}"
+        wrong = f"there and back needs two chunks on each device, not {virtual}"
         draft.fault(key, wrong, "parallelism.virtual_pipeline: 2")
     else:
         try:
@@ -347,7 +347,7 @@ def number(text: Any, names: Mapping[str, int]) -> int:
     while at < len(text.rstrip()):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ValueError(f"'{text}': {text[at:].strip()[0]!r} is no part of a number")
+            raise ValueError(f"'{text}': {text[at:].strip()[0]!r} is not allowed in a number")
         tokens.append(found[1])
         at = found.end()
 
@@ -389,10 +389,10 @@ def number(text: Any, names: Mapping[str, int]) -> int:
         if word.isdigit():
             return int(word)
         if word not in names:
-            raise ValueError(f"'{text}': '{word}' is no number and none of {', '.join(names)}")
+            raise ValueError(f"'{text}': '{word}' is not a number or one of {', '.join(names)}")
         return names[word]
 
     value = total()
     if tokens:
-        raise ValueError(f"'{text}': {tokens[0]!r} stands behind a whole number")
+        raise ValueError(f"'{text}': {tokens[0]!r} follows the end of a number")
     return value

@@ -143,10 +143,10 @@ def _mlp(it: Shape) -> None:
     expansion = it.values.get("expansion") or 4
     width = expansion * it.kind["hidden"]
     if it.values.get("intermediate") is None and width != int(width):
-        it.fault("expansion", f"{expansion} × hidden is no whole number")
+        it.fault("expansion", f"{expansion} × hidden is not a whole number")
     width = it.default("intermediate", int(width), f"{expansion} × hidden")
     if linears == 1 and (width % it.kind["hidden"] or it.values["inner_norm"]):
-        wrong = f"a single matrix leads to whole pieces of the hidden width, not to {width}"
+        wrong = f"a single matrix needs a multiple of the hidden width, not {width}"
         wrong = "a single matrix has no inner norm" if it.values["inner_norm"] else wrong
         allowed = "false" if it.values["inner_norm"] else f"a multiple of {it.kind['hidden']}"
         it.fault("inner_norm" if it.values["inner_norm"] else "intermediate", wrong, allowed)

@@ -80,7 +80,7 @@ class Batch:
         self.kinds = tuple(kinds.values())
         for kind in self.kinds:
             if kind.plan.settings[SCHEDULE] == schedules.OWN:
-                wrong = "layouts are compared under schedules that ship, not under one's own"
+                wrong = "searches and studies support built-in schedules only"
                 place = kind.plan.document.place(("training", "schedule"))
                 raise PlanError(Fault(wrong, place, "a name, or evaluate this plan alone"))
         self.shaped = self.kinds[0].plan.model is not None

@@ -75,7 +75,7 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
     """
     found = re.fullmatch(r"\s*([^<>=]+?)\s*(<=|>=)\s*([^<>=]+?)\s*", text)
     if not found:
-        raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
+        raise PlanError(Fault(f"not a limit: {text!r}", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
     if plan is not None:
         name, book = called(plan, name), plan.book
@@ -136,9 +136,9 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     try:
         share = Fraction(units.parse(text, "1"))
     except units.UnitError:
-        raise PlanError(Fault(f"{margin!r} is no margin", None, allowed)) from None
+        raise PlanError(Fault(f"{margin!r} is not a margin", None, allowed)) from None
     if share < 0:
-        raise PlanError(Fault(f"a margin of {text} is less than nothing", None, allowed))
+        raise PlanError(Fault(f"a margin of {text} is negative", None, allowed))
     if share == 0:
         return Limit("memory.headroom", ">=", 0)
     capacity = plan.get("cluster.accelerator.memory_usable")
@@ -175,7 +175,7 @@ def known_to_batch(quantity: str, book: Book = BOOK) -> None:
     """Raise PlanError unless the quantity exists and a batch of plans can evaluate it."""
     known(quantity, book)
     if sums_stages(quantity, book):
-        wrong = f"{quantity} sums over all stages, of which a search or a study holds the fullest"
+        wrong = f"{quantity} is a sum over all stages; searches and studies have the fullest only"
         raise PlanError(Fault(wrong, None, "memory.total; of one plan: report, explain, solve"))
 
 

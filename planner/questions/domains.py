@@ -64,7 +64,7 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
     said = about(key)
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     if "unit" not in said and not kinds & {"integer", "number"}:
-        raise PlanError(Fault(f"{key} holds no number that could be varied", None))
+        raise PlanError(Fault(f"{key} is not a number, so it cannot be varied", None))
     current = plan.get(key)
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
         raise PlanError(

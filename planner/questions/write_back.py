@@ -94,8 +94,8 @@ def target(file: str, output: str | None = None) -> Path:
     """
     path, name = source.located(file, "plan")
     if output is None and (name or file == "-"):
-        what = "a plan that ships" if name else "standard input"
-        raise PlanError(Fault(f"{what} stays as it is", Place(file), "solve -o FILE writes a copy"))
+        what = "a built-in plan" if name else "standard input"
+        raise PlanError(Fault(f"{what} is read-only", Place(file), "solve -o FILE writes a copy"))
     if output is not None:
         files.format_of(output, {".yaml": "plan", ".yml": "plan"}, "plan")
         with contextlib.suppress(OSError):

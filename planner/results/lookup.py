@@ -34,7 +34,7 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
         and (not quantity.entries or "[" in pattern)
     ]
     if not found:
-        raise PlanError(Fault(f"no quantity fits '{pattern}'", None, _ALL))
+        raise PlanError(Fault(f"no quantity matches '{pattern}'", None, _ALL))
     return found
 
 

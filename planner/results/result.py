@@ -135,7 +135,7 @@ class Result(Shown):
             if not names and base.startswith("optimal."):
                 names = [f"{base}[{entry.path}]" for entry in self.entries(known[base].per[0])]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
-            raise PlanError(Fault(f"{base} holds per {', '.join(known[base].per)}", None, some))
+            raise PlanError(Fault(f"{base} is per {', '.join(known[base].per)}", None, some))
         return self.quantity(base, {})
 
     def entries(self, axis: str) -> tuple[Entry, ...]:

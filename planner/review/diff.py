@@ -368,7 +368,7 @@ def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
     place, wanted = Place(name), "a result written with -o"
     data = files.parse_json(files.read_text(file, files.MAX_JSON, place, wanted), place, wanted)
     if not reports.is_result(data):
-        raise PlanError(Fault("this is no result", place, wanted))
+        raise PlanError(Fault("this is not a result", place, wanted))
     return data
 
 

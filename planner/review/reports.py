@@ -61,7 +61,7 @@ def is_result(data: Any, report: bool = False) -> bool:
 
 def none(name: str | Path) -> PlanError:
     """Return the error that a named file is no report."""
-    return PlanError(Fault("this is no report of trainplan", Place(str(name)), WRITTEN))
+    return PlanError(Fault("this is not a trainplan report", Place(str(name)), WRITTEN))
 
 
 def read(path: Path) -> Claim | None:

@@ -118,12 +118,12 @@ class Guard:
         host = headers.get("host", "")
         named = HOST.fullmatch(host)
         if named is None:
-            raise Refused(400, "the header Host is no name with a port")
+            raise Refused(400, "the Host header is not a name with a port")
         if self.hosts is not None and named[1].strip("[]").lower() not in self.hosts:
             raise Refused(421, "this server answers at 127.0.0.1 and localhost only")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            raise Refused(403, "a page of another address may not ask here")
+            raise Refused(403, "requests from pages of other addresses are not allowed")
 
 
 def refusal(error: Exception) -> Response:
@@ -159,9 +159,9 @@ async def _raw(request: Request) -> bytes:
     """
     headers, raw = request.headers, bytearray()
     if headers.get("content-encoding", "identity") != "identity":
-        raise Refused(415, "a body is not compressed")
+        raise Refused(415, "compressed bodies are not accepted")
     if CHARSET.search(headers.get("content-type", "")):
-        raise Refused(415, "a body is JSON in UTF-8")
+        raise Refused(415, "the body must be JSON in UTF-8")
     if int(headers.get("content-length", 0)) > MAX_BODY:
         raise Refused(413, f"a request has at most {MAX_BODY // 1000} kB")
     try:

@@ -42,11 +42,11 @@ def read(raw: bytes) -> dict[str, Any]:
     """
 
     def refused(word: str) -> Any:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(found := dict(pairs)) < len(pairs):
-            raise ValueError(f"a key is there twice, of {', '.join(found)}")
+            raise ValueError(f"duplicate key, of {', '.join(found)}")
         return found
 
     if len(raw) > MAX_BODY:
@@ -54,14 +54,15 @@ def read(raw: bytes) -> dict[str, Any]:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise PlanError(Fault("the body is no UTF-8")) from None
+        raise PlanError(Fault("the body is not UTF-8")) from None
     data = files.parse_json(text, parse_constant=refused, object_pairs_hook=mapping)
     if not isinstance(data, dict):
-        raise PlanError(Fault("the body is no JSON object", None, '{"key": value, …}'))
+        raise PlanError(Fault("the body is not a JSON object", None, '{"key": value, …}'))
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
-        raise PlanError(Fault("the body has half a character, or is nested too deeply")) from None
+        wrong = "the body has an incomplete character or is nested too deeply"
+        raise PlanError(Fault(wrong)) from None
     return data
 
 
@@ -73,7 +74,7 @@ def answered(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
             whole = isinstance(value, KINDS.get(key, str | None))
             parts = value if isinstance(value, list | dict) else ()
             if not whole or len(parts) > MOST or not all(isinstance(one, str) for one in parts):
-                raise PlanError(Fault(f"'{key}' is something else, or has more than {MOST} values"))
+                raise PlanError(Fault(f"'{key}' has another type, or more than {MOST} values"))
     except PlanError as error:
         return 400, of_faults(*error.faults)
     try:

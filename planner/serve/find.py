@@ -74,7 +74,7 @@ def _text(body: Body, name: str) -> str:
     value = body.get(name) or ""
     if not isinstance(value, str) or len(value) > MOST_TEXT:
         with _field(name):
-            raise PlanError(Fault(f"{name} is no line of text", None, f"{MOST_TEXT} characters"))
+            raise PlanError(Fault(f"{name} is not a line of text", None, f"{MOST_TEXT} characters"))
     return " ".join(value.split())
 
 

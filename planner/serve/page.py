@@ -61,7 +61,7 @@ def plan_of(text: str, name: str = NAME, searched: bool = False) -> Plan:
     """
     root = yaml_nodes.compose(text, name, None)
     if root is None or not isinstance(root.value, dict):
-        wrong = "is empty" if root is None else "is no mapping"
+        wrong = "is empty" if root is None else "is not a mapping"
         raise PlanError(Fault(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys"))
     return checked(loading.load(root, team=False, searched=searched))
 

@@ -102,7 +102,7 @@ class Option(NamedTuple):
         }
         if not any(fits.get(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
             allowed = kinds if isinstance(kinds, str) else " or ".join(kinds)
-            raise PlanError(Fault(f"'{self.key}' is something else", None, allowed))
+            raise PlanError(Fault(f"'{self.key}' has another type", None, allowed))
         if isinstance(value, bool):
             yield from [str(self.flag)] * value
             return
@@ -111,7 +111,7 @@ class Option(NamedTuple):
             raise PlanError(Fault.among(f"'{self.key}' is '{value}'", str(value), choices))
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict | list | bool | None):
-                raise PlanError(Fault(f"'{self.key}' holds something else", None, "text"))
+                raise PlanError(Fault(f"'{self.key}' has items of another type", None, "text"))
             if self.flag is None and str(one).startswith("-"):
                 raise PlanError(Fault(f"'{self.key}' begins with a dash", None, "text"))
             yield str(one) if self.flag is None else f"{self.flag}={one}"
@@ -204,10 +204,10 @@ def _file(key: str, document: Any) -> str:
         if document in known:
             return document
         raise PlanError(
-            Fault.among(f"'{key}' is no document and no plan that ships", document, known)
+            Fault.among(f"'{key}' is neither a document nor a built-in plan", document, known)
         )
     if not isinstance(document, dict | str):
-        raise PlanError(Fault(f"'{key}' is no plan", None, _DOCUMENT))
+        raise PlanError(Fault(f"'{key}' is not a plan", None, _DOCUMENT))
     text = document if isinstance(document, str) else quoted(document, indent=2)
     files.write_text(f"{key}.yaml", text)
     return f"{key}.yaml"

@@ -155,7 +155,7 @@ def test_fused_experts_cast_only_what_comes_to_them() -> None:
 
 def test_attention_in_8_bit_takes_a_fused_kernel() -> None:
     eager = {"training.attention": "eager", "training.attention_precision": "fp8"}
-    with pytest.raises(PlanError, match="unfused attention multiplies in 16 bit"):
+    with pytest.raises(PlanError, match="eager attention runs in 16 bit"):
         evaluation(eager)
 
     def core(precision: str) -> float:

@@ -381,32 +381,32 @@ def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, e
         (
             {"pipeline": 2, "virtual_pipeline": 2, "cut": "even"},
             {},
-            "do not divide over pipeline 2",
+            "are not divisible by pipeline 2",
         ),
         (
             {"pipeline": 3, "virtual_pipeline": 2},
             {"gradient_accumulation": 10},
-            "10 micro-batches are no multiple of pipeline 3",
+            "10 micro-batches are not a multiple of pipeline 3",
         ),
         ({"context": 3}, {"sequence_length": 512}, "2 × context 3"),
         ({"pipeline": 3}, {"schedule": "dualpipe"}, "dualpipe pairs the stages"),
         (
             {"pipeline": 4},
             {"schedule": "dualpipe", "gradient_accumulation": 6},
-            "4 stages from both ends, 6 micro-batches",
+            "4 stages does not work with 6 micro-batches",
         ),
         (
             {"pipeline": 2},
             {"schedule": "dualpipe", "gradient_accumulation": 5},
-            "2 stages from both ends, 5 micro-batches",
+            "2 stages does not work with 5 micro-batches",
         ),
         (
             {"pipeline": 4},
             {"schedule": "zero-bubble", "gradient_accumulation": 3},
-            "3 micro-batches have too few",
+            "3 micro-batches are too few",
         ),
         ({"replicate": 3}, {}, "3 replicas do not divide"),
-        ({"tensor": 4, "sequence": True}, {"sequence_length": 510}, "510 tokens do not divide"),
+        ({"tensor": 4, "sequence": True}, {"sequence_length": 510}, "510 tokens are not divisible"),
     ],
 )
 def test_layouts_that_cannot_exist(layout, training, says):

@@ -220,7 +220,7 @@ def test_the_question_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--budget", "three days"), "is no budget"),
+        (("--budget", "three days"), "is not a budget"),
         (("--budget", "0 FLOP"), "buys nothing"),
         (("--until", "cost.total<=1 USD"), "takes no --vary"),
         (("--budget", "1M USD", "--set", "cluster.provider=null"), "has no price"),

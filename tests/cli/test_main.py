@@ -156,7 +156,7 @@ def test_require_fit_fails_where_what_decides_is_not_stated(run_cli: RunCli) -> 
         (("explain", PLAN, "memory.totl"), "did you mean 'memory.total'?"),
         (("solve", PLAN, "largest-modle"), "did you mean 'largest-model'?"),
         (("solve", PLAN, "--vary", "training.micro_bach", "--until", "time.mfu>=0"), "_batch'?"),
-        (("search", PLAN, "--fix", "parallelism.tensor=3"), "do not divide over tensor 3"),
+        (("search", PLAN, "--fix", "parallelism.tensor=3"), "are not divisible by tensor 3"),
         (("solve", "largest-model", PLAN), "is a question, not a plan (solve PLAN largest-model)"),
         ((PLAN, "-o", "report.pdf"), "report.pdf"),
         ((PLAN, "-o", "no/such/folder/r.md"), "no/such/folder/r.md"),

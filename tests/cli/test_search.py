@@ -102,10 +102,10 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
     [
         (("--fix", "parallelism.tensr"), "did you mean 'parallelism.tensor'?"),
         (("--fix", "training.tokens"), "no choice of a layout"),
-        (("--fix", "parallelism.tensor=7"), "do not divide over tensor 7"),
+        (("--fix", "parallelism.tensor=7"), "are not divisible by tensor 7"),
         (("--fix", "parallelism.tensor=0"), "not allowed"),
         (("--fix", "parallelism.tensor=2", "--fix", "parallelism.tensor=4"), "both 2 and 4"),
-        (("--fix", "parallelism.tensor=4", "--fix", "parallelism.pipeline=4"), "no multiple"),
+        (("--fix", "parallelism.tensor=4", "--fix", "parallelism.pipeline=4"), "not a multiple"),
         (("--fix", "parallelism.zero", "--vary", "parallelism.zero=1"), "already"),
         (("--vary", "training.precisoin"), "unknown key"),
         (("--vary", "training.precision=bf17"), "did you mean 'bf16'?"),

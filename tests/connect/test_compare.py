@@ -299,7 +299,7 @@ def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
 def test_a_column_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("# a run\nstep,step_time,step_time\n1,0.5,0.7\n")
-    with pytest.raises(PlanError, match=r"log\.csv:2: the column step_time is there twice"):
+    with pytest.raises(PlanError, match=r"log\.csv:2: duplicate column step_time"):
         logs.read(log)
 
 
@@ -335,7 +335,7 @@ def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("step,step_seconds,step_seconds\n1,2,3\n", ":1: the column step_seconds is there twice"),
+        ("step,step_seconds,step_seconds\n1,2,3\n", ":1: duplicate column step_seconds"),
         ("step,step_time\n1,1\n2,0\n", ":3: step_time: a step takes no time"),
         ('{"step_time": 1.5}\n{"step_time": 0}\n', ":2: step_time: a step takes no time"),
         ("iteration 1/ 9 | elapsed time per iteration (ms): 0.0 |\n", "a step takes no time"),
@@ -403,7 +403,7 @@ def test_the_six_n_rule_is_enough_for_a_model_by_its_size() -> None:
         (["--step-time", "0s"], "--step-time 0s (a time above 0"),
         (["--step-time", "3 GB"], "--step-time: '3 GB' is bytes"),
         (["--step-time", "4s", "--log", "train.log"], "one of --log FILE and --step-time TIME"),
-        (["--step-time", "4s", "--warm-up", "3"], "--warm-up goes with --log"),
+        (["--step-time", "4s", "--warm-up", "3"], "--warm-up needs --log"),
         ([], "one of --log FILE and --step-time TIME"),
         (["--step-time", "4s", "--set", "training.mode=inference"], "a step of training"),
     ],

@@ -553,7 +553,7 @@ def test_an_unusual_choice_names_the_key_it_came_from(
         (b"\xff\xfe\x00", "config.json:1:1: not UTF-8 text (a configuration: text in UTF-8)"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested too deeply"),
-        (b'{"model_type": "llama", "model_type": "gpt2"}', "the key 'model_type' is there twice"),
+        (b'{"model_type": "llama", "model_type": "gpt2"}', "duplicate key 'model_type'"),
         (b" " * 10_000_001, "the file is too large (at most 10 MB)"),
         (b'{"model_type": "llama", "vocab_size": NaN}', "vocab_size is 'NaN' (a whole number)"),
     ],

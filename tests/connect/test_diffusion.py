@@ -143,10 +143,10 @@ CONTEXT = {"context": {"tokens": 8, "stem": [{"inputs": 12}]}}
     ("model", "more", "said"),
     [
         ({}, {}, "vocab"),
-        ({**STEM, "vocab": 100}, {}, "a model with a stem reads patches"),
-        ({"vocab": 100, "modulation": 6}, {}, "modulation goes with a stem"),
-        ({"vocab": 100, **CONTEXT}, {}, "context goes with a stem"),
-        ({"vocab": 100, "kinds": {"a": {"streams": "joint"}}}, {}, "streams goes with a stem"),
+        ({**STEM, "vocab": 100}, {}, "a model with a stem has no vocabulary"),
+        ({"vocab": 100, "modulation": 6}, {}, "modulation needs a stem"),
+        ({"vocab": 100, **CONTEXT}, {}, "context needs a stem"),
+        ({"vocab": 100, "kinds": {"a": {"streams": "joint"}}}, {}, "streams needs a stem"),
         ({**STEM, **CONTEXT, "streams": "joint", "mixer": "short_conv"}, {}, "meet in attention"),
         (
             {**STEM, **CONTEXT, "streams": "double", "mixer": ["attention", "cross_attention"]},
@@ -157,11 +157,11 @@ CONTEXT = {"context": {"tokens": 8, "stem": [{"inputs": 12}]}}
         ({**STEM, "streams": "double"}, {}, "no context"),
         ({**STEM, "mixer": ["attention", "cross_attention"]}, {}, "no context"),
         ({**STEM, "stem": [{"outputs": 64}]}, {}, "how wide is what the first matrix reads"),
-        ({**STEM, "stem": [{"inputs": 4, "outputs": 9}]}, {}, "gives 9 values where 64 are read"),
+        ({**STEM, "stem": [{"inputs": 4, "outputs": 9}]}, {}, "has 9 outputs, not 64"),
         (STEM, {"training": {"context_tokens": 4}}, "the model has no context"),
         (STEM, {"training": {"mode": "inference"}}, "writes no text"),
-        ({**STEM, **CONTEXT}, {"parallelism": {"pipeline": 2}}, "in pieces of its layers"),
-        ({**STEM, **CONTEXT}, {"parallelism": {"context": 2}}, "in pieces of its sequences"),
+        ({**STEM, **CONTEXT}, {"parallelism": {"pipeline": 2}}, "with pipeline parallelism"),
+        ({**STEM, **CONTEXT}, {"parallelism": {"context": 2}}, "with context parallelism"),
     ],
 )
 def test_what_cannot_be_answered_is_one_clear_fault(

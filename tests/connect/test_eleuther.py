@@ -146,7 +146,7 @@ def test_a_name_on_the_hub_is_the_shipped_model() -> None:
         ("-ff 2.6667", "--ffn-expansion-factor is 2.6667: 16384.2 wide (a whole width)"),
         ("--moe -ei 3 -t 1", "--expert-interval is 3, which does not divide the layers (a div"),
         ("--zero-stage 5 -b 1", "parallelism.zero is 5 (one of 0, 1, 2, 3)"),
-        ("--num-gpus 8 -tp 3", "8 devices are no multiple of tensor"),
+        ("--num-gpus 8 -tp 3", "8 devices are not a multiple of tensor"),
         ("--optimizer lamb", "--optimizer is 'lamb', which is not modelled (adamw, muon, sgd"),
         ("--hf_model_name_or_path x/y", "--hf_model_name_or_path x/y: no such model ships, and"),
         ("--hf_model_name_or_path llama3-8b -l 4", "--num-layers and --hf_model_name_or_path both"),

@@ -230,11 +230,11 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
     assert done.returncode == 0 and "model: llama3-8b  # base_model" in done.stdout
     assert "not read: base_model" not in done.stderr
     done = run_cli("import", str(file), "--set", "model=llama3-8b")
-    assert done.returncode == 2 and "--set is of a trainer's file" in done.stderr
+    assert done.returncode == 2 and "--set is only for trainers' files" in done.stderr
 
 
 def test_a_configuration_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="--plan is of a launch file"):
+    with pytest.raises(PlanError, match="--plan is only for launch files"):
         imports.read(str(tmp_path / "config.json"), "huggingface", plan=True)
 
 
@@ -280,7 +280,10 @@ def test_a_registry_of_torchtitan_is_read_by_its_flavors(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("config.training.seq_len = 2 * 4096", r"run:3: training.seq_len is no literal: 2 \* 4096"),
+        (
+            "config.training.seq_len = 2 * 4096",
+            r"run:3: training.seq_len is not a literal: 2 \* 4096",
+        ),
         ("config.optimizer = OptimizersContainer.Config(param_groups=[])", "optimizer is Optimi"),
         (
             "config.parallelism.pipeline_parallel_degree = 2\n"
@@ -377,7 +380,7 @@ def test_a_recipe_of_megatron_bridge_is_read_with_its_model_of_the_hub(
         ("cfg.model = Gemma3ModelProvider()", "model is Gemma3ModelProvider"),
         (
             "cfg.model.attention_backend = AttnBackend.local",
-            "model.attention_backend is no literal",
+            "model.attention_backend is not a literal",
         ),
     ],
 )

@@ -205,7 +205,7 @@ def test_a_misspelt_share_is_told() -> None:
     like = {"extends": "h100-sxm-80gb", "efficiency": {"like": "h100-sxm-80g"}}
     plan = {"model": "gpt2-small", "cluster": {"accelerator": like, "devices": 1}}
     plan["training"] = {"sequence_length": 1024, "micro_batch": 1}
-    with pytest.raises(PlanError, match=r"like: no accelerator 'h100-sxm-80g'.*h100-sxm-80gb"):
+    with pytest.raises(PlanError, match=r"like: unknown accelerator 'h100-sxm-80g'.*h100-sxm-80gb"):
         loading.load(plan)
 
 

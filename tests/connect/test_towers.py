@@ -80,7 +80,7 @@ def test_every_wrapper_whose_towers_are_known_was_built() -> None:
         ({"vision_config": {"model_type": "vitdet"}}, "the tower 'vitdet' is not modelled"),
         ({"some_switch": 3}, "the key 'wrapper.some_switch' is not modelled"),
         ({"vision_config": {"model_type": "clip_vision_model", "moe": 4}}, "the key 'moe'"),
-        ({"vision_config": 7}, "vision_config is no mapping"),
+        ({"vision_config": 7}, "vision_config is not a mapping"),
     ],
 )
 def test_a_tower_that_is_not_known_is_left_out_and_told(change: dict[str, Any], said: str) -> None:
@@ -183,7 +183,7 @@ def test_windows_of_a_tower_are_sequences_of_their_own() -> None:
     [
         ({}, {"vision": {"items": 2}}, "the model has no vision tower"),
         ({"vision": {**VISION, "attention": {"heads": 3}}}, {}, "3 heads do not divide"),
-        ({"vision": {**VISION, "projector": [{"outputs": 9}]}}, {}, "gives 9 values where 256"),
+        ({"vision": {**VISION, "projector": [{"outputs": 9}]}}, {}, "has 9 outputs, not 256"),
         ({"vision": {**VISION, "stem": [{}]}}, {}, "how wide is what the first matrix reads"),
         ({"vision": {**VISION, "kinds": {"a": None}, "pattern": ["b"]}}, {}, "unknown layer kind"),
         ({"vision": {"layers": 2}}, {}, "hidden"),

@@ -136,7 +136,7 @@ def test_lists_blocks_and_the_last_entry() -> None:
     assert yaml.safe_load(edited(text, "x.yaml", {}, ["r.only"]))["r"] == {}
     assert edited(text, "x.yaml", {}, ["q"]) == text.replace("q: |\n  x\n  y\n", "")
     assert edited("a: 1\nb:\n", "x.yaml", {"b": 2}) == "a: 1\nb: 2\n"
-    with pytest.raises(PlanError, match=r"x.yaml:3:5: 'x' lies in a list \(a mapping\)"):
+    with pytest.raises(PlanError, match=r"x.yaml:3:5: 'x' is in a list \(a mapping\)"):
         edited(text, "x.yaml", {"p.stages.x": 1})
 
 

@@ -234,7 +234,7 @@ def test_checking_twice_changes_nothing(schemas: Path) -> None:
         ("trips: [{time: 5}]", ["car:3:9: trips.0 has no key 'to'"]),
         (
             "trips: [{to: HOME}]",
-            ["car:3:14: trips.0.to does not have the form that is needed (such as home)"],
+            ["car:3:14: trips.0.to has the wrong form (such as home)"],
         ),
         ("trips: [{to: a}, {to: a}]", ["car:3:8: trips is a list (no item twice)"]),
         (

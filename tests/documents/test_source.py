@@ -302,7 +302,7 @@ def test_extends_in_a_circle_names_the_chain(tmp_path: Path) -> None:
     write(tmp_path, "extends: c", "b.yaml")
     write(tmp_path, "x: 1\nextends: a", "c.yaml")
     found = fault(tmp_path / "a.yaml")
-    assert found.message == "extends goes in a circle: a -> b -> c -> a"
+    assert found.message == "extends is circular: a -> b -> c -> a"
     assert str(found.place).endswith("c.yaml:2:10")
     assert "self -> self" in fault(write(tmp_path, "extends: self", "self.yaml")).message
 

@@ -35,7 +35,7 @@ def test_values_that_are_read_one_by_one_are_few(
     assert (outcome.status, outcome.problem) == (2, None), outcome
     assert main(["validate", str(study)]) == 2
     assert capsys.readouterr().err == (
-        f"{study}:2:7: the axes have 3000 values that are no numbers "
+        f"{study}:2:7: the axes have 3000 values that are not numbers "
         "(at most 250, each is a plan to read)\n"
     )
 

@@ -93,20 +93,20 @@ def faults(table: dict[str, Any], virtual: int = 1) -> str:
 
 def test_faults() -> None:
     said = faults({"phases": [{"passes": ["B", "F"]}]})
-    assert "stage 1 waits for ever before its pass 1, B0 of micro-batch 1" in said
+    assert "stage 1 waits forever before its pass 1, B0 of micro-batch 1" in said
     said = faults({"phases": [{"times": "p - i", "passes": ["F"]}, {"passes": ["B"]}]})
     assert "its phases leave 12 passes undone on stage 1" in said
     assert "4 stages, 1 chunks a device and 16 micro-batches" in said
     said = faults({"phases": [{"passes": ["F", "I"]}]})
     assert "leave 16 gradients of weights on stage 1" in said
     said = faults({"phases": [{"times": "p - j", "passes": ["F"]}, {"passes": ["F", "B"]}]})
-    assert "'p - j': 'j' is no number and none of p, v, m, i" in said
+    assert "'p - j': 'j' is not a number or one of p, v, m, i" in said
     said = faults({"phases": [{"passes": ["F2", "B"]}]})
     assert "F2: a device has 1 chunks" in said
     assert "copies of the model" in faults({"path": "opposite", "phases": [{"passes": ["F", "B"]}]})
     said = faults({"path": "there and back", "phases": [{"passes": ["F", "B"]}]})
     assert "two chunks on each device, not 1" in said
-    assert "passes.0 does not have the form" in faults({"phases": [{"passes": ["X"]}]})
+    assert "passes.0 has the wrong form" in faults({"phases": [{"passes": ["X"]}]})
 
 
 @pytest.mark.parametrize(

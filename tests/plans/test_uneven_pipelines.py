@@ -63,14 +63,14 @@ def test_modules_of_two_stages_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Ex|L", "'x' is no letter"), ("E t|L", "' ' is no letter"), ("**", "no letter"),
-        ("E((t|)*2)*3L", "brackets stand in brackets"), ("E(t|)mL", "not repeated"),
-        ("E(tt|*2L", "not closed"), ("Et)L", "closes nothing"), ("E()*2tL", "closes nothing"),
-        ("Et3|L", "'3' is no letter"), ("E(*2t)*2L", "*2 repeats nothing"),
+        ("Ex|L", "'x' is not a letter"), ("E t|L", "' ' is not a letter"), ("**", "not a letter"),
+        ("E((t|)*2)*3L", "nested brackets"), ("E(t|)mL", "not repeated"),
+        ("E(tt|*2L", "not closed"), ("Et)L", "unmatched closing"), ("E()*2tL", "unmatched closing"),
+        ("Et3|L", "'3' is not a letter"), ("E(*2t)*2L", "*2 repeats nothing"),
         ("*3EtL", "repeats nothing"), ("Et*2*3L", "repeats nothing"), ("E*99999999tL", "more than"),
-        ("Etm|tL", "stands behind"), ("tt|L", "E stands once"), ("Et|t", "E stands once"),
-        ("|EtL", "E stands once"), ("EtL|", "E stands once"), ("EEtL", "E stands once"),
-        ("", "E stands once"),
+        ("Etm|tL", "follows a multi-token"), ("tt|L", "E must be"), ("Et|t", "E must be"),
+        ("|EtL", "E must be"), ("EtL|", "E must be"), ("EEtL", "E must be"),
+        ("", "E must be"),
     ],
 )  # fmt: skip
 def test_what_is_no_layout_is_refused_with_a_reason(text: str, said: str) -> None:
@@ -117,12 +117,12 @@ def test_a_plan_takes_the_layout_and_its_virtual_stages() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"parallelism.stages": "Et*3|(tt|)*29|L"}, "0 modules that predict further tokens"),
-        ({"parallelism.pipeline": 5}, "32 stages do not divide over pipeline 5"),
-        ({"parallelism.stages": "Ett|mL"}, "2 stages do not divide over pipeline 16"),
+        ({"parallelism.stages": "Et*3|(tt|)*29|L"}, "0 multi-token prediction modules"),
+        ({"parallelism.pipeline": 5}, "32 stages are not divisible by pipeline 5"),
+        ({"parallelism.stages": "Ett|mL"}, "2 stages are not divisible by pipeline 16"),
         ({"parallelism.stages": "Et*3|(tt|)*28,m||L"}, "sum to the model's 62 layers"),
         ({"parallelism.virtual_pipeline": 4}, "64 stages that sum"),
-        ({"parallelism.stages": "even"}, "'e' is no letter"),
+        ({"parallelism.stages": "even"}, "'e' is not a letter"),
     ],
 )
 def test_a_layout_of_another_model_is_refused_in_one_line(

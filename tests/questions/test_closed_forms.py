@@ -155,7 +155,7 @@ def test_random_limits_are_met_at_the_root(
     ("path", "options", "why"),
     [
         (GPT2, {"question": "largest-model"}, "width and depth change together"),
-        (LLAMA, {"question": "fewest-devices"}, "no limit binds"),
+        (LLAMA, {"question": "fewest-devices"}, "no limit is reached"),
         (
             LLAMA,
             {"vary": "model.layers", "until": ["memory.process<=70 GiB"]},

@@ -793,7 +793,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
     for restart in (False, True):
-        with pytest.raises(PlanError, match="this folder holds no pieces of a table"):
+        with pytest.raises(PlanError, match="this folder has no pieces of a table"):
             run.sweep(study.load(SMALL), tmp_path / "out.csv", workers=1, restart=restart)
     assert os.listdir(folder) == ["thesis.tex"]
 
@@ -843,10 +843,10 @@ def test_the_command_writes_table_and_comparison(
          ".jsonl, .ndjson, .parquet, .md, .markdown, .html, .htm; did you mean '.csv'?)"),
         (["-o", "a.csv", "-o", "b.csv"], "two tables: a.csv and b.csv (one of them)"),
         (["-o", "a.csv", "--workers", "0"], "--workers 0 does nothing (at least 1)"),
-        (["-o", "a.csv", "--on", "http://x"], "--on http://x is no engine (dask://HOST:PORT or "
+        (["-o", "a.csv", "--on", "http://x"], "--on http://x is not an engine (dask://HOST:PORT or "
          "ray://HOST:PORT)"),
         (["-o", "a.csv", "--on", "dask://x:1", "--workers", "2"],
-         "--workers is for this machine, --on for a cluster (one of them)"),
+         "--workers and --on exclude each other (one of them)"),
         (["-o", "a.csv", "--set", "limit=89"], "{study}:1:16: the study has 3 × 3 × 5 × 2 = 90 "
          "points (at most 89; the key limit allows more)"),
         (["-o", "a.csv", "--set", "recrod=[x]"], "--set recrod=[x]: unknown key 'recrod' "

@@ -97,8 +97,8 @@ def test_a_title_is_found_in_any_order_of_its_words() -> None:
         ("per_token", ("several", "compute.flops_per_token")),
         ("memory.totl", ("unknown quantity", "did you mean 'memory.total'?")),
         ("", ("unknown quantity",)),
-        ("no.such.*", ("no quantity fits", "list quantities")),
-        ("zzz.", ("no quantity fits",)),
+        ("no.such.*", ("no quantity matches", "list quantities")),
+        ("zzz.", ("no quantity matches",)),
     ],
 )
 def test_what_is_not_one_quantity_is_one_clear_line(asked: str, words: tuple[str, ...]) -> None:

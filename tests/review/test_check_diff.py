@@ -618,7 +618,7 @@ def test_a_damaged_result_is_one_line(repository: Path, path: tuple[str, ...], v
         inner = inner[key]
     inner[path[-1]] = value
     Path("docs/damaged.json").write_text(json.dumps(data), "utf-8")
-    with pytest.raises(PlanError, match="this is no result"):
+    with pytest.raises(PlanError, match="this is not a result"):
         diff.diff("docs/damaged.json", "plans/small.yaml")
 
 

@@ -130,7 +130,7 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
         ("evaluate", {"plan": PLAN, "quantities": ["memory.totl"]}, "", "memory.total"),
         ("evaluate", {"plan": PLAN, "quantities": "memory.total"}, "", "array"),
         ("evaluate", {"plan": "llama70b"}, "", "did you mean 'llama70b_h100x1024'?"),
-        ("evaluate", {"plan": 5}, "", "'plan' is no plan"),
+        ("evaluate", {"plan": 5}, "", "'plan' is not a plan"),
         ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
         ("search", {"plan": PLAN, "top": 0}, "", "at least 1"),
         ("search", {"plan": PLAN, "top": "3"}, "", "integer"),
@@ -139,7 +139,7 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
         ("solve", {"plan": PLAN, "question": "largest-modl"}, "", "largest-model"),
         ("explain", {"plan": PLAN, "quantity": "--symbolic"}, "", "dash"),
         ("diff", {"a": PLAN}, "", "'b' is missing"),
-        ("diff", {"a": PLAN, "b": "main"}, "", "no plan that ships"),
+        ("diff", {"a": PLAN, "b": "main"}, "", "nor a built-in plan"),
     ],
 )  # fmt: skip
 def test_a_fault_has_its_place_and_what_is_allowed(

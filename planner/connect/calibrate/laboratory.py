@@ -126,7 +126,7 @@ def calibrate(given: Sequence[Given]) -> Calibration:
     fit = fitted(runs, kinds, candidates(runs))
     if not fit.rates:
         place = given[0].plan.document.place(("time", "efficiency"))
-        raise PlanError(Fault("no rate is left to fit", place, "a plan that leaves some out"))
+        raise PlanError(Fault("no rate is left to fit", place, "a plan with default rates"))
     found = bands_of([run.evaluation.case.settings for run in runs], kinds, fit)
     return Calibration(tuple(given), fit, tuple(found))
 
@@ -138,7 +138,7 @@ def _faults(given: Sequence[Given]) -> Iterator[Fault]:
         place = plan.document.place(tuple(key.split(".")))
         if plan.get("training.mode") != "train":
             where = plan.document.place(("training", "mode"))
-            yield Fault("this plan serves, it has no step", where, "the plan of a training run")
+            yield Fault("an inference plan has no step", where, "the plan of a training run")
         if plan.get(f"{key}.name") != first:
             wrong = f"this run is on {plan.get(f'{key}.name')}, the first one on {first}"
             yield Fault(one_line(wrong), place, "runs on one kind of accelerator")

@@ -114,7 +114,7 @@ def check(plan: Plan, to: str) -> None:
     """
     if plan.get("model.stem") and to in FORMATS and to not in WITHOUT_MODEL:
         where, allowed = plan.document.place(("model", "stem")), " or ".join(WITHOUT_MODEL)
-        raise PlanError(Fault(f"models of {to} read words, and this one patches", where, allowed))
+        raise PlanError(Fault(f"{to} has no diffusion models", where, allowed))
 
 
 @cache

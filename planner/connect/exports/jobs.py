@@ -57,7 +57,7 @@ def _devices(plan: Plan, facts: Any) -> dict[str, Any]:
     per_node = min(plan.get("cluster.devices_per_node") or devices, devices)
     if devices % per_node:
         where = plan.document.place(("cluster", "devices"))
-        raise PlanError(Fault(f"{devices} devices are no whole nodes of {per_node}", where))
+        raise PlanError(Fault(f"{devices} devices are not whole nodes of {per_node}", where))
     vendor = plan.get("cluster.accelerator.vendor")
     if vendor not in facts["vendors"]:
         raise _no_name(plan, "torchrun", "cluster.accelerator.vendor")

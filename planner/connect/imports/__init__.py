@@ -76,10 +76,10 @@ def read(
 
     if plan and source not in (*LAUNCHED, *TRAINERS):
         of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
-        raise PlanError(Fault("--plan is of a launch file", None, of))
+        raise PlanError(Fault("--plan is only for launch files", None, of))
     if changes and source not in TRAINERS:
         of = f"--from {', '.join(TRAINERS)}"
-        raise PlanError(Fault("--set is of a trainer's file", None, of))
+        raise PlanError(Fault("--set is only for trainers' files", None, of))
     function = ""
     if (
         source in LAUNCHED

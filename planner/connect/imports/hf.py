@@ -164,7 +164,7 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
     if given.get("model_type") is None:
         raise PlanError(Fault("the configuration has no key 'model_type'", place))
     if not isinstance(given["model_type"], str):
-        raise PlanError(Fault("model_type is no text", place, "such as llama"))
+        raise PlanError(Fault("model_type is not text", place, "such as llama"))
     return given, notes, named, whole
 
 
@@ -270,7 +270,7 @@ def parse(text: str, place: Place | None = None) -> Any:
         if len(made) != len(found):
             counts = Counter(key for key, _ in found)
             twice = next(key for key, count in counts.items() if count > 1)
-            raise PlanError(Fault(f"the key {twice!r} is there twice", place))
+            raise PlanError(Fault(f"duplicate key {twice!r}", place))
         return made
 
     return files.parse_json(text, place, object_pairs_hook=distinct, parse_constant=str)

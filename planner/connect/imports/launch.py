@@ -62,7 +62,8 @@ class Said(dict[str, Any]):
         value = super().get(key, default)
         if isinstance(value, Unread):
             where = self.place._replace(line=value.line)
-            raise PlanError(Fault(f"{self.names.get(key, key)} is no literal: {value.text}", where))
+            fault = f"{self.names.get(key, key)} is not a literal: {value.text}"
+            raise PlanError(Fault(fault, where))
         return value
 
 
@@ -120,7 +121,7 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
                 allowed = (
                     "a flavor of torchtitan's registries, or layers by its families' functions"
                 )
-                raise PlanError(Fault("no model that is known", place, allowed))
+                raise PlanError(Fault("no known model", place, allowed))
             document["model"] = flavor
     told = PROCESSES.search(text)
     document["cluster"] = {"accelerator": ACCELERATOR, "devices": int(told[1]) if told else least}
@@ -156,7 +157,7 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
         named = str(options.get(option, ""))
         if aliases.shipped(named) is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
-            raise PlanError(Fault(f"no key says the model{shown}", place, trainers.NO_MODEL))
+            raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
         keys["model"], came_from["model"] = aliases.shipped(named), (option,)
         options.given.pop(option, None)  # it is read
     told = PROCESSES.search(text)
@@ -213,7 +214,7 @@ def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
     """What the file of a trainer says."""
     tree = hf.parse(text, place) if known.form == "json" else _yaml(text, place)
     if not isinstance(tree, Mapping):
-        raise PlanError(Fault("no launch file: it is no mapping", place))
+        raise PlanError(Fault("not a launch file: not a mapping", place))
     return trainers.Options(_flat(tree), text, known)
 
 
@@ -252,14 +253,14 @@ def _of_options(said: Said, place: Place) -> dict[str, Any] | str:
     found = {key: said.get(key) for key in said.given if not fields.is_field(key)}
     if not str(dict.get(said, "model")).startswith(HUB):
         if said.names and "num-layers" not in found:
-            allowed = "its fields, or the page of one that ships"
-            raise PlanError(Fault("no model that is known", place, allowed))
+            allowed = "its fields, or the page of a built-in model"
+            raise PlanError(Fault("no known model", place, allowed))
         return megatron.of_options(found, place, said.names)
     page = said.get(f"model.{FIRST}")
     shipped = aliases.preset("model", str(page), references.preset_names("model"))
     if shipped is None:
-        fault = f"{one_line(str(page))} is no model that is known"
-        raise PlanError(Fault(fault, place, "the page of one that ships"))
+        fault = f"{one_line(str(page))} is no known model"
+        raise PlanError(Fault(fault, place, "the page of a built-in model"))
     if changed := megatron.shaping(found):
         fault = f"{said.names[changed]} changes a model of the Hub, and is not read"
         raise PlanError(Fault(fault, place))
@@ -409,7 +410,7 @@ def _yaml(text: str, place: Place) -> Mapping[str, Any]:
     root = yaml_nodes.compose(text, place.file)
     found = root.plain() if root is not None else None
     if not isinstance(found, Mapping):
-        raise PlanError(Fault("no launch file: it is no mapping", place))
+        raise PlanError(Fault("not a launch file: not a mapping", place))
     return found
 
 

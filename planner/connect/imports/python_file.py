@@ -20,7 +20,7 @@ CONDITIONAL = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
 
 class Unread(NamedTuple):
-    """A value that is no literal: where it stands, and its text."""
+    """A value that is not a literal: where it stands, and its text."""
 
     line: int
     text: str
@@ -60,7 +60,7 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
             found = reader.run(reader.functions[name].body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        raise PlanError(Fault("no Python that can be read", place._replace(line=line))) from None
+        raise PlanError(Fault("not valid Python", place._replace(line=line))) from None
     if not found:
         allowed = "one function that returns it, or assignments to `config`"
         raise PlanError(Fault("no configuration in it", place, allowed))

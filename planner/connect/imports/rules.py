@@ -476,10 +476,10 @@ def megatron_experts(c: Config) -> dict[str, int]:
     if len(pattern) != layers:
         raise c.fault(f"{name} names {len(pattern)} of {layers} layers")
     if 1 not in pattern:
-        raise c.fault(f"{name} leaves no layer to the experts")
+        raise c.fault(f"{name} has no layer with experts")
     rule = experts_rule(["sparse" if sparse else "dense" for sparse in pattern])
     if rule is None:
-        raise c.fault(f"{name} {text!r} follows no period", "a period")
+        raise c.fault(f"{name} {text!r} is not periodic", "a period")
     return rule
 
 
@@ -694,7 +694,7 @@ def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
     merge, patch = c.need("spatial_merge_size"), c.need("patch_size")
     side = c.need("window_size") // merge // patch
     if side < 1:
-        raise c.fault(f"a window of {c.need('window_size')} pixels holds no patch")
+        raise c.fault(f"a window of {c.need('window_size')} pixels has no patch")
     window = {"attention": {"window": (side * merge) ** 2}}
     kinds = {"window": window, "full": {}}
     return {kind: kinds[kind] for kind in dict.fromkeys(qwen_tower_layers(c))}

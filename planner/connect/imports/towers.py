@@ -54,7 +54,7 @@ def towers(
         if given is None:
             continue
         if not isinstance(given, Mapping):
-            fault = f"{said['of']} is no mapping"
+            fault = f"{said['of']} is not a mapping"
             raise Config({"model_type": kind}, {}, {}, place).fault(fault, "a mapping of keys")
         own = said.get("is") or str(given.get("model_type") or said["as"])
         if own not in _SAID["types"]:

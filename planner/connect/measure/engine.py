@@ -43,7 +43,7 @@ class Engine:
             raise PlanError(Fault(fault, None, f"1 to {count}"))
         self.processes = processes or count
         if self.processes > 1 and self.where.type == "mps":
-            raise PlanError(Fault("--processes goes with cuda or cpu", None, "--device cpu"))
+            raise PlanError(Fault("--processes needs cuda or cpu", None, "--device cpu"))
 
     def machine(self) -> jobs.Machine:
         """What the device says about itself."""

@@ -122,7 +122,7 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
     length = data["training"].get("sequence_length") or data["model"].get("max_sequence")
     if length is None:
         raise PlanError(
-            Fault("parallelism: auto divides a batch of sequences, and none is given",
+            Fault("parallelism: auto needs a batch",
                   document.key_place(("parallelism",)),
                   "training.global_batch and training.sequence_length")
         )  # fmt: skip

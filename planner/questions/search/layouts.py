@@ -86,7 +86,7 @@ class Space:
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
-                raise PlanError(Fault.among(f"{key} is no choice of a layout", key, KEYS))
+                raise PlanError(Fault.among(f"{key} is not a layout key", key, KEYS))
             for value in self.options[key]:
                 checked(key, value)
         kept = {

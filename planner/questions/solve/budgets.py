@@ -90,7 +90,7 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     base = Evaluation(case.build(plan))
     entries = base.case.axes["law"]
     if isinstance(entries, Absent) or not entries:
-        about = f"{QUESTION} is about training all weights of a model from scratch"
+        about = f"{QUESTION} applies to training all weights from scratch"
         raise PlanError(Fault(about, None, "training.mode: train, without training.lora"))
     active = Fraction(base.values_of([ACTIVE])[ACTIVE])
     rate, price = _value(base, "time.tokens_per_second"), plan.get("cluster.price")
@@ -133,7 +133,7 @@ def amount(budget: str) -> tuple[Number, str]:
             value = units.parse(budget, unit)
             break
     else:
-        raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
+        raise PlanError(Fault(f"--budget {one_line(budget)!r} is not a budget", None, BUDGETS))
     if value <= 0:
         raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
     return value, unit

@@ -146,7 +146,7 @@ class _Solver:
     def __init__(self, answer: Answer) -> None:
         limit, holds, fails = answer.binding, answer.holds, answer.fails
         if limit is None or holds is None or fails is None:
-            raise NoForm("no limit binds")
+            raise NoForm("no limit is reached")
         self.domain, self.limit, self.holds, self.fails = answer.domain, limit, holds, fails
         self.case = case.build(holds.plan)
         self.evaluation = Evaluation(self.case)
@@ -182,7 +182,7 @@ class _Solver:
             (x0, v0), (x1, v1) = pairs[:2]
             slope = (v1 - v0) / (x1 - x0)
             if any(value != v0 + slope * (x - x0) for x, value in pairs):
-                raise NoForm("what the plan derives from it changes in steps")
+                raise NoForm("it is a step function")
             line = ((0, v0 - slope * x0), (1, slope))
             found[place] = Ratio({power: Coefficient(v, number(v)) for power, v in line if v})
         return found
@@ -210,7 +210,7 @@ class _Solver:
             return reduce(_ARITHMETIC[operation], map(self._of, arguments))
         exponent = self.values[arguments[-1]]
         if operation != "pow" or not isinstance(exponent, int) or arguments[-1] in self.forms:
-            raise NoForm("it stands below a root or in an exponent")
+            raise NoForm("it is below a root or in an exponent")
         whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
         return whole if exponent > 0 else Ratio(ONE) / whole
 
@@ -302,7 +302,7 @@ class _Solver:
         for root in _quadratic(a, b, c) if degree == 2 else _linear(b, c):
             if low <= root.value <= high:  # where bisection found the answer
                 if root.symbols is None:
-                    raise NoForm(f"the formula of {quantity} folds over more than one axis")
+                    raise NoForm(f"{quantity} reduces over more than one axis")
                 return self._print(degree, root.value, root.symbols)
         raise NoForm("roundings or another branch of the formula decide")
 

@@ -172,7 +172,7 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
     """
     if family is None:
         if plan.model is None:
-            size_only = "a family of models scales a shape, and the model is given by its size only"
+            size_only = "the model has only a size, no shape to scale"
             needed = "a model with layers, hidden and so on, or --family NAME"
             raise PlanError(Fault(size_only, plan.document.place(("model",)), needed))
         return plan, _family(plan, plan.document.data["model"], free)

@@ -209,7 +209,7 @@ def _inquiry(
         raise PlanError(Fault(f"--with-layout {with_layout}", None, "own or auto", near))
     if (question is None) == (vary is None):
         allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
-        raise PlanError(Fault("ask a question or vary a key", None, allowed))
+        raise PlanError(Fault("a question or --vary is missing", None, allowed))
     if question is not None and question not in QUESTIONS:
         raise PlanError(Fault.among(f"unknown question {question}", question, NAMES))
     for option, given, takes in (
@@ -217,7 +217,7 @@ def _inquiry(
         ("--accelerators", accelerators, ("cheapest",)),
     ):
         if given is not None and question not in takes:
-            raise PlanError(Fault(f"{option} goes with {' or '.join(takes)}", None))
+            raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
     fits = fit_limit(margin_of(plan, margin), plan)
     asked = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
     if vary is not None:

@@ -144,7 +144,7 @@ class _Range:
         assert isinstance(node.value, dict)
         self.key, self.node, self.given = key, node, node.value
         if not is_numeric(said):
-            raise self.fault(" is a range, but the key holds no number", "a list")
+            raise self.fault(" is a range, but the key is not a number", "a list")
         self.unit = str(said.get("unit", "1"))
         only(f"axes.{key}", self.given, RANGE)
         for name in ("from", "to"):
@@ -152,7 +152,7 @@ class _Range:
                 raise self.fault(f" has no key '{name}'")
         self.low, self.high = self.number("from", self.unit), self.number("to", self.unit)
         if self.low > self.high:
-            raise self.fault(" begins above its end", "from at most to", "from")
+            raise self.fault(" starts above its end", "from at most to", "from")
 
     def fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
         place = self.given[at].place if at in self.given else self.node.place
@@ -173,7 +173,7 @@ class _Range:
             what, place = f"axes.{self.key}.scale is '{scale}'", self.given["scale"].place
             raise PlanError(Fault(what, place, "linear or log", close))
         if scale == "log" and ways != ["steps"]:
-            raise self.fault(": scale log goes with steps", "steps, or factor without scale")
+            raise self.fault(": scale log needs steps", "steps, or factor without scale")
         if ways == ["factor"]:
             return self._by_factor()
         if ways == ["steps"]:

@@ -51,12 +51,12 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     if on is None:
         return partial(_here, workers=count)
     if workers is not None:
-        what = "--workers is for this machine, --on for a cluster"
+        what = "--workers and --on exclude each other"
         raise PlanError(Fault(what, None, "one of them"))
     scheme, _, place = on.partition("://")
     if not place or scheme not in CLUSTERS:
         allowed = "dask://HOST:PORT or ray://HOST:PORT"
-        raise PlanError(Fault(f"--on {on} is no engine", None, allowed))
+        raise PlanError(Fault(f"--on {on} is not an engine", None, allowed))
     return partial(_on_executor, CLUSTERS[scheme], on)
 
 

@@ -76,13 +76,13 @@ class PieceFolder:
         """
         own = not hasattr(os, "getuid") or self.folder.lstat().st_uid == os.getuid()
         if not self.folder.is_dir() or self.folder.is_symlink() or not own:
-            raise _refused("this is a link or no folder of yours", self.folder, "remove it")
+            raise _refused("this is a link or not your folder", self.folder, "remove it")
         entries = list(os.scandir(self.folder))
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                raise _refused("this is a link or no regular file", entry.path, "remove it")
+                raise _refused("this is a link or not a regular file", entry.path, "remove it")
         if entries and not any(entry.name == STUDY for entry in entries):
-            raise _refused("this folder holds no pieces of a table", self.folder, "move it")
+            raise _refused("this folder has no pieces of a table", self.folder, "move it")
 
     def _begin(self, about: Mapping[str, Any], restart: bool) -> None:
         self._lock.seek(0)

@@ -361,7 +361,7 @@ class _Reader:
         assert isinstance(fetched.value, dict)
         found = fetched.value.get(LAYOUT)
         if found is None or not isinstance(found.value, dict):
-            raise PlanError(Fault(f"the plan {node.value} gives no layout", node.place))
+            raise PlanError(Fault(f"the plan {node.value} has no layout", node.place))
         return replace(found, place=node.place, reference=node.value)
 
     def _item(self, name: str, node: Node) -> Choice:
@@ -370,7 +370,7 @@ class _Reader:
         only(f"axes.{name}", node.value, ITEM)
         inner = node.value["set"]
         if not isinstance(inner.value, dict) or not inner.value:
-            raise PlanError(Fault(f"axes.{name}: set is no mapping", inner.place, "KEY: VALUE"))
+            raise PlanError(Fault(f"axes.{name}: set is not a mapping", inner.place, "KEY: VALUE"))
         settings = {}
         for key, child in inner.value.items():
             key_known(key, child.key_place)
@@ -411,7 +411,7 @@ class _Reader:
             raise PlanError(Fault(f"the study has {what}", place, allowed))
         spelled = sum(len(axis.choices) for axis in axes if not _holds_numbers(axis))
         if spelled > ONE_BY_ONE:
-            what = f"the axes have {spelled} values that are no numbers"
+            what = f"the axes have {spelled} values that are not numbers"
             raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
 
     # -- axes as plans hold them --------------------------------------------------------------
