@@ -466,14 +466,14 @@ def test_a_planted_name_is_not_written_through(
         os.mkfifo(planted)
     else:
         planted.symlink_to(victim if way == "link" else tmp_path / "none")
-    kind = "folder of yours" if planted == folder else "regular file"
+    kind = "your folder" if planted == folder else "a regular file"
     # A name of a piece is not written to: a new file takes it.
     refused = way != "hard link" or not name.startswith("000000")
     for more in ([], ["--restart"]):
         status, said = main(sweeping(studied(tmp_path), tmp_path / "out.csv", *more)), capsys
         err = said.readouterr().err
         assert status == (2 if refused else 0)
-        assert err == (f"{planted}: this is a link or no {kind} (remove it)\n" if refused else "")
+        assert err == (f"{planted}: this is a link or not {kind} (remove it)\n" if refused else "")
     assert victim.read_text() == "precious\n"
     assert not (tmp_path / "none").exists() and (tmp_path / "out.csv").exists() != refused
 

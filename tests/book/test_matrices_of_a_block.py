@@ -104,7 +104,7 @@ def test_gates_run_as_one_product_with_the_projection_beside_them() -> None:
         ({"linears": 0}, "linears"),
         ({"linears": 9}, "linears"),
         ({"linears": 2, "gated": True}, "a gated feed-forward block has 3 matrices or more, not 2"),
-        ({"linears": 1, "intermediate": 1500}, "whole pieces of the hidden width, not to 1500"),
+        ({"linears": 1, "intermediate": 1500}, "a multiple of the hidden width, not 1500"),
         ({"linears": 1, "inner_norm": True}, "a single matrix has no inner norm"),
     ],
 )

@@ -336,7 +336,7 @@ def test_another_layout_keeps_as_many_layers_on_the_host() -> None:
 
 @pytest.mark.parametrize(
     ("offload", "said"),
-    [({"layers": 81}, "a model that has 80"), ({"layers": 8, "activations": 1}, "one of the two")],
+    [({"layers": 81}, "a model with 80"), ({"layers": 8, "activations": 1}, "one of the two")],
 )
 def test_layers_on_the_host_are_layers_of_the_model(offload: dict[str, int], said: str) -> None:
     with pytest.raises(PlanError, match=said):

@@ -101,7 +101,7 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
     ("words", "said"),
     [
         (("--fix", "parallelism.tensr"), "did you mean 'parallelism.tensor'?"),
-        (("--fix", "training.tokens"), "no choice of a layout"),
+        (("--fix", "training.tokens"), "not a layout key"),
         (("--fix", "parallelism.tensor=7"), "are not divisible by tensor 7"),
         (("--fix", "parallelism.tensor=0"), "not allowed"),
         (("--fix", "parallelism.tensor=2", "--fix", "parallelism.tensor=4"), "both 2 and 4"),

@@ -117,8 +117,8 @@ def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("solve", "gpt2small_hgx-h100", "longest-context", "--write"), "stays as it is"),
-        (("solve", "-", "longest-context", "--write"), "stays as it is"),
+        (("solve", "gpt2small_hgx-h100", "longest-context", "--write"), "is read-only"),
+        (("solve", "-", "longest-context", "--write"), "is read-only"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is an input"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.txt"), "no plan has the ending"),
         (("solve", "plan.yaml", "compute-optimal", "--write"), "--write and -o do not apply"),

@@ -287,7 +287,7 @@ def test_faults_name_their_file(folder: Path, capsys: pytest.CaptureFixture[str]
         ([plan, str(folder / "1.yaml"), "--log", log], "2 plans, 1 logs", "2 plans"),
         ([plan, "--log", log, "-o", log], "ending", "0.csv"),
         ([plan, "--log", log, "-o", plan], "input", "0.yaml"),
-        ([plan, "--log", log, "--set", "training.mode=inference"], "serves", "--set"),
+        ([plan, "--log", log, "--set", "training.mode=inference"], "no step", "--set"),
     ]
     for given, said, place in cases:
         assert main(["calibrate", *given]) == 2

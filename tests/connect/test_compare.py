@@ -405,7 +405,7 @@ def test_the_six_n_rule_is_enough_for_a_model_by_its_size() -> None:
         (["--step-time", "4s", "--log", "train.log"], "one of --log FILE and --step-time TIME"),
         (["--step-time", "4s", "--warm-up", "3"], "--warm-up needs --log"),
         ([], "one of --log FILE and --step-time TIME"),
-        (["--step-time", "4s", "--set", "training.mode=inference"], "a step of training"),
+        (["--step-time", "4s", "--set", "training.mode=inference"], "needs a training plan"),
     ],
 )
 def test_a_step_time_that_is_none_is_one_line(words: list[str], said: str, run_cli: RunCli) -> None:

@@ -147,19 +147,23 @@ CONTEXT = {"context": {"tokens": 8, "stem": [{"inputs": 12}]}}
         ({"vocab": 100, "modulation": 6}, {}, "modulation needs a stem"),
         ({"vocab": 100, **CONTEXT}, {}, "context needs a stem"),
         ({"vocab": 100, "kinds": {"a": {"streams": "joint"}}}, {}, "streams needs a stem"),
-        ({**STEM, **CONTEXT, "streams": "joint", "mixer": "short_conv"}, {}, "meet in attention"),
+        (
+            {**STEM, **CONTEXT, "streams": "joint", "mixer": "short_conv"},
+            {},
+            "streams need attention",
+        ),
         (
             {**STEM, **CONTEXT, "streams": "double", "mixer": ["attention", "cross_attention"]},
             {},
-            "do not read the context besides",
+            "exclude each other",
         ),
         ({**STEM, "mtp": 1}, {}, "mtp is not modelled beside a stem"),
         ({**STEM, "streams": "double"}, {}, "no context"),
         ({**STEM, "mixer": ["attention", "cross_attention"]}, {}, "no context"),
-        ({**STEM, "stem": [{"outputs": 64}]}, {}, "how wide is what the first matrix reads"),
+        ({**STEM, "stem": [{"outputs": 64}]}, {}, "input width of the first matrix"),
         ({**STEM, "stem": [{"inputs": 4, "outputs": 9}]}, {}, "has 9 outputs, not 64"),
         (STEM, {"training": {"context_tokens": 4}}, "the model has no context"),
-        (STEM, {"training": {"mode": "inference"}}, "writes no text"),
+        (STEM, {"training": {"mode": "inference"}}, "token-by-token"),
         ({**STEM, **CONTEXT}, {"parallelism": {"pipeline": 2}}, "with pipeline parallelism"),
         ({**STEM, **CONTEXT}, {"parallelism": {"context": 2}}, "with context parallelism"),
     ],
@@ -287,7 +291,7 @@ def test_frameworks_for_language_models_refuse_it_by_name() -> None:
         if name in exports.WITHOUT_MODEL:
             assert exports.config(plan, name).text
             continue
-        with pytest.raises(PlanError, match=f"models of {name} read words"):
+        with pytest.raises(PlanError, match=f"{name} has no diffusion models"):
             exports.config(plan, name)
 
 

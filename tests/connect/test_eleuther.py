@@ -148,7 +148,7 @@ def test_a_name_on_the_hub_is_the_shipped_model() -> None:
         ("--zero-stage 5 -b 1", "parallelism.zero is 5 (one of 0, 1, 2, 3)"),
         ("--num-gpus 8 -tp 3", "8 devices are not a multiple of tensor"),
         ("--optimizer lamb", "--optimizer is 'lamb', which is not modelled (adamw, muon, sgd"),
-        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path x/y: no such model ships, and"),
+        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path x/y: not a built-in model, and"),
         ("--hf_model_name_or_path llama3-8b -l 4", "--num-layers and --hf_model_name_or_path both"),
         ("--num-layers '44", "not an argument list: No closing quotation"),
         ("--num-layers $(reboot) -x `id`", "calc_transformer_mem.py has no argument -x"),

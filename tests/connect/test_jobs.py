@@ -129,7 +129,7 @@ def test_skypilot_starts_each_node(to: str, tmp_path: Path) -> None:
     [
         (
             {"accelerator": "h100-sxm-80gb", "devices": 12, "devices_per_node": 8},
-            "no whole nodes of 8",
+            "not whole nodes of 8",
         ),
         (
             {"accelerator": "tpu-v5e", "devices": 16, "devices_per_node": 8},

@@ -297,7 +297,7 @@ def test_an_evaluation_or_a_checkpoint_is_in_no_step(tmp_path: Path) -> None:
 def test_a_clock_is_not_taken_for_the_time_of_a_step(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("step,seconds\n" + "".join(f"{n},{2.5 * n}\n" for n in range(1, 20)))
-    with pytest.raises(PlanError, match="rises with each record, as a clock does"):
+    with pytest.raises(PlanError, match="grow with each record, like a clock"):
         measured(path)
 
 

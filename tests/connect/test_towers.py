@@ -184,7 +184,7 @@ def test_windows_of_a_tower_are_sequences_of_their_own() -> None:
         ({}, {"vision": {"items": 2}}, "the model has no vision tower"),
         ({"vision": {**VISION, "attention": {"heads": 3}}}, {}, "3 heads do not divide"),
         ({"vision": {**VISION, "projector": [{"outputs": 9}]}}, {}, "has 9 outputs, not 256"),
-        ({"vision": {**VISION, "stem": [{}]}}, {}, "how wide is what the first matrix reads"),
+        ({"vision": {**VISION, "stem": [{}]}}, {}, "input width of the first matrix"),
         ({"vision": {**VISION, "kinds": {"a": None}, "pattern": ["b"]}}, {}, "unknown layer kind"),
         ({"vision": {"layers": 2}}, {}, "hidden"),
         ({"vision": {**VISION, "layer": 2}}, {}, "layers"),

@@ -159,7 +159,7 @@ def test_random_limits_are_met_at_the_root(
         (
             LLAMA,
             {"vary": "model.layers", "until": ["memory.process<=70 GiB"]},
-            "changes in steps",
+            "a step function",
         ),
         (GPT2, {"vary": "training.micro_batch", "maximize": "memory.process"}, "trying values"),
     ],
@@ -177,7 +177,7 @@ def test_text_and_data_show_it() -> None:
     assert data["expression"]["degree"] == 1
     assert data["expression"]["value"] == pytest.approx((10**9 - 39_385_344) / 7_087_872)
     stepped = asked(LLAMA, vary="model.layers", until=["memory.process<=70 GiB"])
-    assert "No closed form: what the plan derives" in questions.text(stepped)
+    assert "No closed form: it is a step function" in questions.text(stepped)
     assert "none" in json.loads(questions.to_json(stepped))["expression"]
 
 
@@ -284,7 +284,7 @@ def test_an_input_that_follows_the_unknown_is_a_line_through_three_values_or_mor
         2: ratio({1: 3}).above,
     }
     inputs[2] = lambda x: x * x
-    with pytest.raises(NoForm, match="changes in steps"):
+    with pytest.raises(NoForm, match="a step function"):
         _Solver._inputs(solver)  # type: ignore[arg-type]
 
 

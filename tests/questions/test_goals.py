@@ -491,7 +491,7 @@ def test_a_margin_leaves_room() -> None:
         room[margin] = found["memory.capacity"] / found["memory.process"]
     assert room[None] == room["p95"] >= 1 + plan.get("memory.margin")
     assert room["5%"] >= 1.05 > room["0"] >= 1
-    with pytest.raises(PlanError, match="no margin"):
+    with pytest.raises(PlanError, match="not a margin"):
         questions.ask(plan, "longest-context", margin="p50")
 
 

@@ -146,7 +146,7 @@ def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
         search(loading.load(PLAN), launcher="megatronn")
     with pytest.raises(PlanError, match="accelerate can start none"):
         search(loading.load(PLAN), fixed={"parallelism.pipeline": 2}, launcher="accelerate")
-    with pytest.raises(PlanError, match=r"parallelism\.for is about a layout that is found"):
+    with pytest.raises(PlanError, match=r"parallelism\.for needs parallelism: auto"):
         loading.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
 
 
@@ -169,4 +169,4 @@ def test_options_of_the_plain_command_find_a_layout_as_keys_of_the_plan_do(
 
 def test_a_framework_for_a_layout_that_is_spelled_out_is_a_fault(run_cli: RunCli) -> None:
     found = run_cli("presets/llama70b_h100x1024.yaml", "--for", "megatron")
-    assert found.returncode == 2 and "this one is spelled out" in found.stderr
+    assert found.returncode == 2 and "this plan gives a layout" in found.stderr

@@ -365,7 +365,7 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
         ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
         ({"question": "tokens-by-deadline"}, "needs a deadline"),
         ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
-        ({}, "ask a question"),
+        ({}, "a question or --vary"),
         ({"question": "largest-model-by-deadline"}, "needs a deadline"),
         ({"question": "cheapest", "until": ["cost.total<=10 USD"]}, "needs a deadline"),
         ({"question": "largest-batch", "maximize": "time.mfu"}, "needs a key to vary"),

@@ -24,7 +24,7 @@ def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         key, given, value = text.partition("=")
         if key not in KEYS:
-            raise PlanError(Fault.among(f"--fix {key}: no choice of a layout", key, KEYS))
+            raise PlanError(Fault.among(f"--fix {key}: not a layout key", key, KEYS))
         chosen = _value(key, value) if given else plan.get(key)
         if found.setdefault(key, chosen) != chosen:
             raise PlanError(Fault(f"--fix {key}: both {found[key]} and {chosen}"))
