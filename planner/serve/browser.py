@@ -23,9 +23,11 @@ _whole = ExitStack()
 
 
 def begin() -> None:
-    """Prepare the process for many answers one after another."""
-    gc.set_threshold(600_000)  # as the command line does
+    """Prepare the process for many answers one after another; it was imported without collecting
+    garbage."""
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(600_000)  # as the command line does
     _whole.enter_context(in_turn())
 
 

@@ -16,8 +16,9 @@ from planner.base.progress import tell
 from planner.report.layout import Data
 from planner.serve import bodies, browser, page
 
-#: Pyodide as the tests run it, where nobody names another copy.
-PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
+#: The version of Pyodide that the tests run, and where a page loads it that names no other copy.
+VERSION = "314.0.7"
+PYODIDE = f"https://cdn.jsdelivr.net/pyodide/v{VERSION}/full/"
 #: What a copy of Pyodide consists of, and the bytes of one file at most.
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 LOCK, MOST = "pyodide-lock.json", 100_000_000

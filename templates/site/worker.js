@@ -17,7 +17,8 @@ async function begin({ pyodide: from, packages }) {
   const pyodide = await loadPyodide({ indexURL: from });
   pyodide.unpackArchive(await archive, "zip", { extractDir: "/planner" });
   const python = pyodide.runPython(`
-import sys
+import gc, sys
+gc.disable()
 sys.path.insert(0, "/planner")
 sys.dont_write_bytecode = True
 from planner.serve import browser
