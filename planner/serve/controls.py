@@ -133,7 +133,7 @@ def _title(section: str) -> str:
 
 def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, Data]:
     """What the controls of some keys show: the ``value`` that the text states, as it is written, or
-    None; else what it is by rule (``rule``); of sizes those that stand beside each other; whether
+    None; else its default (``rule``); of sizes those that stand beside each other; whether
     the plan has no use for the key (``idle``)."""
     experts = plan is None or plan.get("model.moe.experts") is not None
     found = {}

@@ -116,8 +116,18 @@ def change(body: Body) -> dict[str, Any]:
     """Set keys in the text (``set``: the typed value, or null for the default), and return it with
     its answer; ``followed`` lists other keys that had to change."""
     changes = body.get("set", {})
-    text, followed = healed(written(body["text"], changes), changes)
+    text = written(body["text"], {**_renamed(body["text"], changes), **changes})
+    text, followed = healed(text, changes)
     return {"text": text, "followed": followed, **answer({**body, "text": text})}
+
+
+def _renamed(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the change of a plan's name that another model needs, as "Take it" makes it."""
+    root, model = yaml_nodes.compose(text, NAME, None), changes.get("model")
+    name = root.value.get("name") if root and isinstance(root.value, dict) else None
+    if name is None or not isinstance(name.value, str) or not isinstance(model, str):
+        return {}
+    return {"name": f"{name.value.partition(' · ')[0]} · {model}"}
 
 
 def healed(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:

@@ -202,7 +202,7 @@ function place(key, { value, rule, sizes, idle }) {
   }
   const field = one("input, select", control);
   if (field.tagName === "SELECT") {
-    field.options[0].textContent = rule && value === null ? rule : "by rule";
+    field.options[0].textContent = rule && value === null ? rule : "default";
     field.value = value ?? "";
   } else {
     if (document.activeElement !== field || field.dataset.typing !== "1") field.value = value ?? "";

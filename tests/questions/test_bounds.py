@@ -94,7 +94,9 @@ def test_the_largest_model_stays_within_a_node_and_three_years() -> None:
 
 def test_free_layouts_stay_within_the_fast_link() -> None:
     plan = small(training__global_batch=16)
-    assert bounds.layouts_within(plan) == {"parallelism.tensor": tuple(range(1, 9))}
+    assert bounds.layouts_within(plan) == {"parallelism.tensor": (1, 2, 4, 8)}
+    six = variant(plan, {"cluster.devices": 6, "training.global_batch": 12})
+    assert bounds.layouts_within(six) == {"parallelism.tensor": (1, 2, 3, 6)}
     found = questions.ask(plan, "longest-context", with_layout="auto")
     assert found.holds is not None and found.holds.plan.get("parallelism.tensor") <= 8
     assert "8 devices that the fast link joins" in answers.text(found)

@@ -20,7 +20,7 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.plans.plan import variant
-from planner.questions.domains import Domain
+from planner.questions.domains import Domain, divisors
 from planner.questions.solve.evaluations import broken
 from planner.questions.solve.solve import Answer
 from planner.results.result import Quantity, evaluate
@@ -65,8 +65,10 @@ def within(plan: Plan, domain: Domain) -> Domain:
 
 
 def layouts_within(plan: Plan) -> Mapping[str, tuple[int, ...]]:
-    """Map each bounded degree to its values up to the bound, for a free layout."""
-    return {key: tuple(range(1, 1 + bound_of(plan, key)[0])) for key in LAYOUTS}
+    """Map each bounded degree to the values whose groups fill the bound in equal parts, for a free
+    layout: those of another size cross it, as 5 devices of nodes of 8."""
+    whole = {key: min(bound_of(plan, key)[0], plan.get(DEVICES)) for key in LAYOUTS}
+    return {key: divisors(most) for key, most in whole.items()}
 
 
 def costs(plan: Plan) -> dict[str, Quantity]:
