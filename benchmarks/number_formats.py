@@ -90,16 +90,14 @@ def _in_full(one: Format) -> Iterator[str]:
 PAGE_HEAD = """\
 # Number formats
 
-Made from presets/formats by `make pages`; `plan.py list precisions` prints it for a terminal, and
-`plan.py tensor 49152x12288 --precision bf16` what a tensor takes. A format is a file that says its
-bits, or its elements, block and scale; limits, rounding and bits below are derived from that,
-exactly. s is the sign, e the exponent, f the fraction."""
+`plan.py list precisions` prints these formats, `plan.py tensor 49152x12288 --precision bf16` the
+size of a tensor. A file of presets/formats has the bits of a format, or its elements, block and scale;
+all values below are derived exactly (`make pages`). s: sign, e: exponent, f: fraction."""
 
 BLOCKS = """\
-Rounded to the nearest, a tie to the even one. 1e-8 is what AdamW adds to the root of the second
-moment unless told otherwise: where it becomes 0, nothing keeps that division from one by 0.
+Rounded to nearest, ties to even. 1e-8 is AdamW's default epsilon: where it becomes 0, the update
+can divide by 0.
 
-In a block with a scale, what is left of a number depends on its neighbours: a scale that is a power
-of two puts the largest of them into the largest power of two of an element (OCP Microscaling v1.0,
-section 6.3), one in E4M3 puts it at the largest element (its further scale of the whole tensor is
-taken as 1)."""
+In a block with a scale, rounding depends on the largest number of the block: a power-of-two scale
+maps it into the largest power of two of an element (OCP Microscaling v1.0, section 6.3), an E4M3
+scale to the largest element (with a tensor scale of 1)."""
