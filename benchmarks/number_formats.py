@@ -91,8 +91,8 @@ PAGE_HEAD = """\
 # Number formats
 
 `plan.py list precisions` prints these formats, `plan.py tensor 49152x12288 --precision bf16` the
-size of a tensor. A file of presets/formats has the bits of a format, or its elements, block and scale;
-all values below are derived exactly (`make pages`). s: sign, e: exponent, f: fraction."""
+size of a tensor. A file of presets/formats has the bits of a format, or its elements, block and
+scale; all values below are derived exactly (`make pages`). s: sign, e: exponent, f: fraction."""
 
 BLOCKS = """\
 Rounded to nearest, ties to even. 1e-8 is AdamW's default epsilon: where it becomes 0, the update
