@@ -9,19 +9,29 @@ read. docs/decisions.md says why not with the package of TensorBoard.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, Place, PlanError
 
 #: Bytes of a record at most: pictures and graphs have some.
 LONGEST = 1 << 28
 HEAD = 12
+#: What is raised where a record is damaged.
+BROKEN = (ValueError, IndexError, struct.error, UnicodeDecodeError)
+#: Bytes of a record whose form is kept.
+SHORT = 256
+#: Records of one length whose checksums are worth an array.
+MANY = 32
 #: Fields of the messages by their numbers.
 _WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG, _SIMPLE, _TENSOR = 1, 2, 5, 1, 1, 2, 8
 _TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
 #: The types of a tensor that is a number.
 _FORMATS = {1: "<f", 2: "<d"}
+#: Bytes of a field by how it is written, where that says it.
+_LENGTHS = {1: 8, 5: 4}
 
 
 class Scalar(NamedTuple):
@@ -41,13 +51,14 @@ class Records:
         self._left = b""
         self._read = 0  # bytes of whole records
 
-    def feed(self, chunk: bytes) -> Iterator[Scalar]:
+    def feed(self, chunk: bytes) -> list[Scalar]:
         """The scalars of the next bytes; a record that is not whole yet waits.
 
         Raises:
             PlanError: a record is damaged.
         """
         data, at = self._left + chunk, 0
+        scalars, summed = list[Scalar](), list[tuple[int, bytes, bytes]]()
         while len(data) - at >= HEAD:
             if not begins(data[at : at + HEAD]):
                 raise self._damaged(at)
@@ -59,21 +70,27 @@ class Records:
                 break
             record = data[at + HEAD : end]
             try:
-                found = list(_scalars(record))
-            except (ValueError, IndexError, struct.error, UnicodeDecodeError):
+                found = _plain(record) or list(_scalars(record))
+            except BROKEN:
                 raise self._damaged(at) from None
             # Pictures and histograms are not read, so it does not matter whether they are whole.
-            if found and struct.pack("<I", _masked(record)) != data[end : end + 4]:
-                raise self._damaged(at)
-            yield from found
+            if found:
+                summed.append((at, record, data[end : end + 4]))
+                scalars += found
             at = end + 4
+        sums = _all_masked([record for _, record, _ in summed])
+        for (place, _, stored), checksum in zip(summed, sums, strict=True):
+            if struct.pack("<I", checksum) != stored:
+                raise self._damaged(place)
         self._left, self._read = data[at:], self._read + at
+        return scalars
 
     def _damaged(self, at: int) -> PlanError:
         what = f"the record at byte {self._read + at} is damaged"
         return PlanError(Fault(what, self.place, "an event file of TensorBoard"))
 
 
+@lru_cache(1024)
 def begins(head: bytes) -> bool:
     """Whether a record begins so: a length with its checksum."""
     return len(head) == HEAD and struct.pack("<I", _masked(head[:8])) == head[8:]
@@ -97,26 +114,71 @@ def _masked(data: bytes) -> int:
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
+    return int(_mask(crc))
+
+
+def _mask(crc: Any) -> Any:
+    """Turn a checksum, or an array of them, as TFRecord does."""
+    crc = crc ^ 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+def _all_masked(records: Sequence[bytes]) -> list[int]:
+    """The checksums of records; of many of one length in an array, byte by byte of all at once."""
+    found = dict[bytes, int]()
+    for length, several in groupby(sorted(set(records), key=len), len):
+        alike = list(several)
+        if len(alike) < MANY:
+            found |= zip(alike, map(_masked, alike), strict=True)
+            continue
+        import numpy as np
+
+        table, crc = np.array(_CRC, np.uint32), np.full(len(alike), 0xFFFFFFFF, np.uint32)
+        for column in np.frombuffer(b"".join(alike), np.uint8).reshape(-1, length).T:
+            crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
+        found |= zip(alike, _mask(crc).tolist(), strict=True)
+    return [found[record] for record in records]
+
+
+def _plain(event: bytes) -> list[Scalar]:
+    """The scalar of a record as most are, a clock, a step and one float; none of another form."""
+    if len(event) > SHORT or event[:1] != b"\x09" or event[9:10] != b"\x10":
+        return []
+    step, at = _varint(event, 10)
+    tag = _tag(event[at:-4])
+    if tag is None:
+        return []
+    (clock,) = struct.unpack_from("<d", event, 1)
+    return [Scalar(step - (1 << 64 if step >> 63 else 0), clock, tag, _shortest(event[-4:]))]
+
+
+@lru_cache(4096)
+def _tag(before: bytes) -> str | None:
+    """The tag of the one float whose value follows these bytes of a record; None where what
+    follows them is something else."""
+    numbers = (1.0, 2.0)
+    try:
+        both = [list(_scalars(before + struct.pack("<f", number))) for number in numbers]
+    except BROKEN:
+        return None
+    alone = all(len(each) == 1 for each in both)
+    return both[0][0].tag if alone and tuple(each[0].value for each in both) == numbers else None
+
+
 def _scalars(event: bytes) -> Iterator[Scalar]:
-    wall_time, step, summaries = 0.0, 0, []
-    for number, value in _fields(event):
-        if number == _WALL_TIME and isinstance(value, bytes):
-            (wall_time,) = struct.unpack("<d", value)
-        elif number == _STEP and isinstance(value, int):
-            step = value - (1 << 64 if value >> 63 else 0)
-        elif number == _SUMMARY and isinstance(value, bytes):
-            summaries.append(value)
+    fields = _fields(event)
+    about = dict(fields)
+    wall_time, step = about.get(_WALL_TIME), about.get(_STEP)
+    step = step - (1 << 64 if step >> 63 else 0) if isinstance(step, int) else 0
+    clock = struct.unpack("<d", wall_time)[0] if isinstance(wall_time, bytes) else 0.0
+    summaries = [each for field, each in fields if field == _SUMMARY and isinstance(each, bytes)]
     for summary in summaries:
         for number, value in _fields(summary):
             if number == _VALUE and isinstance(value, bytes):
-                fields = dict(_fields(value))
-                tag, found = fields.get(_TAG), _number(fields)
+                inside = dict(_fields(value))
+                tag, found = inside.get(_TAG), _number(inside)
                 if found is not None and isinstance(tag, bytes):
-                    yield Scalar(step, wall_time, tag.decode(), found)
+                    yield Scalar(step, clock, tag.decode(), found)
 
 
 def _number(fields: dict[int, int | bytes]) -> float | None:
@@ -143,27 +205,32 @@ def _shortest(raw: bytes) -> float:
     return value
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     """The fields of a message by number: whole numbers, and bytes as they stand.
 
     Raises:
         ValueError, IndexError: it is none.
     """
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
+    found, at, size = list[tuple[int, int | bytes]](), 0, len(message)
+    while at < size:
+        key, at = message[at], at + 1
+        if key > 0x7F:
+            key, at = _varint(message, at - 1)
+        wire = key & 7
         if wire == 0:
             value, at = _varint(message, at)
-            yield number, value
+            found.append((key >> 3, value))
             continue
-        length = {1: 8, 5: 4}.get(wire)
+        length = _LENGTHS.get(wire)
         if wire == 2:
-            length, at = _varint(message, at)
-        if length is None or at + length > len(message):
+            length, at = message[at], at + 1
+            if length > 0x7F:
+                length, at = _varint(message, at - 1)
+        if length is None or at + length > size:
             raise ValueError("no field")
-        yield number, message[at : at + length]
+        found.append((key >> 3, message[at : at + length]))
         at += length
+    return found
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:

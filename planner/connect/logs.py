@@ -123,11 +123,16 @@ class Log:
     ) -> None:
         """A record; one of 0 says that nothing was measured."""
         if double:
-            known = self.columns.setdefault(quantity, {})
-            if label not in known:
-                known[label] = Series(worth)
-            known[label].doubles.append(double)
-            known[label].steps.append(step)
+            series = self.column(quantity, label, worth)
+            series.doubles.append(double)
+            series.steps.append(step)
+
+    def column(self, quantity: str, label: str, worth: Fraction) -> Series:
+        """Return the column of a quantity with a label, empty at first."""
+        try:
+            return self.columns[quantity][label]
+        except KeyError:
+            return self.columns.setdefault(quantity, {}).setdefault(label, Series(worth))
 
     def series(self, quantity: str) -> list[Series]:
         """The columns of a quantity, the first that was logged first."""
@@ -163,6 +168,7 @@ class Reading:
         #: `events`, `JSON` where it may be lines or one `document`, or `text`.
         self.kind = ""
         self._trainers = [_Trainer(said, place) for said in _SAID["trainers"]]
+        self._of_words: dict[tuple[str, ...], list[_Trainer]] = {}
         self._mlperf, self._rows = _Rows(place, "MLPerf"), _Rows(place, "")
         self._fault: PlanError | None = None  # of a table, which lines of a trainer may follow
         self._table: _Table | None = None
@@ -222,7 +228,7 @@ class Reading:
     def unknown(self) -> Fault:
         """Why nothing is known of the run."""
         if self.kind == "events":
-            tags = ", ".join(list(self._tags)[:8]) or "none"
+            tags = ", ".join(map(one_line, list(self._tags)[:8])) or "none"
             what = f"no step time, throughput or memory among its scalars: {tags}"
             return Fault(what, self.place, "scalars of training")
         columns = "columns such as step_seconds and memory_reserved_gib"
@@ -235,10 +241,22 @@ class Reading:
         text = clean.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         words = [word for word in _WORDS if word in text]
         *lines, last = text.split("\n")
+        if not words and self._are_numbers(text, lines):
+            lines.clear()
         for line in lines:
             self._line(line, words)
         if last:
             self._line(last, words, is_whole=False)
+
+    def _are_numbers(self, text: str, lines: Sequence[str]) -> bool:
+        """Read the rows of a table column by column where each is nothing but numbers."""
+        table, behind = self._table, self._number > 100 and not self._too_long
+        if self.kind != "CSV" or table is None or not behind or self._fault or '"' in text:
+            return False
+        if not table.is_open and self._rows.add_columns(table.labels, table.columns(lines)):
+            self._number += len(lines)
+            return True
+        return False
 
     def _line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
         """One line; which of these words may be in it."""
@@ -248,13 +266,15 @@ class Reading:
             return
         if self._number <= 100 and "\0" in text:
             raise PlanError(Fault("not a text file", self.place, "the log of a run"))
-        if words and (in_it := {word for word in words if word in text}):
-            for trainer in self._trainers:
-                if not trainer.words.isdisjoint(in_it):
-                    trainer.line(text, is_whole)
+        if words and (in_it := tuple([word for word in words if word in text])):
+            if in_it not in self._of_words:
+                said = [each for each in self._trainers if not each.words.isdisjoint(in_it)]
+                self._of_words[in_it] = said
+            for trainer in self._of_words[in_it]:
+                trainer.line(text, is_whole)
             if MLLOG in in_it:
                 self._mlperf.add_object(self._number, _event(text))
-        elif self.kind in ("text", "document"):
+        if self.kind in ("text", "document"):
             return
         if self._fault is None and text and not text.isspace():
             try:
@@ -303,14 +323,14 @@ class Reading:
 
     def _of_events(self, data: bytes) -> None:
         for scalar in self._events.feed(data):
+            if scalar.tag not in self._tags and len(self._tags) < 100:
+                self._tags[scalar.tag] = None
+            if (counter := _counter(scalar.tag)) is None:
+                continue
             row: dict[str, Any] = {scalar.tag: scalar.value}
-            named = _said(scalar.tag)
-            counters = [counter for counter, tags in _CLOCKED.items() if named in tags]
-            if len(self._tags) < 100:
-                self._tags[one_line(scalar.tag)] = None
-            if counters:
+            if counter:
                 row["wall_time"] = scalar.wall_time
-            self._rows.add_object(0, row | {(counters or ["step"])[0]: scalar.step})
+            self._rows.add_object(0, row | {counter or "step": scalar.step})
 
 
 # Lines of trainers ----------------------------------------------------------------------------
@@ -323,14 +343,16 @@ class _Trainer:
         self.place = place
         self.log = Log(place.file, said["name"])
         self.words = {*said["containing"]}
-        self._between = re.compile("|".join(said.get("between", ["(?!)"])))
+        between = said.get("between")
+        self._between = re.compile("|".join(between)) if between else None
         self._step, self._is_between = math.nan, False
         short = "[KMGBT]?" if said.get("suffixes") else ""
         self._records = [
             (
                 re.compile(record["begins"].replace("STEP", r"(?P<step>[0-9]+)")),
+                "STEP" in record["begins"],
                 [
-                    (quantity, _field(pattern, short), Fraction(worth))
+                    (quantity, _field(pattern, short), Fraction(worth), quantity in _TIMES)
                     for quantity, (pattern, worth) in record["holds"].items()
                 ],
             )
@@ -339,31 +361,31 @@ class _Trainer:
 
     def line(self, text: str, is_whole: bool) -> None:
         """The records of a line; of one without its end a number at the end may be cut off."""
-        if self._between.search(text):
+        if self._between is not None and self._between.search(text):
             self._is_between = True
-        for begins, fields in self._records:
-            matches = list(begins.finditer(text))
-            ends = [*(match.start() for match in matches[1:]), len(text)]
-            for match, end in zip(matches, ends, strict=False):
-                if "step" in begins.groupindex:
+        for begins, says_step, fields in self._records:
+            match = begins.search(text)
+            while match is not None:
+                behind = begins.search(text, match.end())
+                end = len(text) if behind is None else behind.start()
+                if says_step:
                     self._step = float(match["step"])
-                found = [
-                    (quantity, value, worth)
-                    for quantity, pattern, worth in fields
-                    if (value := pattern.search(text, match.start(), end))
-                    and (is_whole or text[value.end() :].strip(_GOES_ON))
-                ]
-                is_rate = any(quantity in _TIMES for quantity, _, _ in found)
-                for quantity, value, worth in found:
-                    many = _SUFFIXES[value["suffix"]]
-                    digits = value["number"].replace(",", "")
+                is_rate = False
+                for quantity, pattern, worth, is_timed in fields:
+                    value = pattern.search(text, match.start(), end)
+                    if value is None or not (is_whole or text[value.end() :].strip(_GOES_ON)):
+                        continue
+                    is_rate = is_rate or is_timed
+                    digits, suffix = value.group("number", "suffix")
+                    digits, many = digits.replace(",", ""), _SUFFIXES[suffix]
                     number = float(digits) if many == 1 else float(Decimal(digits) * many)
                     if not 0 < number < math.inf:
                         label = text[match.start() :][:40].strip()
                         _judge(quantity, number, number, label, self.place)
-                    if not (self._is_between and quantity in _TIMES):
+                    if not (is_timed and self._is_between):
                         self.log.add(quantity, number, worth, step=self._step)
                 self._is_between = self._is_between and not is_rate
+                match = behind
 
 
 def _field(pattern: str, short: str) -> re.Pattern[str]:
@@ -406,6 +428,17 @@ _TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in nam
 _OF_CLOCKS = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
 #: Scalars of event files beside which a clock says how long a step takes, by what they count.
 _CLOCKED = {counter: {*map(_said, tags)} for counter, tags in _SAID["clocked"].items()}
+
+
+@lru_cache(4096)
+def _counter(tag: str) -> str | None:
+    """What the steps of a scalar count where a clock goes with it, else nothing; None for a scalar
+    of which no record is kept."""
+    said = _said(tag)
+    for counter, tags in _CLOCKED.items():
+        if said in tags:
+            return str(counter)
+    return "" if column(tag) or said in _OF_CLOCKS else None
 
 
 @lru_cache(256)
@@ -468,6 +501,29 @@ class _Rows:
                 raise PlanError(Fault(what, where, unit))
             self.log.add(quantity, number, worth, labels[place], math.nan if step is None else step)
 
+    def add_columns(self, labels: tuple[str, ...], cells: Sequence[Sequence[str]]) -> bool:
+        """Add many rows by columns; False where one of them needs ``add``."""
+        counters, known, _ = _columns(labels)
+        if not cells or self.log.columns.keys().isdisjoint(_TIMES):
+            return False
+        places = [*counters[:1], *(place for place, *_ in known)]
+        try:
+            doubles = {place: array("d", map(float, cells[place])) for place in places}
+        except ValueError:
+            return False
+        if not all(math.isfinite(sum(values)) for values in doubles.values()):
+            return False
+        for place, _, _, least, most in known:
+            low, high = min(doubles[place]), max(doubles[place])
+            if low <= 0 or not least <= low or not high <= most:
+                return False
+        steps = doubles[counters[0]] if counters else array("d", [math.nan]) * len(cells[0])
+        for place, quantity, worth, *_ in known:
+            series = self.log.column(quantity, labels[place], worth)
+            series.doubles.extend(doubles[place])
+            series.steps.extend(steps)
+        return True
+
     def result(self) -> Log | None:
         """What they say; a clock counts where nothing says how long a step takes."""
         columns = dict(self.log.columns)
@@ -487,6 +543,9 @@ class _Clock:
     passed: Series = field(default_factory=Series)
     last: tuple[float, float] | None = None
 
+    def __post_init__(self) -> None:
+        self._seconds = float(Fraction(self.worth))
+
     def look(self, row: Mapping[str, Any]) -> None:
         if self.clock not in row or self.counter not in row:
             return
@@ -494,7 +553,7 @@ class _Clock:
         if time is None or count is None or not math.isfinite(time) or not math.isfinite(count):
             return
         if self.last is not None and time > self.last[0] and count > self.last[1]:
-            gained = (time - self.last[0]) * float(Fraction(self.worth))
+            gained = (time - self.last[0]) * self._seconds
             self.passed.doubles.append(gained / (count - self.last[1]))
             self.passed.steps.append(count)
         if self.last is None or count >= self.last[1]:
@@ -670,6 +729,18 @@ class _Table:
             allowed = f"{len(self.labels)}, as in the header"
             raise PlanError(Fault(f"{len(cells)} columns", Place(self._file, line), allowed))
         return cells
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a quoted cell goes on in the next line."""
+        return bool(self._open)
+
+    def columns(self, lines: Sequence[str]) -> list[tuple[str, ...]]:
+        """The cells of whole lines without quotation marks by column; none where rows differ."""
+        rows = [line.split(self._delimiter) for line in lines]
+        if any(len(row) != len(self.labels) for row in rows):
+            return []
+        return list(zip(*rows, strict=True))
 
     def _split(self, text: str, line: int) -> list[str]:
         if '"' not in text:  # as csv does, in a fifth of its time

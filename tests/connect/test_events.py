@@ -243,3 +243,21 @@ def test_a_scalar_that_cannot_be_believed(value: float, tmp_path: Path) -> None:
 def test_the_checksum_is_that_of_the_standard() -> None:
     """RFC 3720, B.4: 32 bytes of zeros have the CRC-32C 8a9136aa."""
     assert events._masked(bytes(32)) == ((0x8A9136AA >> 15 | 0x8A9136AA << 17) + 0xA282EAD8) % 2**32
+
+
+def test_checksums_of_many_records_are_those_of_each() -> None:
+    records = [record(n, 1e9 + n, "step_time", 1.0 + n)[12:-4] for n in range(3 * events.MANY)]
+    records += [b"", b"short", records[0]]
+    assert events._all_masked(records) == [events._masked(each) for each in records]
+
+
+def test_one_damaged_record_among_many_is_named(tmp_path: Path) -> None:
+    """Its checksum is worked out with those of others."""
+    several = [record(n, 1e9, "step_time", 1.0) for n in range(100, 100 + 2 * events.MANY)]
+    head = b"".join(several[:40])
+    broken = bytearray(several[40])
+    broken[-7] ^= 1  # in the value
+    path = tmp_path / "log"
+    path.write_bytes(head + bytes(broken) + b"".join(several[41:]))
+    with pytest.raises(PlanError, match=f"the record at byte {len(head)} is damaged"):
+        logs.read(path)
