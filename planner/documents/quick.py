@@ -138,6 +138,8 @@ def _completed(said: dict[str, Said]) -> dict[str, Said]:
             raise _ask("second", size.place, size.value)
         said.setdefault("model", _shape(size))
     if "largest-model" in asked:
+        if each := said.get("each"):  # of a size that is asked for
+            raise _ask("each", each.place)
         _assume(said, "model")
     if "model" not in said:
         raise _ask("model")
