@@ -82,6 +82,7 @@ class Engine:
     def times(self, job: jobs.Job, seconds: float) -> list[float]:
         """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
         the device cannot run it."""
+        made: Callable[[Any], Call] = getattr(self, f"_{type(job).__name__.lower()}")
         try:
             with contextlib.ExitStack() as stack:
                 if isinstance(job, jobs.Attention):
@@ -90,8 +91,7 @@ class Engine:
                     matmul = torch.backends.cuda.matmul
                     stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
                     matmul.allow_tf32 = job.form == "tf32"
-                call: Call = getattr(self, f"_{type(job).__name__.lower()}")(job)
-                return self._timed(call, seconds)
+                return self._timed(made(job), seconds)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 torch.cuda.empty_cache()
