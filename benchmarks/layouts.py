@@ -25,9 +25,9 @@ from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.base.files import write_text
 from planner.plans.document import Plan
+from planner.questions.domains import starts
 from planner.questions.loading import load
 from planner.questions.search import engine
-from planner.questions.search.layouts import starts
 
 LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "published_layouts.yaml"
 QUANTITIES = (engine.FITS, engine.MEMORY, engine.STEP)

@@ -268,7 +268,8 @@ def test_layouts_to_start_from_come_in_order_without_listing_all() -> None:
     import math
     from itertools import islice, product
 
-    from planner.questions.search.layouts import OUTER, divisors, starts
+    from planner.questions.domains import divisors, starts
+    from planner.questions.search.layouts import OUTER
 
     for devices in (1, 6, 60, 1024):
         every = product(divisors(devices), repeat=len(OUTER))

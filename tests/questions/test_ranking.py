@@ -18,9 +18,10 @@ from planner.base import numbers
 from planner.book.quantity import BOOK
 from planner.questions import loading
 from planner.questions.constraints import Limit
+from planner.questions.domains import starts
 from planner.questions.search import engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
-from planner.questions.search.layouts import COMMON, KERNELS, starts
+from planner.questions.search.layouts import COMMON, KERNELS
 from planner.report import searched
 
 STEP = "time.step_seconds"
