@@ -11,9 +11,9 @@ from typing import NamedTuple
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Quantity
 from planner.engine.evaluate import Case, Evaluation
-from planner.report.derivations import either
+from planner.report.derivations import format_options
 from planner.report.layout import Data
-from planner.report.report import words
+from planner.report.report import render_md
 from planner.typeset import Typesetter
 
 #: What units are called that are none.
@@ -75,10 +75,10 @@ def pages(mathml: bool = False) -> dict[str, str]:
         file: Data(title=each.title, quantities=[_shown(q, of, setter) for q in each.quantities])
         for file, each in every.items()
     }
-    count, formulas = len(BOOK.quantities), sum(1 for _ in BOOK.formulas())
+    count, formulas = len(BOOK.quantities), sum(1 for _ in BOOK.list_formulas())
     notation = [
         Data(
-            name=setter.name(note.symbol),
+            name=setter.make_name(note.symbol),
             meaning=_cell(note.meaning),
             unit=UNITS.get(note.unit, note.unit),
             key=note.key,
@@ -86,12 +86,14 @@ def pages(mathml: bool = False) -> dict[str, str]:
         for note in BOOK.notation.values()
     ]
     return {
-        "formulas.md": words(
+        "formulas.md": render_md(
             "formulas/index.md.jinja", chapters=chapters_shown, count=count, formulas=formulas
         ),
-        "formulas/symbols.md": words("formulas/symbols.md.jinja", notation=notation, mathml=mathml),
+        "formulas/symbols.md": render_md(
+            "formulas/symbols.md.jinja", notation=notation, mathml=mathml
+        ),
         **{
-            f"formulas/{file}.md": words(
+            f"formulas/{file}.md": render_md(
                 "formulas/chapter.md.jinja", file=file, chapter=chapter, mathml=mathml
             )
             for file, chapter in chapters_shown.items()
@@ -108,10 +110,10 @@ def _shown(quantity: Quantity, of: Mapping[str, str], setter: Typesetter) -> Dat
         sentence=_sentence(quantity.title),
         unit=UNITS.get(quantity.unit, quantity.unit),
         per=quantity.per,
-        name=setter.name(quantity.symbol),
+        name=setter.make_name(quantity.symbol),
         formulas=[
             Data(
-                when=[(key, either(value, "`")) for key, value in formula.when.items()],
+                when=[(key, format_options(value, "`")) for key, value in formula.when.items()],
                 box=setter.box(formula.expression, None),
                 why=_sentence(formula.why),
                 exact=formula.exact,

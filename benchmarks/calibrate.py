@@ -65,7 +65,7 @@ def published(file: Path) -> list[Run]:
             if not rate.rows.startswith("none")
             or (rate.name == "elementwise" and bindings[symbol] != 1)
         ]
-        step = replace(run, places=places, measured=run.seconds({}) / whole)
+        step = replace(run, places=places, measured=run.predict_step({}) / whole)
         found.append(Run(row.group, step))
     return thinned(found)
 
@@ -106,7 +106,7 @@ def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offse
             if name in offset:  # a common factor of the source is free
                 part = now[rows]
                 target[rows] -= np.median(part)
-        step = fitting.least_squares(jacobian, target, weight, ridge, low, high)
+        step = fitting.solve_squares(jacobian, target, weight, ridge, low, high)
         move = 0.5 * move + 0.5 * step
     return move
 
@@ -128,7 +128,7 @@ def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
     rates = sorted({rate for step in steps for rate, _ in step.places})
     factors: Mapping[Rate, float] = dict.fromkeys(rates, 1.0)
     for round_ in range(rounds + 1):
-        seconds, jacobian = fitting.derived(steps, rates, factors)
+        seconds, jacobian = fitting.derive_times(steps, rates, factors)
         residual = np.log(seconds) - measured
         found = errors(residual, sources, offset)
         dense = [error for name, error in found.items() if not name.endswith(" experts")]

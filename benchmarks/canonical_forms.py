@@ -15,7 +15,7 @@ from pathlib import Path
 from planner.book import expressions
 
 # What SymPy has put in order is asked for as well where another process meets it first.
-expressions.in_order = expressions._known
+expressions.make_in_order = expressions._make_unique
 
 from planner.base import files, resources  # noqa: E402
 from planner.book import canonical  # noqa: E402
@@ -39,10 +39,10 @@ def trees() -> Iterator[Expression]:
     from planner.results.closed_form import OF_STAGE
 
     yield OF_STAGE
-    yield from (formula.written for formula in BOOK.formulas())
+    yield from (formula.written for formula in BOOK.list_formulas())
     yield from (*tensors.WIDTHS.values(), *tensors.ROWS.values())
     for file in sorted((resources.folder("presets") / "implementations").glob("*.yaml")):
-        for lines in (kernels.load(file.stem).get("blocks") or {}).values():
+        for lines in (kernels.load_profile(file.stem).get("blocks") or {}).values():
             yield from (line.get("times", 1) * tensors.WIDTHS[line["width"]] for line in lines)
     for model in preset_names("model"):
         for chosen in SETTINGS:
@@ -82,10 +82,10 @@ def reports() -> None:
 
 def text() -> str:
     """The file as it should be."""
-    forms = canonical.forms()
+    forms = canonical.read_forms()
     forms.clear()
     for tree in trees():
-        canonical.canonical(tree)
+        canonical.to_canonical(tree)
     reports()
     return "".join(f"{key} {form}\n" for key, form in sorted(forms.items()))
 

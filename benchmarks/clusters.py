@@ -119,7 +119,7 @@ def swept(
                 os.kill(alive[0], signal.SIGKILL)
                 killed.append(alive[0])
 
-    run.sweep(studies.load(document), output, on=address, progress=progress)
+    run.sweep(studies.read_study(document), output, on=address, progress=progress)
     return killed
 
 
@@ -152,8 +152,8 @@ def main() -> int:
             ("plan by plan", one_by_one(options.points // 250)),
         ):
             alone, start = Path(folder) / "alone.csv", time.perf_counter()
-            run.sweep(studies.load(document), alone, workers=1)
-            size, spent = studies.load(document).size, time.perf_counter() - start
+            run.sweep(studies.read_study(document), alone, workers=1)
+            size, spent = studies.read_study(document).size, time.perf_counter() - start
             row = {"study": name, "points": size, "on": "one process", "seconds": spent}
             rows.append({**row, "sha256": _digest(alone), "killed": 0})
             for on in options.on or clusters:

@@ -78,7 +78,7 @@ def document(case: Mapping[str, Any]) -> dict[str, Any]:
     """The plan of a case, without the keys that are set on top of it."""
     if "plan" in case:
         return dict(case["plan"])
-    made = imports.read(case["arguments"], "eleuther").document
+    made = imports.import_file(case["arguments"], "eleuther").document
     if "model" in made:
         return made
     return {

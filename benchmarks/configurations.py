@@ -362,7 +362,7 @@ def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
     try:
         for named in names:
             try:
-                hf.convert({"model_type": kind, "architectures": [named]})
+                hf.convert_config({"model_type": kind, "architectures": [named]})
             except PlanError:  # a class that is not modelled
                 continue
     finally:

@@ -38,25 +38,25 @@ class Outcome(NamedTuple):
 
 def outcomes(runs: Sequence[fit.Run], own: int, draws: int) -> list[Outcome]:
     """Of runs of one laboratory, some of which it calibrates on."""
-    rates, random, found = laboratory.candidates(runs), Random(0), list[Outcome]()
+    rates, random, found = laboratory.list_rates(runs), Random(0), list[Outcome]()
     for _ in range(draws):
         drawn = random.sample(runs, min(len(runs), own + MOST))
         some, others = drawn[:own], drawn[own:]
-        kinds = [laboratory.kind_of(run.evaluation) for run in some]
-        fitted = fit.fitted(some, kinds, rates)
+        kinds = [laboratory.find_scatter(run.evaluation) for run in some]
+        fitted = fit.fit_rates(some, kinds, rates)
         settings = [run.evaluation.case.settings for run in some]
-        ours = {(b.workload, b.scale): b for b in laboratory.bands_of(settings, kinds, fitted)}
+        ours = {(b.workload, b.scale): b for b in laboratory.derive_bands(settings, kinds, fitted)}
         factors = {
             rate: exp(move) for rate, move in zip(fitted.rates, fitted.moves.tolist(), strict=True)
         }
         for run in others:
             said = run.evaluation.case.settings
             what = bands.workload(said)
-            shipped = bands.kind(what, said.get("cluster.accelerator.architecture"))
+            shipped = bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
             published = float(shipped.low), float(shipped.high)
             band = ours.get((what, said["time.scale"])) or ours.get((what, "nodes"))
             ends = published, (band.low, band.high) if band else published
-            off = [run.seconds(by) / run.measured - 1 for by in ({}, factors)]
+            off = [run.predict_step(by) / run.measured - 1 for by in ({}, factors)]
             inside = [
                 low <= 1 / (1 + error) - 1 <= high
                 for error, (low, high) in zip(off, ends, strict=True)

@@ -40,11 +40,11 @@ from typing import Any
 import yaml
 
 from benchmarks import hugging_face
-from planner.connect.exports import config, table
-from planner.connect.exports.table import Config
+from planner.connect.exports import build_config, table
+from planner.connect.exports.table import LaunchConfig
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 PLANS, RESULTS = DATA / "launch_plans.yaml", DATA / "launch_results.json"
@@ -94,7 +94,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
 
 def arguments(said: Mapping[str, Any]) -> list[str]:
     """Options as a shell hands them over."""
-    words = ([f"--{key}", *table.arguments(value)] for key, value in said.items())
+    words = ([f"--{key}", *table.format_args(value)] for key, value in said.items())
     return [*chain.from_iterable(words), *BESIDES]
 
 
@@ -138,12 +138,12 @@ class Megatron:
         attention.__init__ = without_widths
         self.torch: Any = torch
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         fsdp = "use-megatron-fsdp" in made.said
         os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32" if fsdp else "1"
         return "yes" if self.validated(arguments(made.said), plan.get("cluster.devices")) else ""
 
-    def count(self, made: Config, plan: Plan) -> int:
+    def count(self, made: LaunchConfig, plan: Plan) -> int:
         return self.built(made.said)
 
     def validated(self, given: list[str], devices: int) -> Any:
@@ -233,13 +233,13 @@ class Bridge(Megatron):
         parent, _, last = name.rpartition(".")
         setattr(sys.modules[parent], last, module)
 
-    def job(self, made: Config) -> Any:
+    def job(self, made: LaunchConfig) -> Any:
         theirs: dict[str, Any] = {"__name__": "run"}
         text = made.text.replace("use_transformer_engine=True", "use_transformer_engine=False")
         exec(compile(text, "run.py", "exec"), theirs)
         return theirs["plan"]()
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         from megatron.bridge.training import config as theirs
 
         devices = plan.get("cluster.devices")
@@ -252,7 +252,7 @@ class Bridge(Megatron):
         assert steps == plan.get("training.gradient_accumulation"), f"{steps} micro-batches"
         return "yes"
 
-    def count(self, made: Config, plan: Plan) -> int:
+    def count(self, made: LaunchConfig, plan: Plan) -> int:
         from megatron.core import parallel_state
         from megatron.core.process_groups_config import ProcessGroupCollection
 
@@ -295,7 +295,7 @@ class Torchtitan:
         config_utils.make_token_dispatcher_config = lambda **given: dispatcher(**{**given, **named})
         self.torch: Any = torch
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         from torchtitan.distributed import ParallelDims
 
         job = self.job(made)
@@ -310,12 +310,12 @@ class Torchtitan:
         job.model_spec.model.update_from_config(config=job)
         return "yes"
 
-    def count(self, made: Config, plan: Plan) -> int:
+    def count(self, made: LaunchConfig, plan: Plan) -> int:
         with self.torch.device("meta"):
             model = self.job(made).model_spec.model.build()
         return unique(model)
 
-    def job(self, made: Config) -> Any:
+    def job(self, made: LaunchConfig) -> Any:
         from torchtitan.config import ConfigManager
 
         # Float8 replaces linears one for one, and asks for a GPU.
@@ -358,7 +358,7 @@ class Nanotron:
         cuda.current_device = lambda: "cpu"
         self.torch: Any = torch
 
-    def job(self, made: Config) -> Any:
+    def job(self, made: LaunchConfig) -> Any:
         from nanotron.config.config import get_config_from_dict
 
         tree = yaml.safe_load(made.text)
@@ -368,7 +368,7 @@ class Nanotron:
         factory |= self.adam if factory["name"] == "adamW" else {}
         return get_config_from_dict(tree)
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         job = self.job(made)
         sizes, tokens = job.parallelism, job.tokens
         devices = sizes.dp * sizes.tp * sizes.pp * sizes.context_parallel_size
@@ -377,7 +377,7 @@ class Nanotron:
         assert batch == plan.get("training.global_batch"), f"a batch of {batch}"
         return "yes"
 
-    def count(self, made: Config, plan: Plan) -> int:
+    def count(self, made: LaunchConfig, plan: Plan) -> int:
         from nanotron.models import build_model
         from nanotron.models.llama import LlamaForTraining
         from nanotron.models.qwen import Qwen2ForTraining
@@ -429,7 +429,7 @@ class Maxtext:
             *("drjax", "etils", "ml_collections", "google_cloud_mldiagnostics", "wandb"),
         )
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         from maxtext.configs import pyconfig
         from maxtext.configs import types as theirs
 
@@ -500,7 +500,7 @@ class Library:
         self.read = hugging_face.LIBRARIES[name][0]
         self.version = hugging_face.version(name)
 
-    def valid(self, made: Config, plan: Plan) -> str:
+    def valid(self, made: LaunchConfig, plan: Plan) -> str:
         meant = self.read(made.text, plan, made.environment)
         near = [each.key for each in made.unsaid]
         return str(hugging_face.differing(meant, plan, near) or "yes")
@@ -536,7 +536,10 @@ def main() -> int:
         for said, plan in plans():
             if options["plan"] not in (None, said):
                 continue
-            made, own = config(plan, name), str(evaluate(plan)["parameters.total"].number)
+            made, own = (
+                build_config(plan, name),
+                str(evaluate_plan(plan)["parameters.total"].number),
+            )
             lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
             valid = "" if lost else apart(lambda m=made, p=plan, t=theirs: t.valid(m, p))
             counts, count = theirs.count is not None, ""

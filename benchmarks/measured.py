@@ -106,7 +106,9 @@ def _row(data: Mapping[str, Any]) -> Row:
     document, unit, value = data["plan"], data["unit"], data["value"]
     if data["quantity"] == "verdict":
         value = VERDICTS[value]
-    elif data["quantity"].startswith("memory.") and units.dimension(unit) == units.dimension("B"):
+    elif data["quantity"].startswith("memory.") and units.find_dimension(
+        unit
+    ) == units.find_dimension("B"):
         value, unit = units.parse(f"{value} {unit}", "B"), "bytes"
     return Row(
         data["id"],
@@ -157,7 +159,7 @@ class Plans:
             try:
                 built = case.build(loading.load(document))
                 others = [one for one in self.found.values() if not isinstance(one, str)]
-                like = min(others, key=lambda other: other.differs(built), default=None)
+                like = min(others, key=lambda other: other.count_changes(built), default=None)
                 self.found[key] = Evaluation(built, like=like)
             except PlanError as problem:
                 self.found[key] = str(problem).partition(": ")[2] or str(problem)
@@ -201,7 +203,7 @@ def may_fit(evaluation: Evaluation) -> bool:
         process, capacity = (evaluation.value(f"memory.{name}") for name in ("process", "capacity"))
     except Absent:
         return True
-    bounds = intervals.around("memory.process", process, evaluation)
+    bounds = intervals.compute_interval("memory.process", process, evaluation)
     return bool((bounds[0] if bounds else process) <= capacity)
 
 
@@ -301,7 +303,7 @@ def _interval(row: Row, found: Sequence[Evaluation], values: Sequence[float]) ->
     base = row.quantity.partition("[")[0]
     base = {"memory.peak": "memory.total"}.get(base, base)  # of one stage
     ends = [
-        intervals.around(base, read, evaluation)
+        intervals.compute_interval(base, read, evaluation)
         for evaluation, read in zip(found, values, strict=True)
     ]
     known = [(float(low), float(high)) for low, high in filter(None, ends)]

@@ -12,7 +12,7 @@ from typing import Any
 from planner.connect.imports.found import AROUND
 from planner.documents.source import preset_names
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 FILE = Path(__file__).parents[1] / "presets" / "aliases" / "sizes.json"
 
@@ -20,7 +20,7 @@ FILE = Path(__file__).parents[1] / "presets" / "aliases" / "sizes.json"
 def count(name: str) -> list[Any]:
     """The name, the parameters, those that a token uses, and the context of a shipped model."""
     plan = loading.load({"model": name, **AROUND}, team=False)
-    result = evaluate(plan)
+    result = evaluate_plan(plan)
     sizes = [int(result[f"parameters.{one}"].number) for one in ("total", "active")]
     return [str(plan.get("model.name") or ""), *sizes, plan.get("model.max_sequence")]
 

@@ -476,7 +476,7 @@ def forget() -> None:
     """So that a formula makes its canonical form anew."""
     from planner.book.quantity import BOOK
 
-    for formula in BOOK.formulas():
+    for formula in BOOK.list_formulas():
         formula.__dict__.pop("expression", None)
 
 

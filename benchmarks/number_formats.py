@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from planner.base.formats import Format, shipped
-from planner.base.numbers import exact_text, exponent_text, scientific
+from planner.base.formats import Format, sort_formats
+from planner.base.numbers import exact_text, format_compact, scientific
 from planner.documents import aliases
 from planner.report.precisions import SMALL
 
@@ -21,28 +21,28 @@ def _power(value: Fraction, figures: int = 6) -> str:
     while odd % 2 == 0:
         odd, up = odd // 2, up + 1
     factor = "" if odd == 1 else f"{exact_text(odd)} × "
-    near = exponent_text(value) if value.denominator <= 2**10 else scientific(value, figures)
+    near = format_compact(value) if value.denominator <= 2**10 else scientific(value, figures)
     return f"{factor}2^{up} = {near}"
 
 
 def page() -> str:
     """The page of the documentation: every format in full."""
-    formats = shipped()
-    others = dict(aliases.names("precision"))
+    formats = sort_formats()
+    others = dict(aliases.iter_aliases("precision"))
     lines = [PAGE_HEAD, "", "## What a number becomes", ""]
     lines += ["| format | bytes | epsilon | 1e-8 becomes | off by | also called |"]
     lines += ["| --- | --: | --- | --- | --: | --- |"]
     lines += [
         f"| [{one.format}](#{one.format}) | {exact_text(one.bytes)} | {_power(one.epsilon)} | "
-        f"{_becomes(one.nearest(SMALL))} | {_off(one.nearest(SMALL))} | "
+        f"{_becomes(one.round_value(SMALL))} | {_off(one.round_value(SMALL))} | "
         f"{', '.join(others.get(one.format, ()))} |"
         for one in formats
     ]
     lines += ["", BLOCKS, "", "| format | 1e-8 as the largest of its block | beside a 1 |"]
     lines += ["| --- | --- | --- |"]
     lines += [
-        f"| {one.format} | {_becomes(one.nearest(SMALL))} | "
-        f"{_becomes(one.nearest(SMALL, Fraction(1)))} |"
+        f"| {one.format} | {_becomes(one.round_value(SMALL))} | "
+        f"{_becomes(one.round_value(SMALL, Fraction(1)))} |"
         for one in formats
         if one.scale
     ]
@@ -59,7 +59,7 @@ def _becomes(value: Fraction | None) -> str:
 def _off(value: Fraction | None) -> str:
     """By how much of it 1e-8 is missed."""
     share = abs((value or Fraction(0)) - SMALL) / SMALL * 100
-    return f"{exponent_text(share) if share.denominator == 1 else scientific(share)} %"
+    return f"{format_compact(share) if share.denominator == 1 else scientific(share)} %"
 
 
 def _in_full(one: Format) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _in_full(one: Format) -> Iterator[str]:
         ]
         for name, value in numbers if one.zero else numbers[1:]:
             more = f"1 + {_power(one.epsilon)}" if name == "the next one" else _power(value)
-            yield f"{one.pattern(value)}  {name} = {more}"
+            yield f"{one.format_bits(value)}  {name} = {more}"
     else:
         yield f"{exact_text(one.bytes * 8)} bits a number: {one.unscaled.format} and {one.scale}"
         for name, value in (

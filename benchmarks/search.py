@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.files import write_text
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -73,7 +73,7 @@ def _checked(walk: searching.Walk, layouts: int, check: int) -> float:
         places = np.flatnonzero(chunk.valid)
         while chosen and chosen[-1] < done + len(places):
             place = int(places[chosen.pop() - done])
-            exact = evaluated(variant(walk.plan, chunk.changes(place)), QUANTITIES)
+            exact = compute_values(variant(walk.plan, chunk.build_changes(place)), QUANTITIES)
             over_arrays = {name: chunk.values[name].ravel()[place] for name in QUANTITIES}
             worst = max(worst, _difference(exact, over_arrays))
         done += len(places)

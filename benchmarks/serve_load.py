@@ -32,7 +32,9 @@ async def client(number: int, port: int, how: argparse.Namespace, until: float) 
     path, pace = how.path, how.clients / how.rate
     chance, times = random.Random(number), list[float]()
     names = preset_names("plan")
-    texts = [resources.read_text(resources.folder("presets") / f"{name}.yaml") for name in names]
+    texts = [
+        resources.load_own_text(resources.folder("presets") / f"{name}.yaml") for name in names
+    ]
     text, plan = texts[number % len(texts)], names[number % len(names)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     due = time.perf_counter() + pace * chance.random()

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from planner.connect.calibrate.fit import PRIOR, SHARE, student
+from planner.connect.calibrate.fit import PRIOR, SHARE, find_quantile
 
 #: Family and kind of a run; log of measured over predicted by source.
 Kind = tuple[str, str]
@@ -156,7 +156,7 @@ class _Family:
         mean = (total + self.mean / apart) / (precision + 1 / apart)
         size = math.sqrt(within + between + 1 / (precision + 1 / apart))
         freedom = PRIOR + len(groups) - 1 if groups else self.freedom
-        reach = student(1 - SHARE, freedom) * size
+        reach = find_quantile(1 - SHARE, freedom) * size
         low, high = math.exp(mean - reach) - 1, math.exp(mean + reach) - 1
         rows = sum(map(len, groups))
         return Interval(min(low, 0), max(high, 0), rows, len(groups), math.sqrt(within))

@@ -140,7 +140,7 @@ def measure(points: int, kind: str) -> dict[str, Any]:
 def _size(document: dict[str, Any]) -> int:
     from planner.questions.studies import study as studies
 
-    return studies.load(document).size
+    return studies.read_study(document).size
 
 
 def main() -> None:

@@ -77,12 +77,12 @@ def scalars() -> tuple[str, ...]:
     """The quantities without axes whose values are numbers, and which a study has."""
     from planner.book import formulas
     from planner.book.quantity import BOOK
-    from planner.questions.constraints import sums_stages
+    from planner.questions.constraints import is_stage_sum
 
     assert formulas
     names = ("memory.stage", "memory.phase")
     found = (n for n, q in BOOK.quantities.items() if not q.per and n not in names)
-    return tuple(n for n in found if not sums_stages(n))
+    return tuple(n for n in found if not is_stage_sum(n))
 
 
 def ladder(random: Random, key: str, value: Any, rungs: int) -> list[Fraction]:

@@ -34,7 +34,7 @@ def commands() -> dict[str, tuple[argparse.Action, ...]]:
     found = {}
     for name, command in COMMANDS.items():
         parser = argparse.ArgumentParser()
-        command.configure(parser)
+        command.add_args(parser)
         actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
         found[name] = tuple(actions)
     return found

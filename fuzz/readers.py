@@ -28,11 +28,11 @@ WATCHED = ("nodes.py", "units.py", "errors.py", "numbers.py", "source.py", "refe
 def read_yaml(raw: bytes) -> None:
     """One YAML text; every fault has a place and prints."""
     from planner.base.errors import PlanError
-    from planner.documents.yaml_nodes import compose
+    from planner.documents.yaml_nodes import parse_yaml
 
     text = raw.decode("utf-8", "surrogateescape")
     try:
-        root = compose(text, "x.yaml")
+        root = parse_yaml(text, "x.yaml")
     except PlanError as error:
         for fault in error.faults:
             assert str(fault).startswith("x.yaml:"), str(fault)

@@ -120,7 +120,7 @@ def _made(kind: str, file: Path) -> str:
     plan = planner.load(file)
     try:
         if kind == "arguments":
-            return exports.config(plan.plan, "megatron").text
+            return exports.build_config(plan.plan, "megatron").text
     except planner.PlanError:
         return "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --bf16"
     result = json.loads(render.as_text(plan.evaluate(), "json"))
@@ -169,7 +169,7 @@ def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
             found.append(((*path, key), inner))
             visit(inner, (*path, key))
 
-    visit(json.loads(json.dumps(json_schema.read(kind), default=float)), ())
+    visit(json.loads(json.dumps(json_schema.read_schema(kind), default=float)), ())
     return tuple(found)
 
 

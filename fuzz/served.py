@@ -128,7 +128,7 @@ def printed(name: str, values: dict[str, Any]) -> tuple[int, Any]:
     out = io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            command_line.status(["report", name, *words, "--format=json"])
+            command_line.run_words(["report", name, *words, "--format=json"])
     except PlanError as error:
         return 422, [str(fault) for fault in error.faults]
     return 200, json.loads(out.getvalue())

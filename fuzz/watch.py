@@ -49,7 +49,7 @@ def _alarm(signum: int, frame: Any) -> None:
 def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False) -> Outcome:
     """Run the command line on a document; nothing of it is printed. A fault has the place in the
     document, or ``by_option`` names what was wrong on the command line."""
-    from planner.cli.main import run as main
+    from planner.cli.main import run_command as main
 
     out, err = io.StringIO(), io.StringIO()
     before = signal.signal(signal.SIGPROF, _alarm)

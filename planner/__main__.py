@@ -50,7 +50,7 @@ def _byte_code() -> None:
     if sys.dont_write_bytecode and sys.pycache_prefix is None:
         from planner.base import resources
 
-        folder = resources.byte_code("modules")
+        folder = resources.make_code_folder("modules")
         if folder is not None:
             sys.pycache_prefix, sys.dont_write_bytecode = str(folder), False
 

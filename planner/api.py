@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _html(thing: Any) -> str:
     from planner.report import notebook
 
-    return notebook.html(thing)
+    return notebook.render_notebook(thing)
 
 
 _notebook.html = _html
@@ -61,9 +61,9 @@ class Plan:
 
     def sensitivity(self, quantity: str) -> Any:
         """Return how a quantity depends on every setting; see questions.sensitivity."""
-        from planner.questions.sensitivity import hangs_on
+        from planner.questions.sensitivity import find_sensitivity
 
-        return hangs_on(self.plan, quantity)
+        return find_sensitivity(self.plan, quantity)
 
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
         """Search the layouts that fit into memory and return the best, smallest ``by`` first."""
@@ -87,7 +87,7 @@ def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Ti
     """
     from planner.results import timeline
 
-    return timeline.simulate(plan.evaluate() if isinstance(plan, Plan) else plan, slow)
+    return timeline.simulate_step(plan.evaluate() if isinstance(plan, Plan) else plan, slow)
 
 
 def load(
@@ -106,9 +106,9 @@ def load(
     Raises:
         PlanError: every fault that was found, with its place.
     """
-    from planner.questions.plan_questions import checked
+    from planner.questions.plan_questions import check_questions
 
-    return Plan(checked(loading.load(document, set, team=defaults)))
+    return Plan(check_questions(loading.load(document, set, team=defaults)))
 
 
 def quick(text: str) -> Plan:
@@ -119,7 +119,7 @@ def quick(text: str) -> Plan:
     """
     from planner.documents import quick as said
 
-    return Plan(loading.load(said.read(text)))
+    return Plan(loading.load(said.parse_quick(text)))
 
 
 def load_study(
@@ -133,4 +133,4 @@ def load_study(
     from planner.questions.studies import study
     from planner.report.study_api import Study
 
-    return Study(study.load(document, set))
+    return Study(study.read_study(document, set))

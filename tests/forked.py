@@ -72,7 +72,7 @@ def _main() -> None:
     from planner.documents import json_schema
 
     for kind in ("plan", "cluster", "accelerator"):
-        json_schema.read(kind)
+        json_schema.read_schema(kind)
     atexit._clear()
     for line in sys.stdin:
         child = os.fork()

@@ -23,4 +23,4 @@ class InTurn:
 
     def __call__(self, plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
         """As ``planner.engine.instance.evaluated``."""
-        return self.evaluation(plan).values_of(quantities)
+        return self.evaluation(plan).get_values(quantities)

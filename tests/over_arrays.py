@@ -25,12 +25,12 @@ def over_arrays(
         found = columns.get(content, float("nan"))
         return Values("row", found[None, None, :]) if isinstance(found, np.ndarray) else found
 
-    found = Program(graph, roots, table, leaf).run(slice(None), (1, 1))
+    found = Program(graph, roots, table, leaf).run_rows(slice(None), (1, 1))
     return {root: array.ravel() for root, array in found.items()}
 
 
 def over_column(evaluation: Evaluation, name: str, symbol: Symbol, column: Any) -> Any:
     """A quantity, as (rows,), where a symbol of the plan is a column (rows,)."""
     graph, node = evaluation.graph, evaluation.instance(name, {})
-    columns = {graph.nodes[place]: evaluation.worth(place) for place in graph.inputs}
+    columns = {graph.nodes[place]: evaluation.evaluate_node(place) for place in graph.inputs}
     return over_arrays(graph, [node], {**columns, ("input", (symbol,)): column})[node]

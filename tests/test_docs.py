@@ -198,7 +198,7 @@ def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
         ours = next(step for step in steps if "trainplan" in step.get("uses", ""))
         assert set(ours["with"]) <= set(ACTION["inputs"])
         return
-    kind = "defaults" if "reports" in data else loading.kind_of(data)
+    kind = "defaults" if "reports" in data else loading.find_doc_type(data)
     file = tmp_path / "document.yaml"
     file.write_text(block.text, encoding="utf-8")
     if kind == "plan":
@@ -244,7 +244,7 @@ def test_every_quantity_stands_in_a_chapter_with_a_formula_in_both_scripts() -> 
 
     latex, mathml = book.pages(), book.pages(mathml=True)
     index = latex.pop("formulas.md")
-    chapters, total = "".join(latex.values()), len(list(BOOK.formulas()))
+    chapters, total = "".join(latex.values()), len(list(BOOK.list_formulas()))
     assert chapters.count("```math") == total
     assert "".join(mathml.values()).count('<math display="block">') == total
     for identifier in BOOK.quantities:

@@ -123,14 +123,14 @@ def test_a_name_of_layers_is_no_end_of_the_model() -> None:
 
 def test_floating_point_overflow_is_absence() -> None:
     """Where an estimate leaves what floats can hold, it is absent with the reason."""
-    from planner.book.expressions import in_order, number, rational
+    from planner.book.expressions import make_fraction, make_in_order, make_number
     from planner.book.quantity import Book, Quantity
     from planner.engine.evaluate import Absent, Case, Evaluation
 
-    book, power = Book(), in_order("pow", (number(10**400), rational(3, 2)))
+    book, power = Book(), make_in_order("pow", (make_number(10**400), make_fraction(3, 2)))
     huge = Quantity("test.huge", symbol="x", unit="1", title="huge", book=book)
     huge.equals(power, "Beyond what floats can hold.")
-    value = Evaluation(Case({}, {}, {}), book).trace("test.huge").value
+    value = Evaluation(Case({}, {}, {}), book).trace_quantity("test.huge").value
     assert isinstance(value, Absent)
     assert "cannot be computed" in value.reason
 
@@ -224,7 +224,7 @@ def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) ->
 
     def worth(evaluation: Evaluation, identifier: str) -> Any:
         """A value, or why there is none: 1.1 tensor-parallel ranks leave ranges."""
-        value = evaluation.trace(identifier).value
+        value = evaluation.trace_quantity(identifier).value
         return value.reason if isinstance(value, Absent) else value
 
     whole = evaluated(document).evaluation
@@ -235,6 +235,6 @@ def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) ->
         if isinstance(value, (int, Fraction)) and not isinstance(value, bool) and value:
             more = value * Fraction(11, 10)
             case = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
-            anew, varied = Evaluation(case, whole.book), whole.varied(symbol, more)
+            anew, varied = Evaluation(case, whole.book), whole.change_input(symbol, more)
             for identifier in ids:
                 assert worth(varied, identifier) == worth(anew, identifier), (symbol, identifier)

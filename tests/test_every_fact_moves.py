@@ -99,7 +99,7 @@ RATE: Document = {"value": 0.5, "rows": "none"}
 PEAK: Document = {"value": "1 PFLOP/s", "convention": "dense"}
 #: Rates that an accelerator states.
 RATES = sorted({
-    path.split(".")[1] for path in schema.paths("accelerator") if path.count(".") == 2
+    path.split(".")[1] for path in schema.list_key_paths("accelerator") if path.count(".") == 2
     and path.startswith("efficiency.")
 })  # fmt: skip
 #: What a key needs, or all keys that begin so, besides what fuzz/valid.py gives them.
@@ -221,9 +221,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
 @cache
 def leaves() -> tuple[str, ...]:
     """Keys of models, clusters and accelerators that hold no others."""
-    found = [path for path in schema.paths("plan") if path.startswith(("model.", "cluster."))]
+    found = [
+        path for path in schema.list_key_paths("plan") if path.startswith(("model.", "cluster."))
+    ]
     found = [path for path in found if not path.startswith(CHIP)]
-    found += [CHIP + path for path in schema.paths("accelerator")]
+    found += [CHIP + path for path in schema.list_key_paths("accelerator")]
     within = {path.rpartition(".")[0] for path in found}
     return tuple(path for path in found if path not in within)
 

@@ -114,7 +114,7 @@ PLAN = changed(
 @cache
 def leaves() -> tuple[str, ...]:
     """Keys of these sections that hold no others."""
-    paths = schema.paths("plan")
+    paths = schema.list_key_paths("plan")
     within = {path.rpartition(".")[0] for path in paths}
     return tuple(p for p in paths if p not in within and p.startswith(SECTIONS))
 
@@ -187,7 +187,7 @@ def listed(key: str, table: dict[str, str]) -> bool:
 
 
 def test_the_table_names_keys_that_there_are() -> None:
-    paths = schema.paths("plan")
+    paths = schema.list_key_paths("plan")
     for name in (*STILL, *ELSEWHERE, *NEEDS, *VALUES):
         assert any(path.startswith(name) for path in paths), name
     for file in ELSEWHERE.values():

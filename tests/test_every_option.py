@@ -261,11 +261,11 @@ def test_slower_hardware_and_wider_formats_make_no_time_shorter_and_no_memory_sm
         value = e.case.bindings.get(symbol)
         if isinstance(value, Absent) or not value:
             continue
-        slower = e.varied(symbol, value * Fraction(1, 2) if symbol in FASTER else value * 2)
+        slower = e.change_input(symbol, value * Fraction(1, 2) if symbol in FASTER else value * 2)
         [slower.value(each) for each in wanted]
         for key, place in e.nodes.items():
             if key not in slower.nodes or key[0] in left:
                 continue
-            before, after = e.worth(place), slower.worth(slower.nodes[key])
+            before, after = e.evaluate_node(place), slower.evaluate_node(slower.nodes[key])
             if BOOK.quantities[key[0]].unit in ("s", "bytes") and not isinstance(before, Absent):
                 assert float(after) >= float(before) * (1 - 1e-9), (key[0], symbol)

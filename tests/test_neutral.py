@@ -174,11 +174,11 @@ def test_a_search_evaluates_sharing_with_nobody_as_the_plan_does(stages: tuple[i
     ids = ("memory.process", "time.step_seconds")
     plan = loading.load(changed(document("llama2-7b"), {"training.precision": "fp8"}))
     space, checked = Space(plan, {"parallelism.zero": stages, "training.micro_batch": (2,)}), 0
-    for rows in space.blocks():
-        for part, found in Batch(space).over(rows, ids):
+    for rows in space.yield_blocks():
+        for part, found in Batch(space).evaluate_rows(rows, ids):
             taken = rows.take(part, found)
             for place in taken.valid.ravel().nonzero()[0]:
-                says = taken.changes(int(place))
+                says = taken.build_changes(int(place))
                 assert says["parallelism.zero"] == stages[0]
                 exact = Evaluation(case.build(variant(plan, says)))
                 for name in ids:

@@ -276,7 +276,7 @@ def test_a_name_does_not_leave_the_presets(
         found = load(document)
     except PlanError:
         return
-    pytest.fail(f"{name} found {found.files()}")
+    pytest.fail(f"{name} found {found.list_files()}")
 
 
 def test_a_preset_folder_holds_no_link_out_of_it() -> None:

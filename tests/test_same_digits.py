@@ -23,9 +23,9 @@ from planner.base.display import plain
 from planner.cli import main
 from planner.connect import compare
 from planner.questions.constraints import parse_limit
-from planner.questions.plan_questions import outcome
-from planner.report import as_text, text
-from planner.report.answer import Answer
+from planner.questions.plan_questions import judge_limit
+from planner.report import as_text, render_text
+from planner.report.answer import Overview
 from planner.report.explain import explain
 from planner.results.result import Quantity, Result
 from planner.review import diff, writing
@@ -90,8 +90,8 @@ def quick_surfaces(plan: str) -> Iterator[tuple[str, str, str]]:
     """Texts that have the headline of a quantity: the surface, the quantity and its words."""
     result = result_of(plan)
     place = result.plan.document.node.place
-    lines = text(result, False).splitlines()
-    for figure in Answer(result).numbers:
+    lines = render_text(result, False).splitlines()
+    for figure in Overview(result).numbers:
         if figure.id in HEADLINES:
             yield "page", figure.id, f"{figure.number} {figure.unit}"
     shell = html.unescape(result._repr_html_() or "").splitlines()
@@ -106,16 +106,16 @@ def quick_surfaces(plan: str) -> Iterator[tuple[str, str, str]]:
         yield (
             "require",
             one.id,
-            outcome(result, one.id, place, limit).sentence,
+            judge_limit(result, one.id, place, limit).sentence,
         )
-        yield "compare", one.id, compare.Row(one, Fraction(one.number), "log").cells()[1]
+        yield "compare", one.id, compare.Row(one, Fraction(one.number), "log").list_cells()[1]
 
 
 def other_surfaces(plan: str) -> Iterator[tuple[str, str, str]]:
     """The same of surfaces that take seconds: reports, sensitivities, differences, the page."""
     result = result_of(plan)
     markdown, shown = as_text(result, "md"), page_links(as_text(result, "html"))
-    shown |= page_links(page.answer({"text": planner_text(plan)})["html"])
+    shown |= page_links(page.answer_plan({"text": planner_text(plan)})["html"])
     for one in headlines(plan):
         rows = [line for line in markdown.splitlines() if line.endswith(f"| `{one.id}` |")]
         yield from (("Markdown", one.id, row) for row in rows)
@@ -165,8 +165,12 @@ def test_json_holds_the_exact_value(plan: str) -> None:
 @pytest.mark.parametrize("name", HEADLINES)
 def test_a_difference_has_the_digits_of_a_headline(name: str) -> None:
     one, other = (result_of(plan)[name] for plan in QUICK)
-    row = diff.Row(name, "quantity", one.title, one.unit, plain(one.value), plain(other.value))
-    before, after = writing.line(row).removeprefix(f"{name}: ").partition(" (")[0].split(" → ")
+    row = diff.ChangeRow(
+        name, "quantity", one.title, one.unit, plain(one.value), plain(other.value)
+    )
+    before, after = (
+        writing.format_line(row).removeprefix(f"{name}: ").partition(" (")[0].split(" → ")
+    )
     for said, quantity in ((before, one), (after, other)):
         assert is_rounding(said, quantity.number, quantity.unit)
         assert said == quantity.text() or name == "parameters.total"

@@ -216,7 +216,7 @@ def test_a_source_alone_does_not_vouch_for_others() -> None:
 def test_student_s_quantiles_are_those_of_the_tables() -> None:
     """95th percentiles of Student's distribution (Abramowitz & Stegun, table 26.10)."""
     for freedom, value in ((2, 2.920), (4, 2.132), (9, 1.833), (30, 1.697)):
-        assert spread.student(0.95, freedom) == pytest.approx(value, rel=0.02)
+        assert spread.find_quantile(0.95, freedom) == pytest.approx(value, rel=0.02)
 
 
 def test_nine_of_ten_runs_of_a_new_laboratory_lie_in_the_interval() -> None:
@@ -273,18 +273,18 @@ def test_no_interval_crosses_physics(model: str, sequence: int, accelerator: str
 
 
 def test_kinds_without_runs_say_so_and_are_wider() -> None:
-    dense = bands.kind("dense", "hopper")
-    unknown = bands.kind("dense", "an accelerator of next year")
+    dense = bands.find_time_band("dense", "hopper")
+    unknown = bands.find_time_band("dense", "an accelerator of next year")
     assert dense.rows > 100 and dense.sources >= 5
     assert "without calibrated rates" in unknown.kind and unknown.sources >= 5
-    lora, dense = bands.kind("lora", "hopper"), bands.kind("dense", "hopper")
+    lora, dense = bands.find_time_band("lora", "hopper"), bands.find_time_band("dense", "hopper")
     assert lora.rows < 20 and lora.high - lora.low > dense.high - dense.low
     plan = planner.load("presets/llama70b_h100x1024.yaml", set={"time.mfu": "null"})
     evaluation = plan.evaluate().evaluation
     serving = {**evaluation.case.settings, "training.mode": "inference"}
-    basis = intervals.basis("memory.total", serving)
+    basis = intervals.find_basis("memory.total", serving)
     assert basis is not None and basis.rows == 0
-    assert intervals.around("parameters.total", 1, evaluation) is None
+    assert intervals.compute_interval("parameters.total", 1, evaluation) is None
 
 
 # -- the page ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import planner
 from planner.book import formulas
 from planner.book.quantity import BOOK
-from planner.questions.constraints import sums_stages
+from planner.questions.constraints import is_stage_sum
 from planner.results.result import Result
 from tests.strategies import Document, wide_plans
 from tests.strategies import settings as every_setting
@@ -33,7 +33,7 @@ MANY = settings(
 )  # fmt: skip
 assert formulas  # what fills the book
 SCALARS = [name for name, first in BOOK.quantities.items() if not first.per]
-RECORDED = [name for name in SCALARS if not sums_stages(name)]
+RECORDED = [name for name in SCALARS if not is_stage_sum(name)]
 PLAIN = (int, Fraction, float)
 
 
@@ -206,7 +206,9 @@ def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, lis
     from planner.questions.studies.run import sweep
 
     try:
-        study = studies.load({"base": with_changes(plan, {}), "axes": varied, "record": RECORDED})
+        study = studies.read_study(
+            {"base": with_changes(plan, {}), "axes": varied, "record": RECORDED}
+        )
     except planner.PlanError as error:
         assert error.faults
         assume(False)
@@ -253,6 +255,6 @@ def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.D
     for symbol in data.draw(st.lists(st.sampled_from(list(numeric)), min_size=3, max_size=3)):
         more = numeric[symbol] * Fraction(11, 10)
         other = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
-        anew, varied = Evaluation(other, whole.book), whole.varied(symbol, more)
+        anew, varied = Evaluation(other, whole.book), whole.change_input(symbol, more)
         for identifier in ids:
             assert found(varied, identifier) == found(anew, identifier), (symbol, identifier)

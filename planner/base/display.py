@@ -18,7 +18,7 @@ _FORMULA = frozenset("=+-@\t\r")
 _STEERS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def quoted(value: Any, indent: int | None = None) -> str:
+def quote_json(value: Any, indent: int | None = None) -> str:
     """Format a value as JSON, a text as YAML and TOML read it too; escape control characters."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -29,14 +29,14 @@ _BARE = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
-def flow(value: Any, unit: str | None = None, bare: re.Pattern[str] | None = None) -> str:
+def format_flow(value: Any, unit: str | None = None, bare: re.Pattern[str] | None = None) -> str:
     """Format a value as YAML in flow style, a number with its unit. Quote a text only if YAML would
     not read it as text; text that matches ``bare`` is never quoted."""
     if isinstance(value, Mapping):
-        inside = (f"{flow(str(k))}: {flow(v, bare=bare)}" for k, v in value.items())
+        inside = (f"{format_flow(str(k))}: {format_flow(v, bare=bare)}" for k, v in value.items())
         return "{" + ", ".join(inside) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(flow(item, bare=bare) for item in value) + "]"
+        return "[" + ", ".join(format_flow(item, bare=bare) for item in value) + "]"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, Fraction, float)):
@@ -45,7 +45,7 @@ def flow(value: Any, unit: str | None = None, bare: re.Pattern[str] | None = Non
     text = str(value)
     if bare is not None and bare.fullmatch(text):
         return text
-    return text if _BARE.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
+    return text if _BARE.fullmatch(text) and text.lower() not in _WORDS else quote_json(text)
 
 
 def plain(value: Any) -> Any:
@@ -61,7 +61,7 @@ def plain(value: Any) -> Any:
 
 def as_json(tree: Any) -> str:
     """Format data as a JSON document."""
-    return quoted(plain(tree), indent=2) + "\n"
+    return quote_json(plain(tree), indent=2) + "\n"
 
 
 def columns(
@@ -80,7 +80,7 @@ def columns(
     return lines
 
 
-def cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Escape text for a cell of CSV: spreadsheets run what begins like a formula, and the
     apostrophe in front, which OWASP recommends, makes it text. Not for numbers."""
     return f"'{text}" if text[:1] in _FORMULA else text

@@ -40,7 +40,7 @@ class Fault:
     hint: str | None = None
 
     @classmethod
-    def among(
+    def from_pool(
         cls, message: str, word: str, pool: Iterable[str], place: Place | None = None
     ) -> Fault:
         """Return the fault of a word that is not in ``pool``; the hint is the nearest one."""
@@ -53,7 +53,9 @@ class Fault:
         notes = [] if self.allowed is None else [self.allowed]
         if self.hint is not None:
             notes.append(f"did you mean '{self.hint}'?")
-        text = _short(self.message) + (f" ({_short('; '.join(notes))})" if notes else "")
+        text = _shrink_text(self.message) + (
+            f" ({_shrink_text('; '.join(notes))})" if notes else ""
+        )
         # A document may smuggle line breaks into a message; a fault stays one line.
         return one_line(text)
 
@@ -61,7 +63,7 @@ class Fault:
         return self.words if self.place is None else f"{one_line(str(self.place))}: {self.words}"
 
 
-def _short(text: str) -> str:
+def _shrink_text(text: str) -> str:
     """Shrink a text that is too long for a message, such as a quoted document."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} … {text[-197:]}"
 
@@ -86,7 +88,7 @@ class PlanError(Exception):
 
 
 @contextmanager
-def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
+def require_extra(what: str, extra: str, instead: str = "") -> Iterator[None]:
     """Raise a PlanError if the block imports a package that is missing: an extra installs it.
 
     Raises:
@@ -99,7 +101,7 @@ def needed(what: str, extra: str, instead: str = "") -> Iterator[None]:
         raise PlanError(Fault(f"{what} needs {error.name or extra}", None, fix)) from None
 
 
-def divisors(number: int, most: int = 1024) -> str:
+def format_divisors(number: int, most: int = 1024) -> str:
     """List the divisors of a number up to a bound, as the text of what is allowed."""
     return "one of " + ", ".join(str(i) for i in range(1, min(number, most) + 1) if number % i == 0)
 

@@ -21,11 +21,11 @@ Row = tuple[str, Fault]
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def of_documents(faults: Iterable[Fault]) -> list[Row]:
+def list_fault_rows(faults: Iterable[Fault]) -> list[Row]:
     return [(DOCUMENT, fault) for fault in faults]
 
 
-def _place(fault: Fault) -> Place | None:
+def _find_place(fault: Fault) -> Place | None:
     """Return the place of a fault in a file; None for others, such as of a command-line option."""
     place = fault.place
     if place is None or (place.line is None and not files.is_file(place.file)):
@@ -33,33 +33,37 @@ def _place(fault: Fault) -> Place | None:
     return place
 
 
-def _text(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Return the name of a file as text; bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
+def format_github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
     """Write the faults as GitHub workflow commands, which GitHub shows at their lines. Text of a
     document or a file's name is escaped, so that it cannot end a command or a property."""
     lines = []
     for rule, fault in rows:
-        place = _place(fault)
+        place = _find_place(fault)
         title = f"trainplan: {rules[rule]}"
         known = (
-            {"file": _text(place.file), "line": place.line, "col": place.column} if place else {}
+            {"file": _escape_name(place.file), "line": place.line, "col": place.column}
+            if place
+            else {}
         )
         said = {**{k: v for k, v in known.items() if v is not None}, "title": title}
-        named = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in said.items())
-        lines.append(f"::error {named}::{_escaped(fault.words if place else str(fault))}\n")
+        named = ",".join(
+            f"{key}={_escape_command(str(value), ':,')}" for key, value in said.items()
+        )
+        lines.append(f"::error {named}::{_escape_command(fault.words if place else str(fault))}\n")
     return "".join(lines)
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _escape_command(text: str, more: str = "") -> str:
     """Escape the message of a workflow command, or with ``more`` characters a property of it."""
     return "".join(f"%{ord(sign):02X}" if sign in f"%\r\n{more}" else sign for sign in text)
 
 
-def sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
+def format_sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
     """Write the faults as SARIF 2.1.0 (OASIS 2020), with every rule, violated or not."""
     from planner.base.version import __version__
 
@@ -69,13 +73,13 @@ def sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
         "semanticVersion": __version__,
         "rules": [{"id": rule, "shortDescription": {"text": rules[rule]}} for rule in ids],
     }
-    results = [_sarif_result(rule, ids.index(rule), fault) for rule, fault in rows]
+    results = [_build_sarif(rule, ids.index(rule), fault) for rule, fault in rows]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return as_json({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _sarif_result(rule: str, index: int, fault: Fault) -> dict[str, Any]:
-    place = _place(fault)
+def _build_sarif(rule: str, index: int, fault: Fault) -> dict[str, Any]:
+    place = _find_place(fault)
     text = fault.words if place else str(fault)
     result: dict[str, Any] = {
         "ruleId": rule,
@@ -84,7 +88,7 @@ def _sarif_result(rule: str, index: int, fault: Fault) -> dict[str, Any]:
         "message": {"text": text},
     }
     if place is not None:
-        where: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.file)}}
+        where: dict[str, Any] = {"artifactLocation": {"uri": _format_uri(place.file)}}
         if place.line is not None:
             column = {} if place.column is None else {"startColumn": place.column}
             where["region"] = {"startLine": place.line, **column}
@@ -92,7 +96,7 @@ def _sarif_result(rule: str, index: int, fault: Fault) -> dict[str, Any]:
     return result
 
 
-def _uri(file: str) -> str:
+def _format_uri(file: str) -> str:
     """Format a path as a URI reference; a relative path stays relative, so that a viewer finds the
     file in its own checkout."""
     from urllib.parse import quote
@@ -103,12 +107,12 @@ def _uri(file: str) -> str:
     return quote(os.fsencode(path.as_posix()))
 
 
-def data(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
+def encode_fault(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
     """Convert a fault to JSON data; unknown parts of its place are null."""
     place = fault.place or Place("")
     return {
-        "place": _text(str(place)) or None,
-        "file": _text(place.file) or None,
+        "place": _escape_name(str(place)) or None,
+        "file": _escape_name(place.file) or None,
         "line": place.line,
         "column": place.column,
         "message": fault.words,
@@ -117,7 +121,9 @@ def data(fault: Fault, rule: str = DOCUMENT) -> dict[str, Any]:
 
 
 WRITERS: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], str]] = {
-    "github": github,
-    "sarif": sarif,
-    "json": lambda rows, _: as_json({"faults": [data(fault, rule) for rule, fault in rows]}),
+    "github": format_github,
+    "sarif": format_sarif,
+    "json": lambda rows, _: as_json(
+        {"faults": [encode_fault(fault, rule) for rule, fault in rows]}
+    ),
 }

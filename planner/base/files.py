@@ -41,7 +41,7 @@ _ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
 
 @contextlib.contextmanager
-def within(folder: str | Path | None) -> Iterator[None]:
+def restrict_reading(folder: str | Path | None) -> Iterator[None]:
     """Restrict reading to a folder and to the files of the program inside the block. Standard input
     and pipes, which can be read only once, are cached.
 
@@ -65,7 +65,7 @@ def within(folder: str | Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[set[str]]:
+def record_reads() -> Iterator[set[str]]:
     """Record the real paths of the files that are opened for reading inside the block."""
     opened_files = set[str]()
     token = _NOTED.set(opened_files)
@@ -75,18 +75,18 @@ def noted() -> Iterator[set[str]]:
         _NOTED.reset(token)
 
 
-def are_noted() -> bool:
+def is_recording() -> bool:
     """Return whether opened files are recorded; if so, a cached file must be opened again."""
     return _NOTED.get() is not None
 
 
 @contextlib.contextmanager
-def copied_to(folder: str | Path) -> Iterator[None]:
+def use_copy(folder: str | Path) -> Iterator[None]:
     """Use a folder of copied files as the root inside the block, bounded as the originals were:
     nothing around the folder belongs to the files."""
     top = _TOP.set(os.path.realpath(folder))
     try:
-        with within(folder if _ROOT.get() is not None else None):
+        with restrict_reading(folder if _ROOT.get() is not None else None):
             yield
     finally:
         _TOP.reset(top)
@@ -97,13 +97,13 @@ def is_top(folder: str | Path) -> bool:
     return os.path.realpath(folder) in (_ROOT.get(), _TOP.get())
 
 
-def inside(path: str | Path) -> bool:
+def is_inside(path: str | Path) -> bool:
     """Return whether a path, with all links resolved, is inside the root or the presets."""
     root = _ROOT.get()
-    return root is None or below(path, root) or below(path, resources.folder("presets"))
+    return root is None or is_within(path, root) or is_within(path, resources.folder("presets"))
 
 
-def below(path: str | Path, folder: str | Path) -> bool:
+def is_within(path: str | Path, folder: str | Path) -> bool:
     """Return whether a path, with all links resolved, is a folder or is inside it."""
     try:
         full, top = os.path.realpath(path), os.path.realpath(folder)
@@ -112,7 +112,7 @@ def below(path: str | Path, folder: str | Path) -> bool:
     return full == top or full.startswith(os.path.join(top, ""))
 
 
-def outside(place: Place) -> PlanError:
+def refuse_path(place: Place) -> PlanError:
     """Return the error of a path outside the root; it does not reveal what is there."""
     return PlanError(Fault("is outside the folder of --root", place, "a path inside it"))
 
@@ -120,7 +120,7 @@ def outside(place: Place) -> PlanError:
 def is_file(path: str | Path) -> bool:
     """Return whether a path is a regular file inside the root; `-` never is one."""
     try:
-        return str(path) != "-" and inside(path) and stat.S_ISREG(os.stat(path).st_mode)
+        return str(path) != "-" and is_inside(path) and stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
 
@@ -131,7 +131,7 @@ SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__p
 ENVIRONMENT = "pyvenv.cfg"
 
 
-def found(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+def walk_files(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
     """Yield the files of some paths, and whether each was named itself: a named file always, of a
     folder the readable files with one of the ``endings``, sorted, without those of version control,
     packages and virtual environments.
@@ -143,7 +143,7 @@ def found(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tuple[Pat
         if not path.exists():
             raise PlanError(Fault("no such file or folder", Place(str(path))))
         if not path.is_dir():
-            with opened(path, MAX_JSON):  # raises where it cannot be read
+            with open_bounded(path, MAX_JSON):  # raises where it cannot be read
                 pass
             yield path, True
         for base, folders, names in os.walk(path):  # which finds nothing below a file
@@ -169,7 +169,7 @@ _SHELL = ("/dev/fd/", "/dev/stdin")
 
 
 @contextlib.contextmanager
-def opened(
+def open_bounded(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> Iterator[Opened]:
     """Open a file to read as many bytes as it has now: bytes appended later are ignored, and files
@@ -211,7 +211,7 @@ def opened(
                 )
             yield Opened(file, size)
     except FileNotFoundError:
-        raise PlanError(Fault("no such file", where, None, _near(Path(path)))) from None
+        raise PlanError(Fault("no such file", where, None, _find_similar(Path(path)))) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise PlanError(Fault(f"cannot be read: {reason}", where, allowed)) from None
@@ -225,8 +225,8 @@ def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
     """
     if "\0" in str(path):
         raise OSError("embedded null byte")
-    if not inside(path):
-        raise outside(place)
+    if not is_inside(path):
+        raise refuse_path(place)
     # Opening some devices does something, so they are not opened to see what they are.
     kind = os.stat(path).st_mode
     piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
@@ -242,12 +242,12 @@ class Opened(NamedTuple):
     file: IO[bytes]
     size: int
 
-    def read(self) -> bytes:
+    def read_all(self) -> bytes:
         """Read the whole file."""
         self.file.seek(0)
         return self.file.read(self.size)
 
-    def chunks(self, most: int) -> Iterator[bytes]:
+    def iter_chunks(self, most: int) -> Iterator[bytes]:
         """Yield the file in chunks of at most ``most`` bytes; each call starts at its beginning."""
         self.file.seek(0)
         left = self.size
@@ -256,16 +256,16 @@ class Opened(NamedTuple):
             yield chunk
 
 
-def _near(path: Path) -> str | None:
+def _find_similar(path: Path) -> str | None:
     """Find a file beside a missing one whose name is similar."""
     try:
         found = nearest(path.name, sorted(os.listdir(path.parent)))
     except (OSError, ValueError):
         return None
-    return found and shown(path.parent / found)
+    return found and format_path(path.parent / found)
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return the path as a user would type it: relative where it is below the current folder."""
     if path.is_absolute():
         with contextlib.suppress(ValueError, OSError):
@@ -277,8 +277,8 @@ def read_bytes(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> bytes:
     """Read the bytes of a file; bounds and faults as of ``opened``."""
-    with opened(path, most, place, allowed) as file:
-        return file.read()
+    with open_bounded(path, most, place, allowed) as file:
+        return file.read_all()
 
 
 def read_text(
@@ -332,7 +332,7 @@ def parse_json(
 
 
 @contextlib.contextmanager
-def writing(path: str | Path) -> Iterator[None]:
+def convert_errors(path: str | Path) -> Iterator[None]:
     """Convert errors of the system inside the block to the fault of a file that is written."""
     try:
         yield
@@ -342,7 +342,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+def replace_file(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces `path` once it is complete; if it never is, the old file
     stays. Its name cannot be planted in advance. A device or a pipe is written to directly, since
     renaming would replace it by a file.
@@ -352,15 +352,15 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """
     import tempfile
 
-    with writing(path):
+    with convert_errors(path):
         if "\0" in str(path):
             raise OSError("embedded null byte")
         target = Path(path)
         if target.exists() and not (target.is_file() or target.is_dir()):
-            with _poured(target) as file:
+            with _open_device(target) as file:
                 yield file
             return
-        target = resolved(path)
+        target = resolve_target(path)
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -369,7 +369,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, mode(target))
+            os.chmod(temporary, find_mode(target))
             os.replace(temporary, target)
         finally:
             with contextlib.suppress(OSError):
@@ -382,12 +382,12 @@ def write_text(path: str | Path, text: str) -> None:
     Raises:
         PlanError: as for ``replacing``.
     """
-    with replacing(path) as file:
+    with replace_file(path) as file:
         # A name of a file that is no UTF-8 may stand in the text.
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
-def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
+def write_output(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
     """Write text to a file that is none of the inputs, or to standard output (no path, or `-`).
 
     Raises:
@@ -396,11 +396,11 @@ def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -
     if path is None or path == "-":
         sys.stdout.write(text)
     else:
-        spare(path, inputs)
+        refuse_overwrite(path, inputs)
         write_text(path, text)
 
 
-def _poured(target: Path) -> IO[bytes]:
+def _open_device(target: Path) -> IO[bytes]:
     """Open a device or a pipe to write to; wait a short time for the reader of a pipe."""
     flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     until = time.monotonic() + PATIENCE
@@ -418,7 +418,7 @@ def _poured(target: Path) -> IO[bytes]:
     return os.fdopen(handle, "wb")
 
 
-def resolved(path: str | Path) -> Path:
+def resolve_target(path: str | Path) -> Path:
     """Return the target of a path to write: a link is followed, unless it leads from inside the
     root to a place outside.
 
@@ -427,15 +427,15 @@ def resolved(path: str | Path) -> Path:
     """
     target = Path(path)
     root = _ROOT.get()
-    lies = root is not None and below(os.path.dirname(os.path.abspath(path)), root)
+    lies = root is not None and is_within(os.path.dirname(os.path.abspath(path)), root)
     if target.is_symlink():
         target = Path(os.path.realpath(target))
-        if lies and not inside(target):
-            raise outside(Place(str(path)))
+        if lies and not is_inside(target):
+            raise refuse_path(Place(str(path)))
     return target
 
 
-def beside(path: Path) -> IO[bytes]:
+def open_beside(path: Path) -> IO[bytes]:
     """Open our own file beside one that is being written, to read and append; create it if missing.
     Its name can be guessed, so a link or a second name of another file is refused.
 
@@ -477,11 +477,11 @@ def format_of(path: str | Path, formats: Mapping[str, str], what: str) -> str:
         return formats[longer[0]]
     if ending not in formats:
         said = f"no {what} has the ending '{ending}'"
-        raise PlanError(Fault.among(said, ending, formats, Place(str(path))))
+        raise PlanError(Fault.from_pool(said, ending, formats, Place(str(path))))
     return formats[ending]
 
 
-def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
+def refuse_overwrite(path: str | Path, inputs: Iterable[str | Path]) -> None:
     """Refuse to write over what was read.
 
     Raises:
@@ -493,7 +493,7 @@ def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
                 raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
 
 
-def mode(target: Path) -> int:
+def find_mode(target: Path) -> int:
     """Return the mode of the file that is replaced, or that of a new file."""
     try:
         return target.stat().st_mode & 0o7777

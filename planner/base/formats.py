@@ -55,15 +55,15 @@ class Format(NamedTuple):
     @property
     def unscaled(self) -> Format:
         """The format of its elements: itself, where blocks have no scale."""
-        said = resources.preset(f"formats/{self.format}")
-        return named(said["elements"]) if self.scale else self
+        said = resources.load_preset(f"formats/{self.format}")
+        return load_format(said["elements"]) if self.scale else self
 
     @property
     def zero(self) -> bool:
         """Whether 0 is one of its numbers: without subnormal ones, the smallest stands there."""
         return self.smallest_subnormal < self.smallest_normal
 
-    def nearest(self, value: Fraction, largest: Fraction | None = None) -> Fraction | None:
+    def round_value(self, value: Fraction, largest: Fraction | None = None) -> Fraction | None:
         """Round a number above 0 to the nearest number of the format, ties to even (IEEE 754-2019,
         section 4.3.1); None where it is beyond the largest.
 
@@ -73,23 +73,23 @@ class Format(NamedTuple):
                 What is beyond the largest element stays at it (OCP Microscaling, section 6.3).
         """
         if self.scale:
-            element, scale = self.unscaled, named(self.scale)
-            times = _block_scale(largest or value, element, scale)
+            element, scale = self.unscaled, load_format(self.scale)
+            times = _choose_scale(largest or value, element, scale)
             if not times:
                 return Fraction(0)
             inside = min(value / times, element.largest)
-            return (element.nearest(inside) or Fraction(0)) * times
-        exponent = max(floor_log2(value), floor_log2(self.smallest_normal))
+            return (element.round_value(inside) or Fraction(0)) * times
+        exponent = max(find_exponent(value), find_exponent(self.smallest_normal))
         step = TWO ** (exponent - self.fraction)
         found = round(value / step) * step
         if not found and not self.zero:
             return self.smallest_normal
         return None if found > self.largest else found
 
-    def pattern(self, value: Fraction) -> str:
+    def format_bits(self, value: Fraction) -> str:
         """Format the bits of one of its numbers, 0 or above: sign, exponent and fraction, apart."""
-        smallest = floor_log2(self.smallest_normal)
-        exponent = max(floor_log2(value), smallest) if value else smallest
+        smallest = find_exponent(self.smallest_normal)
+        exponent = max(find_exponent(value), smallest) if value else smallest
         biased, rest = exponent + 2 ** (self.exponent - 1) - 1, value / TWO**exponent - 1
         if rest < 0:  # no leading one
             biased, rest = 0, rest + 1
@@ -101,42 +101,42 @@ class Format(NamedTuple):
     def picture(self) -> str:
         """Its bits by what they say, s for sign, e for exponent, f for fraction."""
         one = " ".join(filter(None, ("s" * self.sign, "e" * self.exponent, "f" * self.fraction)))
-        return f"{self.block} × ({one}) + {named(self.scale).picture}" if self.scale else one
+        return f"{self.block} × ({one}) + {load_format(self.scale).picture}" if self.scale else one
 
-    def scales(self, shape: Sequence[int]) -> int:
+    def count_scales(self, shape: Sequence[int]) -> int:
         """Count the scales of a tensor of that shape: blocks lie along its last dimension, and the
         last block of a row may be smaller."""
         return prod(shape[:-1]) * -(-shape[-1] // self.block) if self.scale else 0
 
-    def size(self, shape: Sequence[int]) -> int:
+    def count_bytes(self, shape: Sequence[int]) -> int:
         """Count the bytes of a tensor of that shape, with its scales, rounded up."""
         numbers = prod(shape) * self.element_bytes
-        return -(-numbers // 1) + int(self.scales(shape) * self.scale_bytes)
+        return -(-numbers // 1) + int(self.count_scales(shape) * self.scale_bytes)
 
 
-def floor_log2(value: Fraction) -> int:
+def find_exponent(value: Fraction) -> int:
     """Return the exponent of the largest power of two that is at most a number above 0."""
     found = value.numerator.bit_length() - value.denominator.bit_length()
     return found if TWO**found <= value else found - 1
 
 
-def _block_scale(largest: Fraction, element: Format, scale: Format) -> Fraction:
+def _choose_scale(largest: Fraction, element: Format, scale: Format) -> Fraction:
     """Choose the scale of a block by its largest number. A scale that is a power of two puts this
     into the largest power of two of an element (OCP Microscaling, section 6.3); another one puts it
     at the largest element, rounded (NVIDIA 2025, arXiv 2509.25149, section 2; its scale of the
     whole tensor is taken as 1)."""
     if not scale.fraction:
-        exponent = floor_log2(largest) - floor_log2(element.largest)
+        exponent = find_exponent(largest) - find_exponent(element.largest)
         return min(max(TWO**exponent, scale.smallest_normal), scale.largest)
-    return scale.nearest(min(largest / element.largest, scale.largest)) or Fraction(0)
+    return scale.round_value(min(largest / element.largest, scale.largest)) or Fraction(0)
 
 
 @cache
-def named(name: str) -> Format:
+def load_format(name: str) -> Format:
     """Return the format of that name (presets/formats)."""
-    said = resources.preset(f"formats/{name}")
+    said = resources.load_preset(f"formats/{name}")
     if "elements" in said:
-        one, scale, block = named(said["elements"]), named(said["scale"]), said["block"]
+        one, scale, block = load_format(said["elements"]), load_format(said["scale"]), said["block"]
         return one._replace(
             format=name,
             name=said["name"],
@@ -165,8 +165,8 @@ def named(name: str) -> Format:
     return Format(*known, Fraction(bits, 8), sign, exponent, fraction, *limits, infinities)
 
 
-def shipped() -> list[Format]:
+def sort_formats() -> list[Format]:
     """List the built-in formats, wide ones first."""
     paths = (resources.folder("presets") / "formats").glob("*.yaml")
-    found = (named(path.stem) for path in paths)
+    found = (load_format(path.stem) for path in paths)
     return sorted(found, key=lambda f: (-f.bytes, -f.exponent - f.fraction, f.exponent, f.format))

@@ -22,13 +22,13 @@ PLAIN = ("1", "–", "")  # units that are not printed
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
 
 
-def rounded(value: Exact, digits: int) -> Decimal:
+def round_digits(value: Exact, digits: int) -> Decimal:
     """Round `value` to so many significant digits, half to even."""
     exact, context = Fraction(value), Context(digits, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)
     return context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
 
 
-def fixed(value: Exact, decimals: int, separator: str = GROUP) -> str:
+def format_fixed(value: Exact, decimals: int, separator: str = GROUP) -> str:
     """Format `value` with so many decimals, half to even, digits grouped from five on."""
     scaled = round(abs(Fraction(value)) * 10**decimals)
     whole, part = divmod(scaled, 10**decimals)
@@ -36,18 +36,18 @@ def fixed(value: Exact, decimals: int, separator: str = GROUP) -> str:
     return f"-{text}" if value < 0 and scaled else text
 
 
-def significant(value: Exact, digits: int) -> str:
+def format_digits(value: Exact, digits: int) -> str:
     """Format `value` with so many significant digits, more where its whole part has more."""
     if value == 0:
         return "0"
-    return fixed(value, max(0, digits - 1 - rounded(value, digits).adjusted()))
+    return format_fixed(value, max(0, digits - 1 - round_digits(value, digits).adjusted()))
 
 
 def scientific(value: Exact, digits: int = 3) -> str:
     """Format `value` with one digit before the point: `6.30e24`."""
     if value == 0:
         return "0"
-    return f"{rounded(value, digits):.{digits - 1}e}".replace("e+", "e")
+    return f"{round_digits(value, digits):.{digits - 1}e}".replace("e+", "e")
 
 
 def exact_text(value: Exact, separator: str = GROUP) -> str:
@@ -59,7 +59,7 @@ def exact_text(value: Exact, separator: str = GROUP) -> str:
         return scientific(value)
     for decimals in range(21):
         if 10**decimals % value.denominator == 0:
-            return fixed(value, decimals, separator)
+            return format_fixed(value, decimals, separator)
     return f"{exact_text(value.numerator, separator)}/{exact_text(value.denominator, separator)}"
 
 
@@ -67,9 +67,9 @@ def plain_text(value: Exact | float, digits: int | None = None) -> str:
     """Format a number as a document would write it, so that YAML 1.1 reads it as well: `4096`,
     `0.25`, `1/3`, `1.0e-30`. A float counts as its shortest text, or is rounded to ``digits``."""
     exact = Fraction(repr(float(value))) if isinstance(value, float) else value
-    exact = exact if digits is None else Fraction(rounded(exact, digits))
+    exact = exact if digits is None else Fraction(round_digits(exact, digits))
     text = exact_text(exact, "")
-    short = rounded(exact, 40)
+    short = round_digits(exact, 40)
     if "/" not in text or short != exact:
         return text
     mantissa, _, power = f"{short:e}".partition("e")
@@ -130,28 +130,30 @@ def text(
         return "–" if value is None else value
     if isinstance(value, float) and not isfinite(value):
         return str(value)
-    written, name = _written(value, unit, style, digits, unit in COUNTS and not full)
+    written, name = _split_unit(value, unit, style, digits, unit in COUNTS and not full)
     sign = "+" if style == "change" and value > 0 else ""
     return sign + written.replace("-", "−") + (f" {name}" if name not in PLAIN else "")
 
 
-def _written(value: Any, unit: str, style: Style, digits: int, short: bool) -> tuple[str, str]:
+def _split_unit(value: Any, unit: str, style: Style, digits: int, short: bool) -> tuple[str, str]:
     """Return the digits of a number and the unit that follows them."""
     exact = Fraction(value)
     if style in ("share", "change"):
-        return _percent(exact, digits), "%"
+        return _format_percent(exact, digits), "%"
     if style == "exact":
-        return exponent_text(value), unit
+        return format_compact(value), unit
     if style == "table":
-        return _few(exact, digits, short), ""
+        return _format_cell(exact, digits, short), ""
     if unit == "FLOP":
         return scientific(exact, digits), unit
     if unit in _SECONDS and not value:
         return "0", "s"
-    name, size = scale(exact, unit, digits)
+    name, size = choose_unit(exact, unit, digits)
     if unit in _SECONDS or name != unit:
-        return significant(exact / size, digits), name
-    number = significant(exact, digits) if unit in _ROUNDED else _count(exact, digits, short)
+        return format_digits(exact / size, digits), name
+    number = (
+        format_digits(exact, digits) if unit in _ROUNDED else _format_integer(exact, digits, short)
+    )
     if number == "1" and unit.endswith("s") and unit != "s" and "/" not in unit:
         unit = unit.removesuffix("s")
     return number, unit.replace("bytes/s", "B/s")
@@ -167,7 +169,7 @@ def between(ends: Iterable[str], beside: str = "", to: str = "–") -> str:
     return f"{least}{to}{most if unit == beside.partition(' ')[2] else high}"
 
 
-def scale(value: Any, unit: str, digits: int = 3) -> tuple[str, Exact]:
+def choose_unit(value: Any, unit: str, digits: int = 3) -> tuple[str, Exact]:
     """Return the unit of a headline and its size in ``unit``; GPU hours stay hours."""
     if unit == "h" and abs(value) >= 1:
         return ("million h", 10**6) if abs(value) >= 10**6 else ("h", 1)
@@ -178,46 +180,46 @@ def scale(value: Any, unit: str, digits: int = 3) -> tuple[str, Exact]:
         )
         return next(found, (unit, 1))
     parts = ((name, size) for name, size in _LARGE.get(unit, ()))
-    large = (part for part in parts if abs(rounded(Fraction(value) / part[1], digits)) >= 1)
+    large = (part for part in parts if abs(round_digits(Fraction(value) / part[1], digits)) >= 1)
     return next(large, (unit, 1))
 
 
-def _percent(share: Fraction, digits: int) -> str:
+def _format_percent(share: Fraction, digits: int) -> str:
     """Format a share in per cent: one decimal; below one per cent two digits; near 100 % as many as
     tell it from 100 %. Differences below one millionth are ignored."""
     decimals = 1
     for near, least in ((abs(share), digits - 1), (abs(1 - abs(share)), 1)):
         if near >= MILLI**2:
-            decimals = max(decimals, least - 1 - rounded(near * 100, least).adjusted())
-    return fixed(share * 100, decimals)
+            decimals = max(decimals, least - 1 - round_digits(near * 100, least).adjusted())
+    return format_fixed(share * 100, decimals)
 
 
-def _few(number: Fraction, digits: int, short: bool) -> str:
+def _format_cell(number: Fraction, digits: int, short: bool) -> str:
     """Format a number for a cell: from a million on as 1.50e7, or with ``short`` as 15.0M."""
     if number == 0 or (short and abs(number) >= 10**6):
-        return _count(number, digits, short)
+        return _format_integer(number, digits, short)
     if abs(number) >= 10**6:
         return scientific(number, digits)
     if abs(number) < MILLI:
         return "<0.001" if number > 0 else ">-0.001"
-    return significant(number, digits)
+    return format_digits(number, digits)
 
 
-def _count(value: Exact, digits: int, short: bool) -> str:
+def _format_integer(value: Exact, digits: int, short: bool) -> str:
     size = abs(Fraction(value))
     if short:
         for name, one in _COUNTS:
             if size >= one:
-                return f"{significant(Fraction(value) / one, digits)}{name}"
+                return f"{format_digits(Fraction(value) / one, digits)}{name}"
     if size.denominator == 1 and size < 10**21:
         return exact_text(value)
     if size >= 10**21 or 0 < size < Fraction(1, 10**4):
         return scientific(value, digits)
-    return significant(value, digits)
+    return format_digits(value, digits)
 
 
 @lru_cache(maxsize=8192, typed=True)  # each number is written in several styles and places
-def digits(value: Any) -> tuple[str, int | None]:
+def split_digits(value: Any) -> tuple[str, int | None]:
     """Split a number into its digits and, where it is written with one, a power of ten.
 
     Integers are exact. Other values are exact where few decimals say them, else rounded to six
@@ -232,7 +234,7 @@ def digits(value: Any) -> tuple[str, int | None]:
     if exact.denominator == 1 and isinstance(value, (int, Fraction)) and abs(exact) >= 10**9:
         mantissa, _, power_text = scientific(exact, 6).partition("e")
         if Fraction(mantissa) * 10 ** int(power_text) == exact:
-            return trimmed(mantissa), int(power_text)
+            return trim_zeros(mantissa), int(power_text)
     if exact.denominator == 1 and isinstance(value, (int, Fraction)):
         text = exact_text(exact)
         if len(text) <= 40:  # an integer that a line still holds in full
@@ -241,34 +243,34 @@ def digits(value: Any) -> tuple[str, int | None]:
         text = exact_text(exact) if isinstance(value, Fraction) else "/"
         if "/" not in text and len(text) <= 14:
             return text, None
-        power = rounded(exact, 6).adjusted()
+        power = round_digits(exact, 6).adjusted()
         if -7 < power < 15:
             # One decimal at least, so that a rounded number does not look like an exact one.
-            return trimmed(significant(exact, max(6, power + 2))), None
+            return trim_zeros(format_digits(exact, max(6, power + 2))), None
     mantissa, _, power_text = scientific(exact, 6).partition("e")
-    return trimmed(mantissa), int(power_text or 0)
+    return trim_zeros(mantissa), int(power_text or 0)
 
 
-def exponent_text(value: Any) -> str:
+def format_compact(value: Any) -> str:
     """Format a number by ``digits``: 0.488535, 15e12."""
-    number, power = digits(value)
+    number, power = split_digits(value)
     return number if power is None else f"{number}e{power}"
 
 
-def trimmed(number: str) -> str:
+def trim_zeros(number: str) -> str:
     """Strip zeros at the end of a number that was chosen: 15T, not 15.0T."""
     return re.sub(r"\.0+(?!\d)|(\.\d*[1-9])0+(?!\d)", r"\1", number)
 
 
-def shares(values: Sequence[Any]) -> list[str]:
+def format_shares(values: Sequence[Any]) -> list[str]:
     """Format values as percentages of their sum that add up to 100, by the largest remainder."""
     total = sum(Fraction(value) for value in values)
     if not total or any(value < 0 for value in values):
         return ["–"] * len(values)
-    return [f"{part // 10}.{part % 10}" for part in apportioned(values, 1000)]
+    return [f"{part // 10}.{part % 10}" for part in divide_whole(values, 1000)]
 
 
-def apportioned(values: Sequence[Any], whole: int) -> list[int]:
+def divide_whole(values: Sequence[Any], whole: int) -> list[int]:
     """Divide ``whole`` into integers in the proportions of some values, by the largest remainder;
     return zeros where the values add up to 0."""
     total = sum(Fraction(value) for value in values)
@@ -282,7 +284,7 @@ def apportioned(values: Sequence[Any], whole: int) -> list[int]:
     return parts
 
 
-def column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:
+def format_column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:
     """Format all values of a column in one unit; return the unit and the numbers."""
     numbers = [Fraction(value) for value in values]
     largest = max((abs(number) for number in numbers), default=Fraction(0))

@@ -25,7 +25,7 @@ _said = ""
 _hear: Callable[[str], None] | None = None
 
 
-def tell(line: str) -> None:
+def report_progress(line: str) -> None:
     """Report what runs now, such as ``1,200 of 49,347 layouts``."""
     global _said
     _said = line
@@ -34,7 +34,7 @@ def tell(line: str) -> None:
 
 
 @contextlib.contextmanager
-def heard(by: Callable[[str], None]) -> Iterator[None]:
+def send_progress(by: Callable[[str], None]) -> Iterator[None]:
     """Send what is reported inside the block to ``by`` too, as to another process that shows it."""
     global _hear
     before, _hear = _hear, by
@@ -45,7 +45,7 @@ def heard(by: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shown(asked: bool = False) -> Iterator[None]:
+def show_progress(asked: bool = False) -> Iterator[None]:
     """Show progress inside the block if standard error is a terminal or ``asked`` is set."""
     terminal = sys.stderr.isatty()
     if not terminal and not asked:
@@ -55,8 +55,8 @@ def shown(asked: bool = False) -> Iterator[None]:
 
     streams, done = (sys.stdout, sys.stderr), threading.Event()
     line = _Line(sys.stderr, terminal)
-    tell("")
-    thread = threading.Thread(target=line.run, args=(done,), daemon=True)
+    report_progress("")
+    thread = threading.Thread(target=line.show_until, args=(done,), daemon=True)
     sys.stdout, sys.stderr = (_After(stream, line) for stream in streams)
     thread.start()
     try:
@@ -65,7 +65,7 @@ def shown(asked: bool = False) -> Iterator[None]:
         done.set()
         thread.join()
         sys.stdout, sys.stderr = streams
-        line.erase()
+        line.clear_line()
 
 
 class _Line:
@@ -77,16 +77,16 @@ class _Line:
         self.stands = False
         self.silent = ""  # the last report when something else was printed
 
-    def run(self, done: Any) -> None:
+    def show_until(self, done: Any) -> None:
         """Show the last report until a ``threading.Event`` is set."""
         wait = PATIENCE
         while not done.wait(wait):
             wait = PERIOD
             if _said and _said != self.silent:
-                self.show(f"{_said}, {int(time.monotonic() - self.start)} s")
+                self.show_text(f"{_said}, {int(time.monotonic() - self.start)} s")
                 wait = PERIOD if self.rewritten else SELDOM
 
-    def show(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         text = one_line(text)
         text = f"{_ERASE}{text[:WIDTH]}" if self.rewritten else f"{text}\n"
         self.stands = self.rewritten
@@ -94,7 +94,7 @@ class _Line:
             self.stream.write(text)
             self.stream.flush()
 
-    def erase(self) -> None:
+    def clear_line(self) -> None:
         """Clear the line before anything else is printed, so that it breaks no answer."""
         self.silent = _said
         if self.stands:
@@ -111,7 +111,7 @@ class _After:
         self._stream, self._line = stream, line
 
     def write(self, text: str) -> int:
-        self._line.erase()
+        self._line.clear_line()
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:

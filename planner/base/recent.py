@@ -26,7 +26,7 @@ class Watched(dict[str, Any]):
         raise NotImplementedError("what is watched is asked for by [], so that it is there")
 
 
-def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
+def cache_last(most: int, watched: int | None = None) -> Callable[..., Any]:
     """Cache the last ``most`` results of a function, what it yields as a tuple. Of the mapping at
     index ``watched``, only keys that were read must be equal."""
 

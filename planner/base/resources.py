@@ -33,7 +33,7 @@ def folder(name: str) -> Path:
     raise FileNotFoundError(f"the folder {name} is missing from this installation")
 
 
-def byte_code(name: str) -> Path | None:
+def make_code_folder(name: str) -> Path | None:
     """Create a private folder for what the program compiles: where Python keeps byte code, or among
     the user's caches if Python writes none there. Return None if anyone but this user or root could
     write to it, since its files are executed."""
@@ -68,30 +68,30 @@ def _is_own(folder: Path, around: Iterable[Path]) -> bool:
 # Files of the program itself are trusted; what users name goes through planner.base.files.
 
 
-def read_bytes(path: Path) -> bytes:
+def load_own_bytes(path: Path) -> bytes:
     """Read the bytes of a built-in file."""
     return path.read_bytes()
 
 
-def read_text(path: Path) -> str:
+def load_own_text(path: Path) -> str:
     """Read the text of a built-in file."""
     return path.read_text("utf-8")
 
 
 def read_json(path: Path, **how: Any) -> Any:
     """Read a built-in JSON file; ``how`` goes to the parser."""
-    return json.loads(read_text(path), **how)
+    return json.loads(load_own_text(path), **how)
 
 
 def read_yaml(path: Path) -> Any:
     """Read a built-in YAML file; numbers are what YAML makes of them (floats, not exact)."""
     import yaml
 
-    return yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.load(load_own_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 @functools.cache
-def preset(name: str) -> Any:
+def load_preset(name: str) -> Any:
     """Read a YAML file below presets/, named without its ending, as ``read_yaml`` does. The result
     is cached and must not be changed."""
     return read_yaml(folder("presets") / f"{name}.yaml")

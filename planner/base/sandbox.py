@@ -26,7 +26,7 @@ SECONDS, MEMORY, LENGTH = 10, 2**30, 2**25
 BOUNDS = f"at most {SECONDS} s, {MEMORY >> 30} GiB of memory, {LENGTH >> 20} MiB of text"
 
 
-def sandbox(**options: Any) -> Any:
+def make_sandbox(**options: Any) -> Any:
     """Make an environment whose templates read plain data and nothing else."""
     from jinja2 import StrictUndefined
     from jinja2.runtime import LoopContext
@@ -72,7 +72,7 @@ def make_apart(function: Callable[..., Any], *given: Any) -> Any:
     ways = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if "fork" in ways else "spawn")
     receive, send = context.Pipe(duplex=False)
-    child = context.Process(target=_send, args=(send, function, given))
+    child = context.Process(target=_send_result, args=(send, function, given))
     child.start()
     send.close()
     made = None
@@ -85,16 +85,16 @@ def make_apart(function: Callable[..., Any], *given: Any) -> Any:
     return made
 
 
-def _send(send: Any, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
+def _send_result(send: Any, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
     """Send the result of a function; exit in any case without printing anything."""
     try:
-        _bound()
+        _limit_process()
         send.send_bytes(json.dumps(function(*given)).encode())
     finally:
         os._exit(0)
 
 
-def _bound() -> None:
+def _limit_process() -> None:
     """Limit the time and memory of this process, where the system can."""
     with suppress(ImportError, OSError):
         import resource

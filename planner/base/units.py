@@ -50,30 +50,30 @@ class Dimension:
     powers: tuple[tuple[str, Exact], ...] = ()
 
     @classmethod
-    def of(cls, **powers: Exact) -> Dimension:
+    def from_powers(cls, **powers: Exact) -> Dimension:
         """Make a dimension from base units and their exponents: `Dimension.of(byte=1, s=-1)`."""
         for base in powers:
             if base not in BASES:
                 raise KeyError(base)
-        return cls(tuple(sorted((b, exact(p)) for b, p in powers.items() if p)))
+        return cls(tuple(sorted((b, to_whole(p)) for b, p in powers.items() if p)))
 
     def __mul__(self, other: Dimension) -> Dimension:
         powers = dict(self.powers)
         for base, power in other.powers:
             powers[base] = powers.get(base, 0) + power
-        return Dimension.of(**powers)
+        return Dimension.from_powers(**powers)
 
     def __truediv__(self, other: Dimension) -> Dimension:
         return self * other**-1
 
     def __pow__(self, power: Exact) -> Dimension:
-        return Dimension.of(**{base: p * power for base, p in self.powers})
+        return Dimension.from_powers(**{base: p * power for base, p in self.powers})
 
     def __bool__(self) -> bool:
         """False for a plain number."""
         return bool(self.powers)
 
-    def without_counts(self) -> Dimension:
+    def drop_counts(self) -> Dimension:
         """Drop tokens, parameters, sequences, devices and FLOP from the dimension."""
         return Dimension(tuple(p for p in self.powers if p[0] not in _COUNTED))
 
@@ -86,7 +86,7 @@ class Dimension:
         return "*".join(above or ["1"]) + "".join(f"/{unit}" for unit in below)
 
 
-def exact(value: Exact) -> Exact:
+def to_whole(value: Exact) -> Exact:
     """Return the number as an int if it is integral."""
     return value.numerator if value.denominator == 1 else value
 
@@ -108,12 +108,12 @@ MAGNITUDES: dict[str, Exact] = {
 _MISSPELT = {"K": "k", "m": "M", "b": "B", "t": "T", "g": "G"}
 
 _ONE = Dimension()
-_TIME = Dimension.of(s=1)
-_BYTE = Dimension.of(byte=1)
-_USD = Dimension.of(USD=1)
+_TIME = Dimension.from_powers(s=1)
+_BYTE = Dimension.from_powers(byte=1)
+_USD = Dimension.from_powers(USD=1)
 
 
-def _table() -> dict[str, tuple[Exact, Dimension]]:
+def _build_units() -> dict[str, tuple[Exact, Dimension]]:
     """Build the table of every spelling of a unit with its size in base units and its dimension."""
     units: dict[str, tuple[Exact, Dimension]] = {"1": (1, _ONE), "%": (Fraction(1, 100), _ONE)}
 
@@ -123,20 +123,20 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
             for table in prefixes:
                 root = 2 if table is _BINARY else 10
                 for prefix, power in table.items():
-                    units.setdefault(prefix + name, (exact(size * Fraction(root) ** power), dim))
+                    units.setdefault(prefix + name, (to_whole(size * Fraction(root) ** power), dim))
 
     for word in ("token", "parameter", "sequence", "device"):
         large = {"": 0, "k": 3, "M": 6, "G": 9, "B": 9, "T": 12}
-        add(f"{word} {word}s", 1, Dimension.of(**{word: 1}), large)
-    add("GPU GPUs gpu gpus chip chips accelerator accelerators", 1, Dimension.of(device=1))
+        add(f"{word} {word}s", 1, Dimension.from_powers(**{word: 1}), large)
+    add("GPU GPUs gpu gpus chip chips accelerator accelerators", 1, Dimension.from_powers(device=1))
     add("B", 1, _BYTE, _DECIMAL, _BINARY)
     add("byte bytes", 1, _BYTE)
     add("b bit", Fraction(1, 8), _BYTE, _DECIMAL, _BINARY)
     add("bits", Fraction(1, 8), _BYTE)
     add("bps", Fraction(1, 8), _BYTE / _TIME, _DECIMAL)
     add("Bps", 1, _BYTE / _TIME, _DECIMAL)
-    add("FLOP FLOPs flop flops", 1, Dimension.of(FLOP=1), _DECIMAL)
-    add("FLOPS", 1, Dimension.of(FLOP=1, s=-1), _DECIMAL)
+    add("FLOP FLOPs flop flops", 1, Dimension.from_powers(FLOP=1), _DECIMAL)
+    add("FLOPS", 1, Dimension.from_powers(FLOP=1, s=-1), _DECIMAL)
     add("s", 1, _TIME, _SMALL)
     add("sec secs second seconds", 1, _TIME)
     add("min mins minute minutes", 60, _TIME)
@@ -146,17 +146,17 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
     add("month months", 365 * 7200, _TIME)  # a twelfth of a year
     add("year years", 365 * 86400, _TIME)
     add("Hz", 1, _TIME**-1, _DECIMAL)
-    add("J", 1, Dimension.of(J=1), _DECIMAL, _SMALL)
-    add("W", 1, Dimension.of(J=1, s=-1), _DECIMAL, _SMALL)
-    add("Wh", 3600, Dimension.of(J=1), _DECIMAL)
-    add("USD", 1, Dimension.of(USD=1), {"": 0, "k": 3, "M": 6, "B": 9})
+    add("J", 1, Dimension.from_powers(J=1), _DECIMAL, _SMALL)
+    add("W", 1, Dimension.from_powers(J=1, s=-1), _DECIMAL, _SMALL)
+    add("Wh", 3600, Dimension.from_powers(J=1), _DECIMAL)
+    add("USD", 1, Dimension.from_powers(USD=1), {"": 0, "k": 3, "M": 6, "B": 9})
     # Mass occurs as carbon only, so a plain gram means the same.
-    add("g gCO2 gCO2e", Fraction(1, 1000), Dimension.of(kgCO2e=1), {"": 0, "k": 3})
-    add("t tCO2 tCO2e", 1000, Dimension.of(kgCO2e=1))
+    add("g gCO2 gCO2e", Fraction(1, 1000), Dimension.from_powers(kgCO2e=1), {"": 0, "k": 3})
+    add("t tCO2 tCO2e", 1000, Dimension.from_powers(kgCO2e=1))
     return units
 
 
-_UNITS = _table()
+_UNITS = _build_units()
 _NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?")
 
 #: Spaces that are allowed between the words of a quantity and around it.
@@ -178,7 +178,7 @@ Form = tuple[tuple[Dimension, ...], tuple[Dimension, ...]]
 
 
 @lru_cache(maxsize=1024)
-def _unit(text: str) -> tuple[Exact, Dimension, Form | None]:
+def _parse_unit(text: str) -> tuple[Exact, Dimension, Form | None]:
     """Parse a unit expression such as `USD/h per device` into its size, dimension and form."""
     size: Exact = 1
     dim = _ONE
@@ -206,30 +206,30 @@ def _unit(text: str) -> tuple[Exact, Dimension, Form | None]:
             )
         one, its = _UNITS[name]
         power = -power if divide else power
-        size = exact(size * Fraction(one) ** power)
+        size = to_whole(size * Fraction(one) ** power)
         dim = dim * its**power
         plain &= match[2] is None and (name != "1" or not place)
         if its or name == "%":
             (below if divide else above).append(its)
     plain &= "%" not in text or text == "%"
-    return size, dim, (_ordered(above), _ordered(below)) if plain else None
+    return size, dim, (_sort_dimensions(above), _sort_dimensions(below)) if plain else None
 
 
-def _ordered(dims: Iterable[Dimension]) -> tuple[Dimension, ...]:
+def _sort_dimensions(dims: Iterable[Dimension]) -> tuple[Dimension, ...]:
     return tuple(sorted(dims, key=lambda dim: dim.powers))
 
 
-def _readable(unit: str) -> list[Dimension]:
+def _list_dimensions(unit: str) -> list[Dimension]:
     """List the dimensions that a quantity of a unit may be written in."""
-    target = _unit(unit)[1]
+    target = _parse_unit(unit)[1]
     # Every price of a document is that of one device, whether or not it says so.
     priced = any(base == "USD" for base, _ in target.powers) and target != _USD
-    of_device = [target / Dimension.of(device=1)] if priced else []
-    return [target, *([target.without_counts()] if target.without_counts() else []), *of_device]
+    of_device = [target / Dimension.from_powers(device=1)] if priced else []
+    return [target, *([target.drop_counts()] if target.drop_counts() else []), *of_device]
 
 
 @cache
-def _forms(unit: str) -> frozenset[Form]:
+def _list_forms(unit: str) -> frozenset[Form]:
     """List the forms in which the unit of a quantity may be written: base units above and below one
     line, or units that stand for a quotient, such as bps and W."""
     named = {dim for _, dim in _UNITS.values()}
@@ -243,17 +243,20 @@ def _forms(unit: str) -> frozenset[Form]:
             others = below[:place] + below[place + 1 :]
             for at, upper in enumerate(above or (_ONE,)):
                 if upper / lower in named:
-                    add(_ordered((*above[:at], upper / lower, *above[at + 1 :])), others)
+                    add(_sort_dimensions((*above[:at], upper / lower, *above[at + 1 :])), others)
 
-    for dim in _readable(unit):
+    for dim in _list_dimensions(unit):
         if all(isinstance(power, int) for _, power in dim.powers):
-            each = [(Dimension.of(**{base: 1}), int(power)) for base, power in dim.powers]
+            each = [(Dimension.from_powers(**{base: 1}), int(power)) for base, power in dim.powers]
             above = [base for base, power in each for _ in range(power)] or [_ONE] * (not dim)
-            add(_ordered(above), _ordered(base for base, power in each for _ in range(-power)))
+            add(
+                _sort_dimensions(above),
+                _sort_dimensions(base for base, power in each for _ in range(-power)),
+            )
     return frozenset(found)
 
 
-def pattern(unit: str) -> str:
+def build_pattern(unit: str) -> str:
     """Build the regular expression of all texts that `parse` reads as a quantity of a unit; Python
     and ECMAScript (with its flag u) read it alike."""
     names: dict[Dimension, list[str]] = {}
@@ -272,19 +275,19 @@ def pattern(unit: str) -> str:
         return f"(?:{'|'.join(ways)})"
 
     named, alone = [], []
-    for above, below in sorted(_forms(unit), key=str):
+    for above, below in sorted(_list_forms(unit), key=str):
         if above:
             upper = "|".join(joint.join(words[dim] for dim in way) for way in permutations(above))
             named.append(f"(?:{upper}){below_line(below, line)}")
         else:
             alone.append(below_line(below, slash))
-    target = _unit(unit)[1]
+    target = _parse_unit(unit)[1]
     magnitude = f"(?:{'|'.join(MAGNITUDES)})"
-    if _of_bytes(target):
+    if _is_bytes(target):
         after = [_GAP + each for each in named]
     else:
         after = [f"{_GAP}(?:{magnitude}{_SPACE})?{each}" for each in named]
-        after += [_GAP + magnitude] if not target.without_counts() else []
+        after += [_GAP + magnitude] if not target.drop_counts() else []
     after += alone
     suffix = f"(?:{'|'.join(after)})"
     digits = f"(?:[0-9]{{1,3}}(?:{_GROUP}[0-9]{{3}})+|[0-9]+(?:_[0-9]+)*)"
@@ -299,36 +302,36 @@ def pattern(unit: str) -> str:
         zero = amount.replace("[0-9]+", "0+").replace("(?:[0-9]{", "(?:0{")
         zero = zero.replace("[0-9]{3}", "0{3}")
         read = f"{zero}|{amount}{suffix}"
-    money = rf"|{_dollars(unit, amount)}" if "USD" in unit else ""
+    money = rf"|{_build_dollars(unit, amount)}" if "USD" in unit else ""
     return f"^{_GAP}(?:{read}{money}){_GAP}$"
 
 
-def _dollars(unit: str, amount: str) -> str:
+def _build_dollars(unit: str, amount: str) -> str:
     """Return the pattern of an amount that begins with a dollar sign."""
     hour = "" if unit != "USD/h" else f"(?:{_GAP}/{_GAP}h(?:our)?)?"
     return rf"\${_GAP}{amount}{_GAP}(?:{'|'.join(MAGNITUDES)})?{hour}"
 
 
-def sized(text: str) -> tuple[Exact, Dimension]:
+def measure_unit(text: str) -> tuple[Exact, Dimension]:
     """Parse a unit expression such as `USD/h per device` into its size in base units and dimension.
 
     Raises:
         UnitError: it is no unit.
     """
-    return _unit(text)[:2]
+    return _parse_unit(text)[:2]
 
 
-def dimension(unit: str) -> Dimension:
+def find_dimension(unit: str) -> Dimension:
     """Return the dimension of a unit expression. Raises UnitError for an unknown unit."""
-    return _unit(unit)[1]
+    return _parse_unit(unit)[1]
 
 
-def _of_bytes(target: Dimension) -> bool:
+def _is_bytes(target: Dimension) -> bool:
     return any(base == "byte" for base, _ in target.powers)
 
 
 def _is_plain(target: Dimension) -> bool:
-    return str(target.without_counts()) in _PLAIN
+    return str(target.drop_counts()) in _PLAIN
 
 
 #: A decimal number, whose digits may stand in groups, and its exponent.
@@ -338,7 +341,7 @@ _SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})(?!\d)", re.ASCII)  # two thirds
 GROUPED = re.compile(rf"[+-]?\d{{1,3}}(?:{_GROUP}\d{{3}})+(?![\d,_])", re.ASCII)
 
 
-def number(text: str) -> Exact:
+def parse_number(text: str) -> Exact:
     """Parse a decimal number such as `1e9`, `0.25` or `1_000` exactly.
 
     Raises:
@@ -357,7 +360,7 @@ def number(text: str) -> Exact:
         raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
     if abs(int(match[1] or 0)) > LARGEST_EXPONENT:
         raise UnitError(f"'{text}' is out of range", f"up to 10^{LARGEST_EXPONENT}")
-    return exact(Fraction(text.replace("_", "")))
+    return to_whole(Fraction(text.replace("_", "")))
 
 
 def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
@@ -370,37 +373,37 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     Raises:
         UnitError: unreadable, of another dimension, or without a unit where one is needed.
     """
-    size, target, _ = _unit(unit)
-    amount, digits, rest = _amount(value, unit)
+    size, target, _ = _parse_unit(unit)
+    amount, digits, rest = _split_amount(value, unit)
     if not rest:
         if amount and not _is_plain(target):
-            raise UnitError(f"{digits} has no unit", wanted(unit), f"{digits} {unit}")
+            raise UnitError(f"{digits} has no unit", describe_unit(unit), f"{digits} {unit}")
         return amount
-    written, dim, form = _suffix(rest, digits, target, unit)
-    if form not in _forms(unit):
-        if dim in _readable(unit):
-            raise UnitError(f"'{rest}' is not how such a unit is written", wanted(unit))
+    written, dim, form = _parse_suffix(rest, digits, target, unit)
+    if form not in _list_forms(unit):
+        if dim in _list_dimensions(unit):
+            raise UnitError(f"'{rest}' is not how such a unit is written", describe_unit(unit))
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
             f"'{str(value).strip()}' is {_KINDS.get(dim, _NAMELESS)[0] or f'in {dim}'}",
-            wanted(unit),
+            describe_unit(unit),
             f"{digits} {other}" if is_rate else None,
         )
-    return exact(amount * Fraction(written) / size)
+    return to_whole(amount * Fraction(written) / size)
 
 
-def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
+def _split_amount(value: object, unit: str) -> tuple[Exact, str, str]:
     """Split a quantity into its number, the text of the number, and what follows it."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
             raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
-        return exact(value), plain_text(value), ""
+        return to_whole(value), plain_text(value), ""
     if isinstance(value, float):
-        return number(repr(value)), repr(value), ""
+        return parse_number(repr(value)), repr(value), ""
     if not isinstance(value, str):
         names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
-        raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", wanted(unit))
+        raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", describe_unit(unit))
     text = value.strip(_SPACES).replace("\u2212", "-")
     if len(text) > LONGEST:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
@@ -412,7 +415,7 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
         text = re.sub(_GROUP, "", grouped[0]) + text[grouped.end() :]
     match = share if share and int(share[2]) else NUMBER.match(text)
     if not match:
-        raise UnitError(f"'{text}' is not a quantity", wanted(unit))
+        raise UnitError(f"'{text}' is not a quantity", describe_unit(unit))
     rest = text[match.end() :].strip(_SPACES)
     if re.match(r",\d", rest):
         point = f"{match[0]}.{rest[1:]}"
@@ -422,47 +425,47 @@ def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
     if dollars:
         size, slash, below = rest.partition("/")
         rest = f"{size} {'USD' + slash + below if slash else unit}".strip()
-    amount = exact(Fraction(match[0])) if match is share else number(match[0])
+    amount = to_whole(Fraction(match[0])) if match is share else parse_number(match[0])
     return amount, match[0], rest
 
 
-def _suffix(
+def _parse_suffix(
     rest: str, amount: str, target: Dimension, unit: str
 ) -> tuple[Exact, Dimension, Form | None]:
     """Parse what follows the number, a magnitude, a unit or both, into size, dimension and form."""
     if rest.startswith("1"):
-        raise UnitError(f"'{rest}' is not a unit", wanted(unit))
+        raise UnitError(f"'{rest}' is not a unit", describe_unit(unit))
     rest = f"1{rest}" if rest.startswith("/") else rest  # 10/s
     head, tail = (*re.split(_SPACE, rest, maxsplit=1), "")[:2]
     # 80 B is eighty bytes where bytes are wanted, and eighty billion elsewhere.
-    bytes_wanted = _of_bytes(target)
+    bytes_wanted = _is_bytes(target)
     if not bytes_wanted and head in MAGNITUDES:
         if tail:
             if tail.startswith("1"):
-                raise UnitError(f"'{rest}' is not a unit", wanted(unit))
-            size, dim, form = _unit(tail)
-            return exact(MAGNITUDES[head] * Fraction(size)), dim, form
-        if not target.without_counts():
-            return MAGNITUDES[head], _ONE, next(iter(_forms(unit)))
+                raise UnitError(f"'{rest}' is not a unit", describe_unit(unit))
+            size, dim, form = _parse_unit(tail)
+            return to_whole(MAGNITUDES[head] * Fraction(size)), dim, form
+        if not target.drop_counts():
+            return MAGNITUDES[head], _ONE, next(iter(_list_forms(unit)))
         hint = f"{amount} {head}{unit}" if unit.startswith("FLOP") else None
-        raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint)
+        raise UnitError(f"'{amount}{rest}' has no unit", describe_unit(unit), hint)
     meant = _MISSPELT.get(head)
-    if meant and not target.without_counts():
+    if meant and not target.drop_counts():
         raise UnitError(
             f"unknown suffix '{head}'",
             "k is 1000, Ki is 1024" if meant == "k" else "powers of ten are k, M, B, T",
             f"{amount}{meant}{rest[len(head) :]}",
         )
     try:
-        return _unit(rest)
+        return _parse_unit(rest)
     except UnitError as error:
         name = re.match(r"[^\W\d_]+", rest)
         if name and name[0] in MAGNITUDES:
             better = rest.replace(name[0], name[0] + "B", 1)
             hint = f"{amount} {better}" if bytes_wanted and name[0] + "B" in _UNITS else None
-            raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint) from None
+            raise UnitError(f"'{amount}{rest}' has no unit", describe_unit(unit), hint) from None
         hint = f"{amount} {error.hint}" if error.hint else None
-        raise UnitError(error.message, wanted(unit), hint) from None
+        raise UnitError(error.message, describe_unit(unit), hint) from None
 
 
 def check_range(value: Exact) -> None:
@@ -480,23 +483,23 @@ _KINDS = {
     _ONE: ("a plain number", "a plain number such as 0.4 or 40%"),
     _BYTE: ("bytes", "bytes, such as 80 GB or 80 GiB"),
     _BYTE / _TIME: ("bytes per second", "bytes per second, such as 3.35 TB/s or 400 Gb/s"),
-    Dimension.of(FLOP=1): ("a count of FLOP", None),
-    Dimension.of(FLOP=1, s=-1): ("a rate in FLOP/s", "a rate such as 989 TFLOP/s"),
+    Dimension.from_powers(FLOP=1): ("a count of FLOP", None),
+    Dimension.from_powers(FLOP=1, s=-1): ("a rate in FLOP/s", "a rate such as 989 TFLOP/s"),
     _TIME: ("a time", "a time such as 5 us, 90 min, 30 days"),
     _TIME**-1: (None, "a rate such as 10/s or 1.4 GHz"),
-    Dimension.of(J=1, s=-1): ("a power", "a power such as 700 W"),
-    Dimension.of(J=1): ("an energy", "an energy such as 5 kWh"),
+    Dimension.from_powers(J=1, s=-1): ("a power", "a power such as 700 W"),
+    Dimension.from_powers(J=1): ("an energy", "an energy such as 5 kWh"),
     _USD: ("an amount of money", "an amount such as 5 USD"),
-    Dimension.of(USD=1, s=-1): (None, "a price such as 2.5 USD/h"),
-    Dimension.of(kgCO2e=1, J=-1): (None, "an intensity such as 0.4 kg/kWh"),
+    Dimension.from_powers(USD=1, s=-1): (None, "a price such as 2.5 USD/h"),
+    Dimension.from_powers(kgCO2e=1, J=-1): (None, "an intensity such as 0.4 kg/kWh"),
 }
 _NAMELESS = (None, None)
 
 
-def wanted(unit: str) -> str:
+def describe_unit(unit: str) -> str:
     """Describe what may be written for this unit, with an example."""
-    dim = dimension(unit)
-    if dim and not dim.without_counts():
+    dim = find_dimension(unit)
+    if dim and not dim.drop_counts():
         return f"a count of {unit}, such as 4096, 4M, 15T"
-    example = _KINDS.get(dim, _NAMELESS)[1] or _KINDS.get(dim.without_counts(), _NAMELESS)[1]
+    example = _KINDS.get(dim, _NAMELESS)[1] or _KINDS.get(dim.drop_counts(), _NAMELESS)[1]
     return example or f"a quantity in {unit}"

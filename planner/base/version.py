@@ -16,22 +16,22 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 
 
 @cache
-def full() -> str:
+def format_versions() -> str:
     """Return the versions of program, formulas and presets on one line: those of the formulas (with
     symbols, language, inventory and sources) and of the built-in documents are short hashes."""
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
     pages = (book / f"{name}.py" for name in ("inventory", "notation", "language", "sources"))
-    formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)
-    presets = _hash(shipped.glob("**/*.yaml"), shipped)
+    formulas = _hash_files([*book.glob("formulas/**/*.py"), *pages], book)
+    presets = _hash_files(shipped.glob("**/*.yaml"), shipped)
     return f"trainplan {__version__} (formulas {formulas}, presets {presets})"
 
 
-def _hash(files: Iterable[Path], root: Path) -> str:
+def _hash_files(files: Iterable[Path], root: Path) -> str:
     from hashlib import sha256
 
     total = sha256()
     for name, file in sorted((file.relative_to(root).as_posix(), file) for file in files):
         # A checkout may have changed the ends of lines.
-        text = resources.read_bytes(file).replace(b"\r\n", b"\n")
+        text = resources.load_own_bytes(file).replace(b"\r\n", b"\n")
         total.update(f"{name}\0{len(text)}\0".encode() + text)
     return total.hexdigest()[:_DIGITS]

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import resources
-from planner.book.expressions import REDUCTIONS, Expression, Symbol, in_order, number, rational
+from planner.book.expressions import (
+    REDUCTIONS,
+    Expression,
+    Symbol,
+    make_fraction,
+    make_in_order,
+    make_number,
+)
 
 #: What `python -m benchmarks.canonical_forms` writes, a line each: a hash of the tree as it was
 #: written, and the form as JSON.
@@ -26,65 +33,65 @@ SHIPPED = Path(__file__).with_name("canonical_forms.txt")
 _NEUTRAL = {"add": 0, "mul": 1}
 
 
-def _plain(tree: Expression, texts: bool = False) -> Any:
+def _encode_tree(tree: Expression, texts: bool = False) -> Any:
     """Encode a tree as JSON data (int, name of an input, or list), with its ``texts`` if wanted."""
     if tree.op == "number":
         value = tree.data
         return value if isinstance(value, int) else ["/", value.numerator, value.denominator]
     if isinstance(tree, Symbol):
         return tree.name if tree.positive else ["$", tree.name]
-    inner = [_plain(argument, texts) for argument in tree.args]
+    inner = [_encode_tree(argument, texts) for argument in tree.args]
     found = [tree.op, *inner] if tree.data is None else [tree.op, tree.data, *inner]
     return {"text": tree.text, "of": found} if texts and tree.text else found
 
 
-def _parsed(plain: Any) -> Expression:
+def _decode_tree(plain: Any) -> Expression:
     """Decode a tree from JSON data."""
     if isinstance(plain, int):
-        return number(plain)
+        return make_number(plain)
     if isinstance(plain, str):
         return Symbol(plain, positive=True)
     if isinstance(plain, dict):
-        tree = _parsed(plain["of"])
+        tree = _decode_tree(plain["of"])
         tree.text = plain["text"]
         return tree
     op, *rest = plain
     if op == "/":
-        return rational(*rest)
+        return make_fraction(*rest)
     if op == "$":
         return Symbol(*rest)
     data = None
     if op in REDUCTIONS:
         axis, pairs = rest.pop(0)
         data = (axis, tuple(map(tuple, pairs)))
-    return in_order(op, tuple(map(_parsed, rest)), data)
+    return make_in_order(op, tuple(map(_decode_tree, rest)), data)
 
 
-def canonical(tree: Expression) -> Expression:
+def to_canonical(tree: Expression) -> Expression:
     """Return the canonical form of a tree: sums and products flat and in order, numbers first."""
     if tree.canonical is None and tree.args:
         tree.canonical = _put_in_order(tree)
     return tree.canonical or tree
 
 
-def factored(tree: Expression) -> Expression:
+def factor_tree(tree: Expression) -> Expression:
     """Return the canonical form, with the common factor of a sum's terms before the sum."""
     return _put_in_order(tree, "factor_terms")
 
 
-def hashed(tree: Expression, function: str = "") -> str:
+def hash_tree(tree: Expression, function: str = "") -> str:
     """Hash a tree as written, with the SymPy function that is to be applied to it."""
-    text = function + json.dumps(_plain(tree), separators=(",", ":"))
+    text = function + json.dumps(_encode_tree(tree), separators=(",", ":"))
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _put_in_order(tree: Expression, function: str = "") -> Expression:
     """Put a tree in canonical order, after a SymPy function if one is named."""
-    if not function and (plain := in_plain_order(tree)) is not None:
+    if not function and (plain := order_operands(tree)) is not None:
         return plain
-    key = hashed(tree, function)
-    if key in forms():
-        return _parsed(json.loads(forms()[key]))
+    key = hash_tree(tree, function)
+    if key in read_forms():
+        return _decode_tree(json.loads(read_forms()[key]))
     import sympy
 
     from planner.book.symbolic import from_sympy, to_sympy
@@ -93,29 +100,29 @@ def _put_in_order(tree: Expression, function: str = "") -> Expression:
     if function:
         found = to_sympy(from_sympy(getattr(sympy, function)(found)))
     made = from_sympy(found)
-    forms()[key] = json.dumps(_plain(made, texts=True), separators=(",", ":"))
+    read_forms()[key] = json.dumps(_encode_tree(made, texts=True), separators=(",", ":"))
     return made
 
 
-def in_plain_order(tree: Expression) -> Expression | None:
+def order_operands(tree: Expression) -> Expression | None:
     """Put numbers and at most one other operand in order; return None for other trees. Plans write
     such trees with numbers of their own, which no shipped data can contain."""
     others = [part for part in tree.args if part.op != "number"]
     if tree.op not in _NEUTRAL or len(others) > 1:
         return None
     numbers = [part.data for part in tree.args if part.op == "number"]
-    value = number(sum(numbers) if tree.op == "add" else prod(numbers))
+    value = make_number(sum(numbers) if tree.op == "add" else prod(numbers))
     if not others or (tree.op == "mul" and value.data == 0):
         return value
-    inner = canonical(others[0])
+    inner = to_canonical(others[0])
     if value.data == _NEUTRAL[tree.op]:
         return inner
-    return in_order(tree.op, (value, inner)) if isinstance(inner, Symbol) else None
+    return make_in_order(tree.op, (value, inner)) if isinstance(inner, Symbol) else None
 
 
 @cache
-def forms() -> dict[str, str]:
+def read_forms() -> dict[str, str]:
     """Return canonical forms as JSON by the hash of their tree: the shipped ones and those made by
     this process."""
-    lines = resources.read_text(SHIPPED).splitlines()
+    lines = resources.load_own_text(SHIPPED).splitlines()
     return dict(line.split(" ", 1) for line in lines)

@@ -76,7 +76,7 @@ class Expression(Operand):
         return f"{self.op}({', '.join(map(repr, [*filter(None, [self.data]), *self.args]))})"
 
     def __reduce__(self) -> Any:
-        return _known, (self.op, self.args, self.data)
+        return _make_unique, (self.op, self.args, self.data)
 
     # -- what reductions are made of ----------------------------------------------------------
 
@@ -104,25 +104,25 @@ class Expression(Operand):
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
         """All symbols in the tree."""
-        return frozenset(node for node in self.walk() if isinstance(node, Symbol))
+        return frozenset(node for node in self.walk_tree() if isinstance(node, Symbol))
 
     def put(self, others: Mapping[Symbol, Expression]) -> Expression:
         """Substitute expressions for symbols."""
         if isinstance(self, Symbol):
             return others.get(self, self)
-        return _known(self.op, tuple(part.put(others) for part in self.args), self.data)
+        return _make_unique(self.op, tuple(part.put(others) for part in self.args), self.data)
 
-    def walk(self) -> Iterator[Expression]:
+    def walk_tree(self) -> Iterator[Expression]:
         yield self
         for argument in self.args:
-            yield from argument.walk()
+            yield from argument.walk_tree()
 
 
 class Symbol(Expression):
     """A name that stands for a value. Inputs are ``positive``, quantities may be anything."""
 
     def __new__(cls, name: str, positive: bool = False) -> Symbol:
-        found = _known("symbol", (), (name, positive))
+        found = _make_unique("symbol", (), (name, positive))
         assert isinstance(found, Symbol)
         return found
 
@@ -141,7 +141,7 @@ class Symbol(Expression):
 _EXPRESSIONS: dict[tuple[str, tuple[Expression, ...], Any], Expression] = {}
 
 
-def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
+def _make_unique(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
     """Return the only object for this operation and these arguments; make it if there is none."""
     key = (op, args, data)
     found = _EXPRESSIONS.get(key)
@@ -152,7 +152,7 @@ def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expressio
     return found
 
 
-def number(value: int | Fraction) -> Expression:
+def make_number(value: int | Fraction) -> Expression:
     """Make an exact number.
 
     Raises:
@@ -162,32 +162,32 @@ def number(value: int | Fraction) -> Expression:
         value = value.numerator
     if not isinstance(value, (int, Fraction)):
         raise TypeError(f"{value!r} is not exact: write an integer or a Fraction")
-    return _known("number", (), int(value) if isinstance(value, int) else value)
+    return _make_unique("number", (), int(value) if isinstance(value, int) else value)
 
 
-def expression(value: Any) -> Expression:
+def to_expression(value: Any) -> Expression:
     """Return an expression unchanged, the symbol of an operand, or a number as an expression."""
     if isinstance(value, Expression):
         return value
-    return value.symbol if isinstance(value, Operand) else number(value)
+    return value.symbol if isinstance(value, Operand) else make_number(value)
 
 
-def operation(op: str, *values: Any, data: Any = None) -> Expression:
+def apply_operation(op: str, *values: Any, data: Any = None) -> Expression:
     """Apply one of ``OPERATIONS`` to expressions, quantities or numbers."""
-    return _known(op, tuple(map(expression, values)), data)
+    return _make_unique(op, tuple(map(to_expression, values)), data)
 
 
-add, product, power = (partial(operation, op) for op in ("add", "mul", "pow"))
-exp, tanh = partial(operation, "exp"), partial(operation, "tanh")
-log = partial(operation, "log")  # the natural logarithm
+add, product, power = (partial(apply_operation, op) for op in ("add", "mul", "pow"))
+exp, tanh = partial(apply_operation, "exp"), partial(apply_operation, "tanh")
+log = partial(apply_operation, "log")  # the natural logarithm
 #: Each whole number that is next above or below; the largest and the smallest of some values.
-ceil, floor = partial(operation, "ceil"), partial(operation, "floor")
-maximum, minimum = partial(operation, "max"), partial(operation, "min")
+ceil, floor = partial(apply_operation, "ceil"), partial(apply_operation, "floor")
+maximum, minimum = partial(apply_operation, "max"), partial(apply_operation, "min")
 
 
-def rational(numerator: int, denominator: int) -> Expression:
+def make_fraction(numerator: int, denominator: int) -> Expression:
     """Make an exact fraction."""
-    return number(Fraction(numerator, denominator))
+    return make_number(Fraction(numerator, denominator))
 
 
 def sqrt(value: Any) -> Expression:
@@ -195,8 +195,8 @@ def sqrt(value: Any) -> Expression:
     return power(value, Fraction(1, 2))
 
 
-def in_order(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
+def make_in_order(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
     """Make an expression that is canonical already, with its arguments in the given order."""
-    found = _known(op, args, data)
+    found = _make_unique(op, args, data)
     found.canonical = found
     return found

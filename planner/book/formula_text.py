@@ -19,7 +19,7 @@ from typing import NamedTuple
 from planner.base import units
 from planner.base.errors import nearest
 from planner.base.units import Dimension, Exact
-from planner.book.expressions import Expression, Symbol, number, operation
+from planner.book.expressions import Expression, Symbol, apply_operation, make_number
 
 LONGEST = 1000  # characters of a formula
 DEEPEST = 40  # parentheses in each other
@@ -45,7 +45,7 @@ class FormulaError(ValueError):
         self.message, self.at, self.allowed, self.hint = message, at, allowed, hint
 
 
-class Term(NamedTuple):
+class FormulaTerm(NamedTuple):
     """A parsed part of a formula: its value in base units, its dimension, its size (how many names
     and numbers it has), and whether it uses rational arithmetic only."""
 
@@ -61,16 +61,16 @@ class Term(NamedTuple):
 
 
 #: What a name stands for; raises FormulaError for one that it does not know.
-Names = Callable[[str, int], Term]
+Names = Callable[[str, int], FormulaTerm]
 
 
-def measured(unit: str) -> tuple[Exact, Dimension]:
+def resolve_unit(unit: str) -> tuple[Exact, Dimension]:
     """Return the size of a unit in base units, and its dimension without counts."""
-    size, dimension = units.sized(unit)
-    return size, dimension.without_counts()
+    size, dimension = units.measure_unit(unit)
+    return size, dimension.drop_counts()
 
 
-def read(text: str, names: Names) -> Term:
+def parse_formula(text: str, names: Names) -> FormulaTerm:
     """Parse a formula.
 
     Raises:
@@ -78,22 +78,22 @@ def read(text: str, names: Names) -> Term:
     """
     if len(text) > LONGEST:
         raise FormulaError(f"a formula of {len(text)} characters", 0, f"at most {LONGEST}")
-    return _Reader(text, names).whole()
+    return _FormulaParser(text, names).parse_whole()
 
 
-class _Reader:
+class _FormulaParser:
     """A recursive descent parser of one formula."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self.names, self.at, self.depth = text, names, 0, 0
 
-    def whole(self) -> Term:
-        found = self.sum()
+    def parse_whole(self) -> FormulaTerm:
+        found = self.parse_sum()
         if self.at < len(self.text):
-            raise self.unexpected("+ - * / ^ and parentheses")
+            raise self.make_error("+ - * / ^ and parentheses")
         return found
 
-    def unexpected(self, allowed: str) -> FormulaError:
+    def make_error(self, allowed: str) -> FormulaError:
         """Return the error for the text at this position, with what is allowed instead."""
         rest = self.text[self.at :]
         if not rest:
@@ -104,7 +104,7 @@ class _Reader:
             what += f" (U+{ord(rest[0]):04X})"
         return FormulaError(f"{what} has no meaning here", self.at, allowed)
 
-    def sign(self, *wanted: str) -> str | None:
+    def accept_sign(self, *wanted: str) -> str | None:
         """Accept one of some signs, if it is next."""
         start = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         found = _SIGN.match(self.text, start)
@@ -114,106 +114,106 @@ class _Reader:
         self.at = found.end()
         return found[0]
 
-    def close(self) -> None:
-        if not self.sign(")"):
-            raise self.unexpected("a closing parenthesis")
+    def close_group(self) -> None:
+        if not self.accept_sign(")"):
+            raise self.make_error("a closing parenthesis")
         self.depth -= 1
 
-    def enter(self, at: int) -> None:
+    def open_group(self, at: int) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
             raise FormulaError("parentheses nested too deeply", at, f"at most {DEEPEST}")
 
     # -- the grammar ----------------------------------------------------------------------------
 
-    def sum(self) -> Term:
-        terms = [self.product()]
-        while sign := self.sign("+", "-"):
-            at = _start(self.text, self.at)
-            term = self.product()
-            _alike(terms, term, at)
-            terms.append(term if sign == "+" else _times(_number(-1), term))
-            self.bound(terms, at)
-        return _joined("add", terms) if len(terms) > 1 else terms[0]
+    def parse_sum(self) -> FormulaTerm:
+        terms = [self.parse_product()]
+        while sign := self.accept_sign("+", "-"):
+            at = _find_token(self.text, self.at)
+            term = self.parse_product()
+            _check_dimensions(terms, term, at)
+            terms.append(term if sign == "+" else _combine_factors(_wrap_number(-1), term))
+            self.check_size(terms, at)
+        return _combine_terms("add", terms) if len(terms) > 1 else terms[0]
 
-    def product(self) -> Term:
-        found = self.signed()
-        while sign := self.sign("*", "/"):
-            at = _start(self.text, self.at)
-            other = self.signed()
+    def parse_product(self) -> FormulaTerm:
+        found = self.parse_signed()
+        while sign := self.accept_sign("*", "/"):
+            at = _find_token(self.text, self.at)
+            other = self.parse_signed()
             if sign == "/":
                 if other.nothing:
                     raise FormulaError("division by zero", at)
-                other = _power(other, -1)
-            self.bound((found, other), at)
-            found = _times(found, other)
+                other = _raise_term(other, -1)
+            self.check_size((found, other), at)
+            found = _combine_factors(found, other)
         return found
 
-    def signed(self) -> Term:
+    def parse_signed(self) -> FormulaTerm:
         minus = False
-        while sign := self.sign("+", "-"):
+        while sign := self.accept_sign("+", "-"):
             minus ^= sign == "-"
-        found = self.power()
-        return _times(_number(-1), found) if minus else found
+        found = self.parse_power()
+        return _combine_factors(_wrap_number(-1), found) if minus else found
 
-    def power(self) -> Term:
-        base = self.atom()
-        if not self.sign("^", "**"):
+    def parse_power(self) -> FormulaTerm:
+        base = self.parse_atom()
+        if not self.accept_sign("^", "**"):
             return base
-        at = _start(self.text, self.at)
-        exponent = self.exponent()
+        at = _find_token(self.text, self.at)
+        exponent = self.parse_exponent()
         value = exponent.tree.data
         if exponent.tree.op != "number" or exponent.dimension or abs(value) > HIGHEST:
             raise FormulaError("not an exponent", at, f"a number from -{HIGHEST} to {HIGHEST}")
         if base.nothing and value <= 0:
             raise FormulaError("division by zero" if value else "0^0 has no value", at)
-        self.bound([base._replace(size=math.ceil(base.size * abs(value)))], at)
-        return _power(base, value)
+        self.check_size([base._replace(size=math.ceil(base.size * abs(value)))], at)
+        return _raise_term(base, value)
 
-    def exponent(self) -> Term:
+    def parse_exponent(self) -> FormulaTerm:
         """Parse an exponent: powers bind to the right, and the exponent may have a sign."""
-        self.enter(self.at)
-        found = self.signed()
+        self.open_group(self.at)
+        found = self.parse_signed()
         self.depth -= 1
         return found
 
-    def atom(self) -> Term:
-        start = _start(self.text, self.at)
-        if self.sign("("):
-            self.enter(start)
-            inner = self.sum()
-            self.close()
+    def parse_atom(self) -> FormulaTerm:
+        start = _find_token(self.text, self.at)
+        if self.accept_sign("("):
+            self.open_group(start)
+            inner = self.parse_sum()
+            self.close_group()
             return inner
         found = _NUMBER.match(self.text, start)
         if found:
-            return self.number(start, found)
+            return self.parse_number(start, found)
         found = _NAME.match(self.text, start)
         if found is None:
-            raise self.unexpected("a number, a name or an opening parenthesis")
+            raise self.make_error("a number, a name or an opening parenthesis")
         name, self.at = found[0], found.end()
-        if self.sign("("):
-            return self.function(name, start)
+        if self.accept_sign("("):
+            return self.parse_function(name, start)
         return self.names(name, start)
 
-    def number(self, start: int, found: re.Match[str]) -> Term:
+    def parse_number(self, start: int, found: re.Match[str]) -> FormulaTerm:
         """Parse a number with the unit that follows it."""
         self.at = found.end()
         try:
-            value = Fraction(units.number(found[0]))
+            value = Fraction(units.parse_number(found[0]))
         except units.UnitError as error:
             raise FormulaError(error.message, start, error.allowed, error.hint) from None
         unit = _UNIT.match(self.text, self.at)
         if unit is None:
-            return _number(value)
+            return _wrap_number(value)
         name, self.at = unit[1], unit.end()
         if name in units.MAGNITUDES and name != "B":
-            return _number(value * units.MAGNITUDES[name])
+            return _wrap_number(value * units.MAGNITUDES[name])
         while True:
             try:
                 if name == "B":
                     raise units.UnitError("B is a byte or a billion", "1 byte, or 1e9")
-                size, dimension = measured(name)
-                return Term(number(value * size), dimension)
+                size, dimension = resolve_unit(name)
+                return FormulaTerm(make_number(value * size), dimension)
             except units.UnitError as error:
                 above, divided, below = name.rpartition("/")
                 if not divided:
@@ -221,48 +221,48 @@ class _Reader:
                     raise FormulaError(error.message, at, error.allowed, error.hint) from None
                 name, self.at = above, self.at - len(below) - 1  # what it is divided by is a name
 
-    def function(self, name: str, start: int) -> Term:
+    def parse_function(self, name: str, start: int) -> FormulaTerm:
         if name not in FUNCTIONS:
             allowed = f"functions are {', '.join(FUNCTIONS)}"
             raise FormulaError(
                 f"'{name[:60]}' is not a function", start, allowed, nearest(name, FUNCTIONS)
             )
-        self.enter(start)
-        terms = [self.sum()]
-        while self.sign(","):
-            at = _start(self.text, self.at)
-            term = self.sum()
-            _alike(terms, term, at)
+        self.open_group(start)
+        terms = [self.parse_sum()]
+        while self.accept_sign(","):
+            at = _find_token(self.text, self.at)
+            term = self.parse_sum()
+            _check_dimensions(terms, term, at)
             terms.append(term)
-            self.bound(terms, at)
-        self.close()
+            self.check_size(terms, at)
+        self.close_group()
         first = terms[0]
         if name in ("min", "max"):
-            return _joined(name, terms) if len(terms) > 1 else first
+            return _combine_terms(name, terms) if len(terms) > 1 else first
         if len(terms) > 1:
             raise FormulaError(f"{name} of {len(terms)} values", start, "one value")
         if name == "sqrt":
-            return _power(first, Fraction(1, 2))
+            return _raise_term(first, Fraction(1, 2))
         if name == "abs":
-            return _joined("max", [first, _times(_number(-1), first)])
+            return _combine_terms("max", [first, _combine_factors(_wrap_number(-1), first)])
         if first.dimension:  # rounded in which unit?
             of = f"{name} of a value in {first.dimension}"
             raise FormulaError(of, start, "a plain number: divide by a unit, as in / 1 GiB")
-        return first._replace(tree=operation(name, first.tree), size=first.size + 1)
+        return first._replace(tree=apply_operation(name, first.tree), size=first.size + 1)
 
-    def bound(self, terms: Sequence[Term], at: int) -> None:
+    def check_size(self, terms: Sequence[FormulaTerm], at: int) -> None:
         """Check that the formula stays small when powers and own quantities are written out."""
         if sum(term.size for term in terms) > LARGEST:
             wrong = "too large when powers and own quantities are written out"
             raise FormulaError(wrong, at, f"at most {LARGEST} names and numbers")
 
 
-def _start(text: str, at: int) -> int:
+def _find_token(text: str, at: int) -> int:
     """Skip spaces: return the offset of the next token."""
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
-def _alike(terms: Sequence[Term], other: Term, at: int) -> None:
+def _check_dimensions(terms: Sequence[FormulaTerm], other: FormulaTerm, at: int) -> None:
     """Check that values which are added or compared have one dimension."""
     first = next((term for term in terms if not term.nothing), other)
     if other.dimension != first.dimension and not other.nothing:
@@ -275,71 +275,76 @@ def _alike(terms: Sequence[Term], other: Term, at: int) -> None:
 # -- what parts come to: sums and products flat, numbers together and first ---------------------
 
 
-def _number(value: Exact) -> Term:
-    return Term(number(value), _ONE)
+def _wrap_number(value: Exact) -> FormulaTerm:
+    return FormulaTerm(make_number(value), _ONE)
 
 
-def _flat(op: str, terms: Sequence[Term]) -> Iterator[Expression]:
+def _flatten_terms(op: str, terms: Sequence[FormulaTerm]) -> Iterator[Expression]:
     for term in terms:
         yield from term.tree.args if term.tree.op == op else (term.tree,)
 
 
-def _joined(op: str, terms: Sequence[Term]) -> Term:
+def _combine_terms(op: str, terms: Sequence[FormulaTerm]) -> FormulaTerm:
     """Combine some values into their sum, maximum or minimum."""
-    parts = [*_flat(op, terms)]
+    parts = [*_flatten_terms(op, terms)]
     values = [part.data for part in parts if part.op == "number"]
     if op == "add":
         total = sum(values)
         parts = [part for part in parts if part.op != "number"]
-        parts += [number(total)] if total or not parts else []
+        parts += [make_number(total)] if total or not parts else []
     elif len(values) == len(parts):
-        parts = [number((max if op == "max" else min)(values))]
-    tree = operation(op, *parts) if len(parts) > 1 else parts[0]
+        parts = [make_number((max if op == "max" else min)(values))]
+    tree = apply_operation(op, *parts) if len(parts) > 1 else parts[0]
     dimension = next((term.dimension for term in terms if not term.nothing), terms[0].dimension)
-    return Term(tree, dimension, sum(t.size for t in terms), all(t.rational for t in terms))
+    return FormulaTerm(tree, dimension, sum(t.size for t in terms), all(t.rational for t in terms))
 
 
-def _times(one: Term, other: Term) -> Term:
+def _combine_factors(one: FormulaTerm, other: FormulaTerm) -> FormulaTerm:
     factor, parts = Fraction(1), list[Expression]()
-    for part in _flat("mul", (one, other)):
+    for part in _flatten_terms("mul", (one, other)):
         if part.op == "number":
             factor *= part.data
         else:
             parts.append(part)
     if factor != 1 or not parts:
-        parts.insert(0, number(factor))
-    tree = operation("mul", *parts) if len(parts) > 1 else parts[0]
+        parts.insert(0, make_number(factor))
+    tree = apply_operation("mul", *parts) if len(parts) > 1 else parts[0]
     dimension, size = one.dimension * other.dimension, one.size + other.size
-    return Term(tree, dimension, size, one.rational and other.rational)
+    return FormulaTerm(tree, dimension, size, one.rational and other.rational)
 
 
-def _power(base: Term, exponent: Exact) -> Term:
+def _raise_term(base: FormulaTerm, exponent: Exact) -> FormulaTerm:
     """Raise a term to a power; compute it if the base is a number and the result exact."""
     whole = exponent.denominator == 1
     tree = base.tree
     if tree.op == "number" and whole:
-        tree = number(Fraction(tree.data) ** exponent.numerator)
+        tree = make_number(Fraction(tree.data) ** exponent.numerator)
     elif exponent != 1:
-        tree = operation("pow", tree, exponent)
+        tree = apply_operation("pow", tree, exponent)
     size = max(base.size + (not whole), math.ceil(base.size * abs(Fraction(exponent))))
-    return Term(tree, base.dimension**exponent, size, base.rational and whole)
+    return FormulaTerm(tree, base.dimension**exponent, size, base.rational and whole)
 
 
-def named(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -> Term:
+def make_term(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -> FormulaTerm:
     """Make the term of a symbol that has a unit."""
-    one, dimension = measured(unit)
-    return Term(_times(_number(one), Term(symbol, _ONE)).tree, dimension, size, rational)
+    one, dimension = resolve_unit(unit)
+    return FormulaTerm(
+        _combine_factors(_wrap_number(one), FormulaTerm(symbol, _ONE)).tree,
+        dimension,
+        size,
+        rational,
+    )
 
 
-def converted(term: Term, unit: str) -> Expression:
+def convert_unit(term: FormulaTerm, unit: str) -> Expression:
     """Convert a value from base units to a unit."""
-    return _times(term, _number(1 / Fraction(measured(unit)[0]))).tree
+    return _combine_factors(term, _wrap_number(1 / Fraction(resolve_unit(unit)[0]))).tree
 
 
 #: Units of values for which no unit is stated.
 _UNITS = ("1", "bytes", "bytes/s", "s", "1/s", "USD", "W", "kWh", "kgCO2e", "USD/h", "USD/kWh")
 
 
-def unit_of(dimension: Dimension) -> str:
+def find_unit(dimension: Dimension) -> str:
     """Return a unit of a dimension."""
-    return next((unit for unit in _UNITS if measured(unit)[1] == dimension), str(dimension))
+    return next((unit for unit in _UNITS if resolve_unit(unit)[1] == dimension), str(dimension))

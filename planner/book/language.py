@@ -10,12 +10,12 @@ from functools import partial as partial
 from typing import Any as Any
 
 from planner.book.expressions import *
-from planner.book.expressions import log, operation
+from planner.book.expressions import apply_operation, log
 from planner.book.notation import *
 from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED
 from planner.book.quantity import Quantity as Quantity
-from planner.book.settings import named
+from planner.book.settings import expand_keywords
 from planner.book.sources import *
 
 #: Schedules by which a device is at one pass at a time.
@@ -37,31 +37,31 @@ seconds_of_block = partial(seconds, per="block")
 seconds_of_part = partial(seconds, per="part")
 
 
-def _reduction(op: str, body: Any, axis: str, *by: Any, **where: Any) -> Expression:
+def _reduce_axis(op: str, body: Any, axis: str, *by: Any, **where: Any) -> Expression:
     """Reduce an expression over the entries of an axis whose settings match ``where``."""
-    pairs = tuple((name, str(value)) for name, value in sorted(named(where).items()))
-    return operation(op, body, *by, data=(axis, pairs))
+    pairs = tuple((name, str(value)) for name, value in sorted(expand_keywords(where).items()))
+    return apply_operation(op, body, *by, data=(axis, pairs))
 
 
 #: ``Sum(body, axis, **where)`` is the sum of a body over an axis, ``Max`` its largest value.
-Sum, Max = partial(_reduction, "total"), partial(_reduction, "largest")
+Sum, Max = partial(_reduce_axis, "total"), partial(_reduce_axis, "largest")
 #: ``AtArgmax(body, axis, by)`` is the body where ``by`` is largest, at the first of equals.
-AtArgmax = partial(_reduction, "at_largest")
+AtArgmax = partial(_reduce_axis, "at_largest")
 #: ``Argmax(body, axis)`` is the name of the entry where the body is largest.
-Argmax = partial(_reduction, "which")
+Argmax = partial(_reduce_axis, "which")
 
 
-def total_on_stage(body: Any, **where: Any) -> Expression:
+def sum_on_stage(body: Any, **where: Any) -> Expression:
     """Sum over the parts of a stage that match ``where``, times how many of each the stage has."""
     return Sum(layers_on_stage * body, "part", **where)
 
 
-def largest_on_stage(body: Any, **where: Any) -> Expression:
+def max_on_stage(body: Any, **where: Any) -> Expression:
     """Take the maximum over the parts of a stage."""
     return Max(minimum(1, layers_on_stage) * body, "part", **where)
 
 
-def on_fullest_stage(body: Any, **where: Any) -> Expression:
+def max_over_stages(body: Any, **where: Any) -> Expression:
     """Take the maximum over stages of the sum over components, times the copies of each."""
     return Max(Sum(copies_on_stage * body, "component", **where), "stage")
 

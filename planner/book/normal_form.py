@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache, reduce
 from typing import Any
 
-from planner.book.expressions import Expression, Symbol, in_order, number
+from planner.book.expressions import Expression, Symbol, make_in_order, make_number
 
 Rational = int | Fraction
 Monomial = frozenset[tuple[Expression, Rational]]
@@ -42,23 +42,26 @@ class Form:
         return bool(self.terms)
 
     def __add__(self, other: Form) -> Form:
-        return total((self, other))
+        return sum_forms((self, other))
 
     def __sub__(self, other: Form) -> Form:
-        return self + constant(-1) * other
+        return self + make_constant(-1) * other
 
     def __mul__(self, other: Form) -> Form:
         for sum_, single in ((self, other), (other, self)):
             if len(sum_.terms) > 1 and len(single.terms) == 1:
-                cancelled = _cancelled(sum_, single)
+                cancelled = _cancel_sum(sum_, single)
                 if cancelled is not None:
                     return cancelled
         if len(self.terms) * len(other.terms) > MOST:
-            return _folded(self) * _folded(other)
+            return _wrap_sum(self) * _wrap_sum(other)
         found: dict[Monomial, Rational] = {}
         for one, c in self.terms.items():
             for another, d in other.terms.items():
-                both, product = _times(one, another), d if c == 1 else c if d == 1 else c * d
+                both, product = (
+                    _combine_powers(one, another),
+                    d if c == 1 else c if d == 1 else c * d,
+                )
                 found[both] = found[both] + product if both in found else product
         return Form(found)
 
@@ -70,15 +73,15 @@ class Form:
             ((monomial, c),) = self.terms.items()
             if exponent.denominator == 1:
                 c = c if c == 1 else Fraction(c) ** int(exponent)
-                return Form({_powered(monomial, exponent): c})
+                return Form({_raise_monomial(monomial, exponent): c})
             if c == 1:
-                return Form({_powered(monomial, exponent): 1})
+                return Form({_raise_monomial(monomial, exponent): 1})
         if exponent.denominator == 1 and 0 <= exponent <= 3 and len(self.terms) <= SPREAD:
-            return reduce(Form.__mul__, [self] * exponent.numerator, constant(1))
-        content, rest = self.primitive()
+            return reduce(Form.__mul__, [self] * exponent.numerator, make_constant(1))
+        content, rest = self.split_factor()
         if exponent.denominator != 1:
-            return Form({frozenset({(self.tree(), exponent)}): 1})
-        return content**exponent * Form({frozenset({(rest.tree(), exponent)}): 1})
+            return Form({frozenset({(self.to_tree(), exponent)}): 1})
+        return content**exponent * Form({frozenset({(rest.to_tree(), exponent)}): 1})
 
     # -- what it is made of -------------------------------------------------------------------
 
@@ -91,28 +94,28 @@ class Form:
         """All symbols in it, including those inside other atoms."""
         return frozenset().union(*(atom.symbols for atom in self.atoms))
 
-    def common(self) -> Form:
+    def find_common(self) -> Form:
         """Return the common factor of all terms: each atom to its lowest power."""
         powers = list(map(dict, self.terms))
         least = ((base, min(each.get(base, 0) for each in powers)) for base in self.atoms)
         return Form({frozenset((base, power) for base, power in least if power): 1})
 
-    def primitive(self) -> tuple[Form, Form]:
+    def split_factor(self) -> tuple[Form, Form]:
         """Split into a single term and the rest, whose product is this form: two forms that differ
         by a factor have the same rest."""
-        common = self.common()
+        common = self.find_common()
         rest = self * common**-1
-        first = rest.terms[min(rest.terms, key=_order)]
-        return constant(first) * common, constant(Fraction(1) / first) * rest
+        first = rest.terms[min(rest.terms, key=_make_term_key)]
+        return make_constant(first) * common, make_constant(Fraction(1) / first) * rest
 
-    def over(self, other: Form) -> Form | None:
+    def divide_by(self, other: Form) -> Form | None:
         """Return the single term that, times another form, gives this one, or None."""
         if not self.terms or len(self.terms) != len(other.terms):
             return None
-        (mine, one), (theirs, another) = self.primitive(), other.primitive()
+        (mine, one), (theirs, another) = self.split_factor(), other.split_factor()
         return mine / theirs if one == another else None
 
-    def without(self, ones: Collection[Expression]) -> Form:
+    def drop_atoms(self, ones: Collection[Expression]) -> Form:
         """Return the form with some atoms set to 1."""
         found: dict[Monomial, Rational] = {}
         for monomial, coefficient in self.terms.items():
@@ -122,37 +125,37 @@ class Form:
 
     # -- as an expression ---------------------------------------------------------------------
 
-    def symbols_written(self) -> int:
+    def count_symbols(self) -> int:
         """Count the symbols with which it is written, each as often as it occurs."""
         return sum(map(len, self.terms))
 
-    def split(self, factor: Form) -> tuple[Form, Form]:
+    def split_terms(self, factor: Form) -> tuple[Form, Form]:
         """Split into the terms that get no longer when a factor is divided out, and the others."""
         inside, outside = Form(), Form()
         for monomial, coefficient in self.terms.items():
             term = Form({monomial: coefficient})
             less = term / factor
-            if less.symbols_written() <= len(monomial):
+            if less.count_symbols() <= len(monomial):
                 inside += less
             else:
                 outside += term
         return inside, outside
 
-    def tree(self, factor: Form | None = None) -> Expression:
+    def to_tree(self, factor: Form | None = None) -> Expression:
         """Return it as an expression; with ``factor``, as the factor times some terms, plus the
         others."""
         if factor is not None:
-            inside, outside = self.split(factor)
-            whole = _product([*_factors(factor), inside.tree()])
-            others = [_term(m, outside.terms[m]) for m in sorted(outside.terms, key=_order)]
-            return in_order("add", (whole, *others)) if others else whole
-        terms = [_term(m, self.terms[m]) for m in sorted(self.terms, key=_order)]
+            inside, outside = self.split_terms(factor)
+            whole = _build_product([*_unpack_factors(factor), inside.to_tree()])
+            others = [_term(m, outside.terms[m]) for m in sorted(outside.terms, key=_make_term_key)]
+            return make_in_order("add", (whole, *others)) if others else whole
+        terms = [_term(m, self.terms[m]) for m in sorted(self.terms, key=_make_term_key)]
         if len(terms) == 1:
             return terms[0]
-        return in_order("add", tuple(terms)) if terms else number(0)
+        return make_in_order("add", tuple(terms)) if terms else make_number(0)
 
 
-def total(forms: Iterable[Form]) -> Form:
+def sum_forms(forms: Iterable[Form]) -> Form:
     """Sum some forms."""
     found: dict[Monomial, Any] = {}
     for form in forms:
@@ -161,7 +164,7 @@ def total(forms: Iterable[Form]) -> Form:
     return Form(found)
 
 
-def constant(value: int | Fraction | float) -> Form:
+def make_constant(value: int | Fraction | float) -> Form:
     """Make a form without symbols; a float becomes the fraction that it is exactly."""
     return Form({ONE: Fraction(value) if isinstance(value, float) else value})
 
@@ -171,49 +174,49 @@ def atom(expression: Expression) -> Form:
     return Form({frozenset({(expression, 1)}): 1})
 
 
-def form_of(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form:
+def to_form(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form:
     """Convert an expression to a form; a subtree for which ``leaf`` returns a form becomes that."""
     known = leaf(tree)
     if known is not None:
         return known
     if tree.op == "number":
-        return constant(tree.data)
-    parts = [form_of(argument, leaf) for argument in tree.args]
+        return make_constant(tree.data)
+    parts = [to_form(argument, leaf) for argument in tree.args]
     if tree.op == "add":
-        return total(parts)
+        return sum_forms(parts)
     if tree.op == "mul":
         return reduce(Form.__mul__, parts)
-    if tree.op == "pow" and parts[0] == constant(1):
+    if tree.op == "pow" and parts[0] == make_constant(1):
         return parts[0]
     if tree.op == "pow" and tree.args[1].op == "number":
         exponent: Rational = tree.args[1].data
         return parts[0] ** exponent
-    return atom(in_order(tree.op, tuple(part.tree() for part in parts), tree.data))
+    return atom(make_in_order(tree.op, tuple(part.to_tree() for part in parts), tree.data))
 
 
-def plainly(tree: Expression) -> Form | None:
+def wrap_symbol(tree: Expression) -> Form | None:
     """Return a symbol as its own form, None for anything else: the default ``leaf``."""
     return atom(tree) if isinstance(tree, Symbol) else None
 
 
-def written(tree: Expression) -> Expression:
+def flatten_tree(tree: Expression) -> Expression:
     """Flatten an expression, in its written order, for print, so that a paper's equation keeps its
     shape: no nested sums or products, and numbers combined."""
     if not tree.args:
         return tree
-    args = [written(argument) for argument in tree.args]
+    args = [flatten_tree(argument) for argument in tree.args]
     if tree.op not in ("add", "mul"):
-        return in_order(tree.op, tuple(args), tree.data)
+        return make_in_order(tree.op, tuple(args), tree.data)
     args = [inner for one in args for inner in (one.args if one.op == tree.op else (one,))]
     join = sum if tree.op == "add" else math.prod
     numbers = join(one.data for one in args if one.op == "number")
     others = [one for one in args if one.op != "number"]
     if numbers != (tree.op == "mul") or not others:
-        others.insert(0, number(numbers))
-    return others[0] if len(others) == 1 else in_order(tree.op, tuple(others))
+        others.insert(0, make_number(numbers))
+    return others[0] if len(others) == 1 else make_in_order(tree.op, tuple(others))
 
 
-def _times(one: Monomial, other: Monomial) -> Monomial:
+def _combine_powers(one: Monomial, other: Monomial) -> Monomial:
     if not one or not other:
         return one or other
     powers = dict(one)
@@ -222,55 +225,55 @@ def _times(one: Monomial, other: Monomial) -> Monomial:
     return frozenset((base, power) for base, power in powers.items() if power)
 
 
-def _cancelled(total: Form, single: Form) -> Form | None:
+def _cancel_sum(total: Form, single: Form) -> Form | None:
     """Cancel a sum with a power of itself in a term's divisor; return None if there is none."""
     ((monomial, coefficient),) = single.terms.items()
     for base, power in monomial:
         if power < 0 and base.op == "add" and len(base.args) == len(total.terms):
-            ratio = total.over(form_of(base, plainly))
+            ratio = total.divide_by(to_form(base, wrap_symbol))
             if ratio is not None:
-                rest = _times(monomial, frozenset({(base, 1)}))
+                rest = _combine_powers(monomial, frozenset({(base, 1)}))
                 return ratio * Form({rest: coefficient})
     return None
 
 
-def _powered(monomial: Monomial, exponent: Rational) -> Monomial:
+def _raise_monomial(monomial: Monomial, exponent: Rational) -> Monomial:
     return frozenset((base, power * exponent) for base, power in monomial if exponent)
 
 
-def _folded(form: Form) -> Form:
+def _wrap_sum(form: Form) -> Form:
     """Wrap a sum as a single atom."""
-    return form if len(form.terms) == 1 else atom(form.tree())
+    return form if len(form.terms) == 1 else atom(form.to_tree())
 
 
 @cache
-def _named(base: Expression) -> str:
+def _make_sort_key(base: Expression) -> str:
     """Return a text that sorts factors in a fixed order."""
     return repr(base)
 
 
-def _order(monomial: Monomial) -> list[tuple[str, Rational]]:
+def _make_term_key(monomial: Monomial) -> list[tuple[str, Rational]]:
     """Return a key that sorts terms in a fixed order; print has its own."""
-    return sorted((_named(base), -power) for base, power in monomial)
+    return sorted((_make_sort_key(base), -power) for base, power in monomial)
 
 
-def _factors(form: Form) -> list[Expression]:
+def _unpack_factors(form: Form) -> list[Expression]:
     """List the factors of a form of one term."""
     ((monomial, coefficient),) = form.terms.items()
     powers = (
-        base if power == 1 else in_order("pow", (base, number(power)))
-        for base, power in sorted(monomial, key=lambda pair: (_named(pair[0]), pair[1]))
+        base if power == 1 else make_in_order("pow", (base, make_number(power)))
+        for base, power in sorted(monomial, key=lambda pair: (_make_sort_key(pair[0]), pair[1]))
     )
-    return [*([number(coefficient)] if coefficient != 1 else []), *powers]
+    return [*([make_number(coefficient)] if coefficient != 1 else []), *powers]
 
 
 def _term(monomial: Monomial, coefficient: Rational) -> Expression:
-    return _product(_factors(Form({monomial: coefficient})))
+    return _build_product(_unpack_factors(Form({monomial: coefficient})))
 
 
-def _product(factors: Iterable[Expression]) -> Expression:
+def _build_product(factors: Iterable[Expression]) -> Expression:
     """Build a product without factors of 1."""
-    found = [factor for factor in factors if factor is not number(1)]
+    found = [factor for factor in factors if factor is not make_number(1)]
     if len(found) == 1:
         return found[0]
-    return in_order("mul", tuple(found)) if found else number(1)
+    return make_in_order("mul", tuple(found)) if found else make_number(1)

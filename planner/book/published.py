@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from planner.book.expressions import Expression, Symbol, expression, number
+from planner.book.expressions import Expression, Symbol, make_number, to_expression
 from planner.book.formulas import network, time_step
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.memory_states import per_parameter, trained
@@ -29,7 +29,7 @@ class Equation(NamedTuple):
     quantities: tuple[str, ...]
     source: str
     value: Expression
-    besides: tuple[Expression, str] = (number(0), "")
+    besides: tuple[Expression, str] = (make_number(0), "")
     remark: str = ""
 
 
@@ -108,7 +108,7 @@ EQUATIONS = (
         Equation(
             (quantity, f"{quantity}.stage"),
             f"{RAJBHANDARI}, section 5 and figure 1",
-            expression(each * Psi / share),
+            to_expression(each * Psi / share),
             remark=words,
         )
         for quantity, each in (

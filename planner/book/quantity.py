@@ -24,9 +24,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from planner.base import numbers
-from planner.book.canonical import canonical
-from planner.book.expressions import REDUCTIONS, Expression, Operand, Symbol, expression
-from planner.book.settings import named
+from planner.book.canonical import to_canonical
+from planner.book.expressions import REDUCTIONS, Expression, Operand, Symbol, to_expression
+from planner.book.settings import expand_keywords
 
 When = Mapping[str, Any]
 #: Lowest and highest value that a quantity can have; None where there is no bound.
@@ -115,12 +115,12 @@ class Quantity(Operand):
         self.__dict__.update({fact: said.pop(fact) for fact in FACTS & said.keys()})
         #: Defaults of its formulas.
         self.shared = {"title": title, "source": "", "exact": True, "coefficient": "1", **said}
-        (BOOK if book is None else book).add(self)
+        (BOOK if book is None else book).add_quantity(self)
 
     @cached_property
     def latex(self) -> str:
         """Its symbol in LaTeX."""
-        return spelled(self.typed)
+        return typeset_symbol(self.typed)
 
     def __repr__(self) -> str:
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
@@ -143,15 +143,15 @@ class Quantity(Operand):
         """Declare the only formula."""
         return self.where().equals(value, why)
 
-    def choose(self, settings: Callable[[str], Any]) -> Formula | None:
+    def choose_formula(self, settings: Callable[[str], Any]) -> Formula | None:
         """Return the formula that applies under these settings, or None."""
-        found = [formula for formula in self.formulas if formula.holds(settings)]
+        found = [formula for formula in self.formulas if formula.is_applicable(settings)]
         if len(found) > 1:
             names = " and ".join(str(dict(formula.when)) for formula in found)
             raise TypeError(f"{self.id}: several formulas hold at once: {names}")
         return found[0] if found else None
 
-    def outside(self, value: Any) -> str | None:
+    def explain_outside(self, value: Any) -> str | None:
         """Explain why a value is out of range; return None if it is in range, or is a name."""
         low, high = self.within
         if isinstance(value, str):
@@ -176,7 +176,7 @@ class Where(NamedTuple):
         quantity, said = self.quantity, self.quantity.shared | self.how
         own = {name: said.pop(name) for name in ("title", "source", "exact", "coefficient")}
         quantity.formulas.append(
-            Formula(quantity, named(said), **own, why=why, written=expression(value))
+            Formula(quantity, expand_keywords(said), **own, why=why, written=to_expression(value))
         )
         return quantity
 
@@ -201,9 +201,9 @@ class Formula:
     @cached_property
     def expression(self) -> Expression:
         """Its canonical form; made at first use, since a plan needs only a part of the book."""
-        return canonical(self.written)
+        return to_canonical(self.written)
 
-    def holds(self, settings: Callable[[str], Any]) -> bool:
+    def is_applicable(self, settings: Callable[[str], Any]) -> bool:
         return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
 
 
@@ -226,13 +226,13 @@ class Book:
         self.notation: dict[Symbol, Notation] = {}
         self.symbols: dict[Expression, str] = {}
 
-    def add(self, quantity: Quantity) -> None:
+    def add_quantity(self, quantity: Quantity) -> None:
         if quantity.id in self.quantities:
             raise TypeError(f"{quantity.id} is declared twice")
         self.quantities[quantity.id] = quantity
         self.symbols[quantity.symbol] = quantity.id
 
-    def carrier(self, term: Expression, unit: str) -> str | None:
+    def find_carrier(self, term: Expression, unit: str) -> str | None:
         """Return the quantity that a term of a sum in a unit equals or is a multiple of."""
         factors = term.args if term.op == "mul" else (term,)
         ids = [self.symbols[f] for f in factors if isinstance(f, Symbol) and f in self.symbols]
@@ -241,7 +241,7 @@ class Book:
         plainly = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
         return ids[0] if len(ids) == 1 and plainly else None
 
-    def formulas(self) -> Iterator[Formula]:
+    def list_formulas(self) -> Iterator[Formula]:
         for quantity in self.quantities.values():
             yield from quantity.formulas
 
@@ -249,7 +249,7 @@ class Book:
 BOOK = Book()
 
 
-def spelled(symbol: str) -> str:
+def typeset_symbol(symbol: str) -> str:
     """Typeset a typed symbol in LaTeX: the letters of an index become upright words (``t_step``,
     ``M_act^{k}``), variable parts follow them; anything else is LaTeX already."""
 
@@ -280,7 +280,7 @@ def symbol(
     if made in BOOK.notation:
         raise TypeError(f"symbol {name} is declared twice")
     first, underscore, index = name.partition("_")
-    latex = spelled(latex or (letter or first) + underscore + index)
+    latex = typeset_symbol(latex or (letter or first) + underscore + index)
     BOOK.notation[made] = Notation(
         made, meaning, latex, len(BOOK.notation), under + key or None, tuple(per.split()), **more
     )

@@ -43,7 +43,7 @@ _NAMES = {
 NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())
 
 
-def _keywords() -> Mapping[str, str]:
+def _map_keywords() -> Mapping[str, str]:
     claims: dict[str, list[tuple[int, str]]] = {}
     for name in NAMES:
         words = re.split(r"[. ]", name)
@@ -57,10 +57,10 @@ def _keywords() -> Mapping[str, str]:
     }
 
 
-KEYWORDS = _keywords()
+KEYWORDS = _map_keywords()
 
 
-def named(conditions: Mapping[str, Any]) -> dict[str, Any]:
+def expand_keywords(conditions: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the keywords of conditions by the full names of their settings."""
     for keyword in conditions:
         if keyword not in KEYWORDS:

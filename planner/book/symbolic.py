@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 from sympy import Add, Expr, Integer, Max, Min, Mul, Pow, Rational, Tuple, ceiling, floor
 
-from planner.book.expressions import REDUCTIONS, Expression, Symbol, in_order, number
+from planner.book.expressions import REDUCTIONS, Expression, Symbol, make_in_order, make_number
 
 
 class Reduction(Expr):  # type: ignore[misc]  # SymPy has no types
@@ -62,9 +62,9 @@ def from_sympy(made: Any) -> Expression:
     if isinstance(made, sympy.Symbol):
         return Symbol(made.name, positive=bool(made.is_positive))
     if isinstance(made, Integer):
-        return number(int(made.p))
+        return make_number(int(made.p))
     if isinstance(made, Rational):
-        return number(Fraction(int(made.p), int(made.q)))
+        return make_number(Fraction(int(made.p), int(made.q)))
     op = _NAMES.get(type(made))
     if op is None:
         raise TypeError(f"no expression for {type(made).__name__}: {made}")
@@ -73,8 +73,8 @@ def from_sympy(made: Any) -> Expression:
             for base in (each.base if isinstance(each, Pow) else each for each in made.args):
                 if base.args and (op in ("max", "min") or not isinstance(base, Mul)):
                     from_sympy(base).text = str(base)
-        return in_order(op, tuple(map(from_sympy, made.args)))
+        return make_in_order(op, tuple(map(from_sympy, made.args)))
     body, axis, *rest = made.args
     bodies = [body, *(each for each in rest if not isinstance(each, Tuple))]
     pairs = tuple((k.name, v.name) for k, v in (p for p in rest if isinstance(p, Tuple)))
-    return in_order(op, tuple(map(from_sympy, bodies)), (axis.name, pairs))
+    return make_in_order(op, tuple(map(from_sympy, bodies)), (axis.name, pairs))

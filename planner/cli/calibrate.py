@@ -13,7 +13,7 @@ from planner.connect.calibrate import laboratory, writing
 from planner.questions import loading
 
 
-def run(options: argparse.Namespace) -> int:
+def run_calibrate(options: argparse.Namespace) -> int:
     """Fit the rates of a cluster to the logs of runs; return the exit status.
 
     Raises:
@@ -26,24 +26,26 @@ def run(options: argparse.Namespace) -> int:
             Fault(wrong, None, "PLAN.yaml --log FILE for each run, or one plan for all")
         )
     loaded = [loading.load(plan, options.set) for plan in plans]
-    inputs = [*logs, *(file for plan in loaded for file in plan.document.files())]
+    inputs = [*logs, *(file for plan in loaded for file in plan.document.list_files())]
     output = options.output
     if output not in (None, "-"):
         files.format_of(output, {".yaml": "yaml", ".yml": "yaml"}, "cluster document")
-        files.spare(output, inputs)
-    faults, given = list[Fault](), list[laboratory.Given]()
+        files.refuse_overwrite(output, inputs)
+    faults, given = list[Fault](), list[laboratory.LoggedRun]()
     for place, log in enumerate(logs):
         try:
-            given.append(laboratory.read(loaded[place % len(loaded)], log, options.warm_up))
+            given.append(laboratory.read_run(loaded[place % len(loaded)], log, options.warm_up))
         except PlanError as error:
             faults += error.faults
     if faults:
         raise PlanError(faults)
-    found = laboratory.calibrate(given)
+    found = laboratory.fit_devices(given)
     if output is not None:
         name = "my-cluster.yaml" if output == "-" else Path(output).name
-        files.put(writing.document(found, name, date.today().isoformat()), output, inputs)
+        files.write_output(
+            writing.write_cluster(found, name, date.today().isoformat()), output, inputs
+        )
     if output != "-":
-        writer = laboratory.data if options.format == "json" else laboratory.text
+        writer = laboratory.dump_fit if options.format == "json" else laboratory.render_fit
         sys.stdout.write(writer(found))
     return 0

@@ -11,25 +11,25 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from planner.base.errors import needed
+from planner.base.errors import require_extra
 
 SHELLS = ("bash", "zsh", "fish")
 PROGRAMS = ["trainplan", "plan.py"]
 
 
-def script(shell: str) -> str:
+def build_script(shell: str) -> str:
     """Return the script that a shell reads once to complete commands.
 
     Raises:
         PlanError: argcomplete is not installed.
     """
-    with needed("completion", "completion"):
+    with require_extra("completion", "completion"):
         import argcomplete
     code: str = argcomplete.shellcode(PROGRAMS, shell=shell)
     return code
 
 
-def offer(parser: argparse.ArgumentParser) -> None:
+def answer_shell(parser: argparse.ArgumentParser) -> None:
     """Answer a shell that requests completions at the cursor, and exit."""
     import argcomplete
 
@@ -37,9 +37,9 @@ def offer(parser: argparse.ArgumentParser) -> None:
     for command in commands.choices.values():
         for action in command._actions:
             if action.dest in KNOWN:
-                action.completer = partial(_words, action.dest)
+                action.completer = partial(_list_values, action.dest)
             elif action.dest in ("plan", "plans"):
-                action.completer = _plans
+                action.completer = _list_plans
     # A plan file straight after the program's name needs no command.
     first, *rest = os.environ["COMP_LINE"].split(maxsplit=2)[1:] or [""]
     if rest and first not in commands.choices:
@@ -59,7 +59,7 @@ QUANTITIES = ("maximize", "minimize", "quantity")
 KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary", "precision")
 
 
-def _plans(prefix: str, **_: object) -> Sequence[str]:
+def _list_plans(prefix: str, **_: object) -> Sequence[str]:
     """List files and the built-in plans."""
     from argcomplete.completers import FilesCompleter
 
@@ -68,7 +68,7 @@ def _plans(prefix: str, **_: object) -> Sequence[str]:
     return [*source.preset_names("plan"), *FilesCompleter()(prefix)]
 
 
-def _words(argument: str, **_: object) -> Sequence[str]:
+def _list_values(argument: str, **_: object) -> Sequence[str]:
     """List the values that an argument may have."""
     from planner.documents import schema, source
 
@@ -82,13 +82,13 @@ def _words(argument: str, **_: object) -> Sequence[str]:
     if argument == "precision":
         from planner.base import formats
 
-        return [one.format for one in formats.shipped()]
+        return [one.format for one in formats.sort_formats()]
     if argument in ("question", "with_layout"):
         from planner.questions.solve import questions
 
         return questions.NAMES if argument == "question" else questions.LAYOUTS
     # The dotted keys near the top of a plan that hold no others.
-    known = schema.paths("plan")
+    known = schema.list_key_paths("plan")
     around = {key.rpartition(".")[0] for key in known}
     keys = [key for key in known if "." in key and key not in around]
     if argument == "vary":

@@ -17,25 +17,25 @@ KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
 
-def listing(what: str | None = None) -> str:
+def format_listing(what: str | None = None) -> str:
     """Format the table of one kind; without a kind, of every kind of preset."""
     if what == "precisions":
         from planner.report import precisions
 
-        return "".join(f"{line}\n" for line in precisions.listing())
+        return "".join(f"{line}\n" for line in precisions.render_formats())
     if what is not None:
-        return "".join(f"{line}\n" for line in columns(_rows(what)))
-    sections = ([kind, *columns(_rows(kind), indent="  "), ""] for kind in KINDS)
+        return "".join(f"{line}\n" for line in columns(_list_rows(what)))
+    sections = ([kind, *columns(_list_rows(kind), indent="  "), ""] for kind in KINDS)
     return "\n".join(line for section in sections for line in section)
 
 
-def _rows(what: str) -> list[tuple[str, ...]]:
+def _list_rows(what: str) -> list[tuple[str, ...]]:
     if what == "aliases":
         from planner.documents import aliases
 
         return [
             ("understood or suggested for", "what ships, our key or value", "also typed as"),
-            *aliases.table(),
+            *aliases.list_aliases(),
         ]
     if what == "quantities":
         import planner.book.formulas  # noqa: F401  (registers the quantities)

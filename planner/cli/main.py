@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.base import files, progress
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, OK, broken, faults_text
+from planner.cli.commands import BAD_INPUT, COMMANDS, OK, format_faults, report_crash
 
 #: What the program's name alone prints.
 FIRST = """\
@@ -39,27 +39,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     an internal error, reported on one line)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return run(arguments)
+        return run_command(arguments)
     except Exception as error:
-        return broken(error, "--debug" in arguments)
+        return report_crash(error, "--debug" in arguments)
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run one command as ``main`` does, but raise internal errors."""
     options = argparse.Namespace()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks
-        from planner.cli.completion import offer
+        from planner.cli.completion import answer_shell
 
-        offer(_parser())
+        answer_shell(_build_parser())
     try:
         if not arguments:
             sys.stdout.write(FIRST)
             return OK
-        options = _parsed(_with_command(arguments))
-        return _done(options)
+        options = _parse_words(_add_report(arguments))
+        return _run_handler(options)
     except BrokenPipeError:
         # The reader of a pipe went away (head, a closed pager): no fault of ours.
-        _discard()
+        _drop_output()
         return OK
     except (PlanError, OSError) as error:
         faults, how = getattr(error, "faults", ()), getattr(options, "faults", "text")
@@ -67,62 +67,62 @@ def run(arguments: list[str]) -> int:
             faults = [Fault(str(error.strerror), Place(str(error.filename or "standard output")))]
             how = how if error.filename else "text"  # of a full disk behind standard output
         if how != "text":  # writing even "" would flush what a full disk refused
-            sys.stdout.write(faults_text(faults, how))
+            sys.stdout.write(format_faults(faults, how))
         for fault in faults if how == "text" else ():
             print(fault, file=sys.stderr)
         if isinstance(error, OSError):
-            _discard()
+            _drop_output()
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130
 
 
-def status(words: list[str]) -> int:
+def run_words(words: list[str]) -> int:
     """Run one command for a program that composes its words; return the exit status.
 
     Raises:
         PlanError: bad input.
     """
-    return _done(_parsed(words))
+    return _run_handler(_parse_words(words))
 
 
-def _done(options: argparse.Namespace) -> int:
+def _run_handler(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
-        stack.enter_context(files.within(options.root))
-        stack.enter_context(progress.shown(options.progress))
+        stack.enter_context(files.restrict_reading(options.root))
+        stack.enter_context(progress.show_progress(options.progress))
         if options.no_defaults:
             from planner.documents import defaults
 
-            stack.enter_context(defaults.left_out())
+            stack.enter_context(defaults.ignore_defaults())
         if getattr(options, "templates", None):
-            from planner.report.report import templates_of
+            from planner.report.report import use_templates
 
             if options.root is not None:  # where whoever wrote the plans may not choose them
                 raise PlanError(Fault("both --templates and --root", None, "one of them"))
-            stack.enter_context(templates_of(options.templates))
-        options.status = status  # for a command that runs others
+            stack.enter_context(use_templates(options.templates))
+        options.status = run_words  # for a command that runs others
         done: int | str = options.handler(options)
     sys.stdout.write(done if isinstance(done, str) else "")
     sys.stdout.flush()
     return OK if isinstance(done, str) else done
 
 
-def _parsed(words: list[str]) -> argparse.Namespace:
+def _parse_words(words: list[str]) -> argparse.Namespace:
     """Parse the words of a command, whose options may be anywhere between the others."""
     if not words or words[0] not in COMMANDS:  # --help, --version, or nothing
-        return _parser().parse_args(words)
+        return _build_parser().parse_args(words)
     parser = _Parser(prog=f"plan.py {words[0]}", description=COMMANDS[words[0]].help)
-    COMMANDS[words[0]].configure(parser)
+    COMMANDS[words[0]].add_args(parser)
     return parser.parse_intermixed_args(words[1:])
 
 
-def _discard() -> None:
+def _drop_output() -> None:
     """Replace standard output by the null device: no later write fails, not even at exit."""
     with contextlib.suppress(ValueError, OSError):  # it may be no file at all
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _with_command(arguments: list[str]) -> list[str]:
+def _add_report(arguments: list[str]) -> list[str]:
     """Add the command ``report`` where a plan file follows the program's name directly."""
     rest: list[str] = list(arguments)
     lead: list[str] = []  # options of every command may stand before it
@@ -135,11 +135,11 @@ def _with_command(arguments: list[str]) -> list[str]:
     if first in COMMANDS:
         return [rest[0], *lead, *rest[1:]]
     if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
-        _plan_known(first)
+        _check_name(first)
     return ["report", *lead, *rest]
 
 
-def _plan_known(word: str) -> None:
+def _check_name(word: str) -> None:
     """Check that a word that is no command is the name of a plan or of a model.
 
     Raises:
@@ -149,7 +149,7 @@ def _plan_known(word: str) -> None:
 
     for kind in ("plan", "model"):
         with contextlib.suppress(PlanError):
-            source.located(word, kind)
+            source.locate_file(word, kind)
             return
     allowed = "a plan file, a name that list plans or list models shows, or one of: "
     allowed += ", ".join(COMMANDS)
@@ -171,13 +171,13 @@ class _Version(argparse.Action):
     """Prints the versions, which are computed on demand only: they hash formulas and presets."""
 
     def __call__(self, *_: Any) -> None:
-        from planner.base.version import full
+        from planner.base.version import format_versions
 
-        print(full())
+        print(format_versions())
         raise SystemExit(OK)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="plan.py",
         description="Plan a training run of a large language model: parameters, FLOPs, memory, "
@@ -192,5 +192,5 @@ def _parser() -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
     for name, command in COMMANDS.items():
-        command.configure(commands.add_parser(name, help=command.help, description=command.help))
+        command.add_args(commands.add_parser(name, help=command.help, description=command.help))
     return parser

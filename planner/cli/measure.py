@@ -7,29 +7,29 @@ import sys
 
 from planner.base import files
 from planner.base.errors import Fault, PlanError, nearest
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.connect.measure import need_torch
 from planner.documents import aliases, source
 
 
-def run(options: argparse.Namespace) -> int:
+def run_measure(options: argparse.Namespace) -> int:
     """Measure the machine; return the exit status.
 
     Raises:
         PlanError: an option is wrong, PyTorch is missing, or nothing can be measured.
     """
-    _check(options)
+    _check_options(options)
     need_torch()
     if options.output in (None, "-"):
-        sys.stdout.write(_machine(options))
+        sys.stdout.write(_write_machine(options))
         return 0
     files.format_of(options.output, {".yaml": "yaml", ".yml": "yaml"}, "accelerator document")
-    with files.replacing(options.output) as file:  # fails first where it cannot be written
-        file.write(_machine(options).encode())
+    with files.replace_file(options.output) as file:  # fails first where it cannot be written
+        file.write(_write_machine(options).encode())
     return 0
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     def fault(option: str, allowed: str) -> Fault:
         shown = f"plan.py measure: --{option} {getattr(options, option)}"
         return Fault(shown, None, allowed)
@@ -41,7 +41,9 @@ def _check(options: argparse.Namespace) -> None:
             faults.append(fault(key, f"1 to {most}"))
     names = source.preset_names("accelerator")
     if options.extends is not None:
-        options.extends = aliases.preset("accelerator", options.extends, names) or options.extends
+        options.extends = (
+            aliases.find_preset("accelerator", options.extends, names) or options.extends
+        )
     if options.extends is not None and options.extends not in names:
         unknown = f"plan.py measure: --extends {options.extends}"
         faults.append(
@@ -53,10 +55,10 @@ def _check(options: argparse.Namespace) -> None:
         raise PlanError(faults)
 
 
-def _machine(options: argparse.Namespace) -> str:
+def _write_machine(options: argparse.Namespace) -> str:
     from planner.connect.measure import engine, machine, writing
 
     backend = engine.Engine(options.device, options.processes)
     seconds = options.seconds or machine.SECONDS
-    found = machine.measure(backend, seconds, options.extends, tell)
-    return writing.document(found, options.name)
+    found = machine.measure_machine(backend, seconds, options.extends, report_progress)
+    return writing.write_device(found, options.name)

@@ -8,16 +8,16 @@ from typing import Any
 
 from planner.base.display import one_line, plain
 from planner.base.errors import PlanError
-from planner.connect.exports.table import Config, Nearly
+from planner.connect.exports.table import LaunchConfig, Nearly
 from planner.connect.imports import launch
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 TOTALS = ("memory.total", "time.step_seconds")
 
 
-def changes(plan: Plan, to: str, made: Config) -> dict[str, Any]:
+def find_changes(plan: Plan, to: str, made: LaunchConfig) -> dict[str, Any]:
     """Keys of a plan that are others in its file, with the values there. A value that no key of
     ours has (a policy between two recompute modes) changes none, nor does what is said elsewhere.
 
@@ -28,7 +28,7 @@ def changes(plan: Plan, to: str, made: Config) -> dict[str, Any]:
     near = {each.key for each in made.unsaid if isinstance(each.why, Nearly)}
     if not near:
         return {}
-    keys = launch.keys(made.text, to, plan)
+    keys = launch.read_keys(made.text, to, plan)
     return {
         key: keys[key]
         for key in sorted(near & keys.keys())
@@ -36,16 +36,16 @@ def changes(plan: Plan, to: str, made: Config) -> dict[str, Any]:
     }
 
 
-def lines(plan: Plan, to: str, made: Config) -> Iterator[str]:
+def describe_run(plan: Plan, to: str, made: LaunchConfig) -> Iterator[str]:
     """What runs in the plan's place and what it comes to, beside the plan; none where it runs
     itself."""
-    changed = changes(plan, to, made)
+    changed = find_changes(plan, to, made)
     if not changed:
         return
     said = (f"{key} {value} for {plain(plan.get(key))}" for key, value in changed.items())
     yield one_line(f"as it will run: {', '.join(said)}")
     try:
-        theirs, ours = evaluate(variant(plan, changed)), evaluate(plan)
+        theirs, ours = evaluate_plan(variant(plan, changed)), evaluate_plan(plan)
     except PlanError as error:
         yield f"as it will run: no valid plan, {one_line(str(error.faults[0]))}"
         return

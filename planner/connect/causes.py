@@ -15,7 +15,7 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.plan import follows_again, variant
+from planner.plans.plan import reset_derived, variant
 from planner.results.result import Result
 
 #: A cause that makes up less than this share of a difference explains nothing of it.
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
     effect: Fraction  # in the unit of the quantity
 
 
-def causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
+def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
     """What moves a quantity as a run differs from it, that which moves it by nearly as much first.
 
     Args:
@@ -39,18 +39,18 @@ def causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
         gap: measured less predicted, in the quantity's unit.
     """
     base = Evaluation(case.build(result.plan), exact=False)
-    here = base.values_of((quantity,))[quantity]
+    here = base.get_values((quantity,))[quantity]
     found = []
-    for row in _table():
-        changes = _changes(result.plan, row)
+    for row in _read_causes():
+        changes = _list_changes(result.plan, row)
         if not changes:
             continue
         with suppress(PlanError, Absent, TypeError):
-            other = variant(result.plan, {**follows_again(result.plan), **changes})
+            other = variant(result.plan, {**reset_derived(result.plan), **changes})
             built = case.build(other)
             evaluation = base.rerun(built, exact=False)
             evaluation = evaluation or Evaluation(built, like=base, exact=False)
-            effect = Fraction(evaluation.values_of((quantity,))[quantity]) - Fraction(here)
+            effect = Fraction(evaluation.get_values((quantity,))[quantity]) - Fraction(here)
             share = effect / gap
             if share >= LEAST and (share <= ALIKE or "scale" in row):
                 found.append(Cause(row["says"], effect))
@@ -58,11 +58,11 @@ def causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
 
 
 @cache
-def _table() -> list[dict[str, Any]]:
+def _read_causes() -> list[dict[str, Any]]:
     return list(resources.read_yaml(Path(__file__).with_suffix(".yaml")))
 
 
-def _changes(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+def _list_changes(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that a cause changes in a plan, none where it does so already."""
     changes = {key: value for key, value in row.get("set", {}).items() if plan.get(key) != value}
     for key, factor in row.get("scale", {}).items():
@@ -72,7 +72,7 @@ def _changes(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def explained(result: Result, quantity: str, gap: Fraction, most: int = 3) -> list[str]:
+def explain_gap(result: Result, quantity: str, gap: Fraction, most: int = 3) -> list[str]:
     """Sentences on what could explain that a run differs by so much, so many at most."""
     unit = result[quantity].unit
     sign = "+" if gap > 0 else "−"
@@ -81,7 +81,7 @@ def explained(result: Result, quantity: str, gap: Fraction, most: int = 3) -> li
         return f"{sign}{result[quantity].declared.text(abs(value))}"
 
     lines = []
-    for cause in causes(result, quantity, gap)[:most]:
+    for cause in find_causes(result, quantity, gap)[:most]:
         share, would = cause.effect / gap, "would cost" if gap > 0 else "would save"
         if share > ALIKE:
             lines.append(

@@ -17,8 +17,8 @@ from planner.base.display import as_json, columns, one_line, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import causes, logs
 from planner.plans.document import Plan
-from planner.plans.plan import at_utilisation, variant
-from planner.results.result import Quantity, Result, evaluate
+from planner.plans.plan import use_utilisation, variant
+from planner.results.result import Quantity, Result, evaluate_plan
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
@@ -135,7 +135,7 @@ class Row:
         }
         return row if self.inside is None else {**row, "inside": self.inside}
 
-    def cells(self) -> tuple[str, ...]:
+    def list_cells(self) -> tuple[str, ...]:
         """The row in print: title, planned, measured, their ratio, how it was measured."""
         planned = "absent" if self.planned is None else self.text(self.planned)
         ratio = "" if self.ratio is None else numbers.text(self.ratio, style="table")
@@ -147,7 +147,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
     from the root, or the step time that was told; ``warm_up`` the records left out where that was
     told."""
@@ -204,7 +204,7 @@ class Comparison:
         for row in () if self.unlike else self.rows:
             far = row.id == STEP and row.judged and abs(row.gap) > WORTH * row.measured
             if (row.judged and not row.inside and row.id[:7] in ("time.st", "memory.")) or far:
-                lines += causes.explained(self.result, row.id, row.gap, 2)
+                lines += causes.explain_gap(self.result, row.id, row.gap, 2)
         return lines[:3]
 
     def to_json(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class Comparison:
         return plain(tree)  # type: ignore[no-any-return]
 
 
-def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Comparison:
+def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> RunComparison:
     """The plan's quantities beside those that the log of a run holds.
 
     Args:
@@ -230,18 +230,18 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     Raises:
         PlanError: the log cannot be read, or holds no more than the warm-up.
     """
-    log, result = logs.read(path), evaluate(plan)
-    rows, notes = rows_of(result, log, warm_up)
-    wrong = tuple(said for _, said in unlike(plan, log))
+    log, result = logs.read_log(path), evaluate_plan(plan)
+    rows, notes = compare_rows(result, log, warm_up)
+    wrong = tuple(said for _, said in find_conflicts(plan, log))
     notes += wrong
     file = Path(path)
     name = file.name if file.is_absolute() else file.as_posix()
-    found = Comparison(name, log.format, rows, tuple(notes), result, warm_up, wrong)
+    found = RunComparison(name, log.format, rows, tuple(notes), result, warm_up, wrong)
     result.comparison = found  # its reports show it
     return found
 
 
-def rows_of(
+def compare_rows(
     result: Result, log: logs.Log, warm_up: int | None = None
 ) -> tuple[tuple[Row, ...], list[str]]:
     """What a log holds beside what a result has, and what a reader of it has to know.
@@ -249,13 +249,13 @@ def rows_of(
     Raises:
         PlanError: the log holds no more than the warm-up.
     """
-    measured, notes = _measured(log, warm_up)
-    _derive(measured, result.plan)
-    _of_result(measured, result)
+    measured, notes = _measure_log(log, warm_up)
+    _derive_pace(measured, result.plan)
+    _derive_mfu(measured, result)
     return tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured), notes
 
 
-def compare_step(plan: Plan, text: str) -> Comparison:
+def compare_step(plan: Plan, text: str) -> RunComparison:
     """The plan's quantities beside what they are at a step time that was measured, by the same
     formulas: the plan at the utilisation that it stands for.
 
@@ -267,7 +267,7 @@ def compare_step(plan: Plan, text: str) -> Comparison:
         PlanError: no time above 0, less than the FLOPs of a step take at the peak, or a plan whose
             steps have no time.
     """
-    result = evaluate(plan)
+    result = evaluate_plan(plan)
     try:
         seconds = Fraction(units.parse(text, "s"))
     except units.UnitError as error:
@@ -276,33 +276,33 @@ def compare_step(plan: Plan, text: str) -> Comparison:
         ) from None
     if seconds <= 0:
         raise PlanError(Fault(f"--step-time {text}", None, "a time above 0, such as 1.4s"))
-    least = _at_peak(plan)
+    least = _time_at_peak(plan)
     if seconds < least:
         said = f"a step of {text} is faster than its FLOPs at the peak of all devices"
         raise PlanError(Fault(said, None, f"{numbers.text(least, 's')} or more"))
-    paced = evaluate(variant(plan, at_utilisation(least / seconds)))
+    paced = evaluate_plan(variant(plan, use_utilisation(least / seconds)))
     ids = [name for name in PACE if name in paced]
-    entries = [entry.path for entry in result.entries("convention")]
+    entries = [entry.path for entry in result.list_entries("convention")]
     ids += [f"time.utilisation[{path}]" for path in entries if path != "mfu"]
     ids = [name for name in ids if paced[name].absent is None]
     ways = {STEP: "as told"}
     rows = [Row(result[name], paced[name].number, ways.get(name, "at that pace")) for name in ids]
-    found = Comparison(text, TOLD, tuple(rows), (), result)
+    found = RunComparison(text, TOLD, tuple(rows), (), result)
     result.comparison = found
     return found
 
 
-def _at_peak(plan: Plan) -> Fraction:
+def _time_at_peak(plan: Plan) -> Fraction:
     """Seconds that the model FLOPs of a step take at the peak of all devices."""
     if plan.settings["training.mode"] != "train":
         raise PlanError(Fault("--step-time needs a training plan", None, "training.mode: train"))
-    step = evaluate(variant(plan, at_utilisation(1)))[STEP]
+    step = evaluate_plan(variant(plan, use_utilisation(1)))[STEP]
     if step.absent is not None:
         raise PlanError(Fault(f"{STEP} cannot be computed: {step.absent}"))
     return step.number
 
 
-def unlike(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
+def find_conflicts(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
     """What a log states of its run that the plan has otherwise: the key, and what is wrong."""
     for column, key, of in (
         ("batch", "training.global_batch", "a global batch of {} sequences"),
@@ -310,8 +310,8 @@ def unlike(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
         ("devices", "cluster.devices", "{} devices"),
     ):
         planned = plan.get(key)
-        for series in log.series(column)[:1]:
-            logged = series.exact(series.doubles[-1])
+        for series in log.list_series(column)[:1]:
+            logged = series.to_exact(series.doubles[-1])
             if planned and logged != planned:
                 yield (
                     key,
@@ -320,21 +320,21 @@ def unlike(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
                 )
 
 
-def step_seconds(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fraction:
+def measure_step(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fraction:
     """The typical step of a run that a plan describes.
 
     Raises:
         PlanError: the log cannot be read or holds no step time, or its run is another one.
     """
-    log = logs.read(path)
+    log = logs.read_log(path)
     faults = [
-        Fault(wrong, plan.document.place(tuple(key.split("."))), f"the plan of {log.file}")
-        for key, wrong in unlike(plan, log)
+        Fault(wrong, plan.document.find_place(tuple(key.split("."))), f"the plan of {log.file}")
+        for key, wrong in find_conflicts(plan, log)
     ]
     if faults:
         raise PlanError(faults)
-    measured, _ = _measured(log, warm_up)
-    _derive(measured, plan)
+    measured, _ = _measure_log(log, warm_up)
+    _derive_pace(measured, plan)
     found, _ = measured.get(STEP, (Fraction(0), ""))
     if not found:
         allowed = "seconds of a step, or tokens per second"
@@ -345,16 +345,16 @@ def step_seconds(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fr
 Measured = dict[str, tuple[Fraction, str]]
 
 
-def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
+def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     """The median after the warm-up of what varies, the peak of memory."""
     found: Measured = {}
     notes: list[str] = []
     for identifier in (*QUANTITIES, *logs.RATES):
-        columns = log.series(identifier)
+        columns = log.list_series(identifier)
         if not columns:
             continue
         if identifier.startswith("memory."):
-            peak = max(values.exact(max(values.doubles)) for values in columns)
+            peak = max(values.to_exact(max(values.doubles)) for values in columns)
             count = sum(len(values.doubles) for values in columns)
             found[identifier] = peak, f"highest of {count}"
             continue
@@ -364,13 +364,13 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
             raise PlanError(Fault(what, Place(log.file), "the time of each step by itself"))
         count = len(values.doubles)
         told = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)
-        skipped = values.begin(told)
+        skipped = values.skip_steps(told)
         if skipped >= count and warm_up is None:  # of few steps, of which many ranks wrote
             skipped = count // 2
         if skipped >= count:
             fault = f"{count} records, all of them warm-up"
             raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
-        found[identifier] = values.median(skipped), f"median of {count - skipped}"
+        found[identifier] = values.find_median(skipped), f"median of {count - skipped}"
         note = f"the first {skipped} of {count} records are left out as warm-up"
         if skipped and note not in notes:
             notes.append(note)
@@ -380,9 +380,9 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     if not found:
         raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
     run, paused = (
-        sum(map(values.exact, values.doubles), Fraction(0))
+        sum(map(values.to_exact, values.doubles), Fraction(0))
         for name in ("run_seconds", "evaluation_seconds")
-        for values in log.series(name)[:1] or [logs.Series()]
+        for values in log.list_series(name)[:1] or [logs.Series()]
     )
     if 0 < paused < run and "steps_per_second" in found:
         rate, how = found["steps_per_second"]
@@ -392,7 +392,7 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     return found, notes
 
 
-def _derive(measured: Measured, plan: Plan) -> None:
+def _derive_pace(measured: Measured, plan: Plan) -> None:
     """Step time and throughput follow from each other."""
     steps, samples, each = (measured.pop(rate, (Fraction(0), ""))[0] for rate in logs.RATES)
     sequences = plan.get("training.global_batch")
@@ -413,7 +413,7 @@ def _derive(measured: Measured, plan: Plan) -> None:
             measured.setdefault(rate, (done / measured[STEP][0], FROM_STEP))
 
 
-def _of_result(measured: Measured, result: Result) -> None:
+def _derive_mfu(measured: Measured, result: Result) -> None:
     """Utilisation follows from the step time: the same FLOPs and the same peak on both sides, only
     the time differs."""
     planned, mfu = result.get(STEP), result.get("time.mfu")
@@ -428,23 +428,23 @@ def _of_result(measured: Measured, result: Result) -> None:
 HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
 
 
-def _remarks(notes: Iterable[str]) -> list[str]:
+def _format_notes(notes: Iterable[str]) -> list[str]:
     """Notes below a table, a blank line before them."""
     found = [f"- {note}" for note in notes]
     return ["", *found] if found else []
 
 
-def _lines(*lines: str) -> str:
+def _join_lines(*lines: str) -> str:
     return "".join(one_line(line) + "\n" for line in lines)
 
 
-def text(comparison: Comparison) -> str:
+def render_table(comparison: RunComparison) -> str:
     """A table for a terminal."""
     if comparison.format == TOLD:
-        return _text_of_step(comparison)
+        return _render_step(comparison)
     word = VERDICTS[comparison.state]
     indent = " " * (len(word) + 2)
-    said = _wrapped(indent + comparison.sentence, indent)
+    said = _wrap_text(indent + comparison.sentence, indent)
     cells: list[tuple[str, ...]] = [("", "planned", "measured", "", "5 to 95 %", "")]
     for row in comparison.rows:
         # Beside the names of the rows, rates need no word for what they count.
@@ -469,34 +469,34 @@ def text(comparison: Comparison) -> str:
         )
     of = f"{comparison.log} ({comparison.format})"
     notes = [note for note in comparison.notes if note not in comparison.unlike]
-    return _lines(
+    return _join_lines(
         f"{word}  {comparison.result.plan.name}",
         *said,
         "",
         *columns(cells, right=(1, 2, 3, 4)),
-        *(line for each in _remarks(comparison.explained) for line in _wrapped(each)),
-        *(line for each in _remarks([of, *notes]) for line in _wrapped(each)),
+        *(line for each in _format_notes(comparison.explained) for line in _wrap_text(each)),
+        *(line for each in _format_notes([of, *notes]) for line in _wrap_text(each)),
     )
 
 
-def _wrapped(text: str, indent: str = "  ") -> list[str]:
+def _wrap_text(text: str, indent: str = "  ") -> list[str]:
     """A text in lines of a terminal, a number never without its unit."""
     joined = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(joined, 80, subsequent_indent=indent, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
-def _text_of_step(comparison: Comparison) -> str:
+def _render_step(comparison: RunComparison) -> str:
     """What a step time says of a run, and the plan beside it, by ids."""
     rows = {row.id: row for row in comparison.rows}
     said = [rows[name].text(rows[name].measured) for name in HEADLINE if name in rows]
     lead = f"{said[0]} a step: {', '.join([f'MFU {said[1]}', f'{said[2]} a device', *said[3:]])}"
     cells: list[tuple[str, ...]] = [("quantity", "planned", "at this pace", "ratio")]
-    cells += [(row.id, *row.cells()[1:4]) for row in comparison.rows]
-    return _lines(lead, comparison.result.plan.name, "", *columns(cells, right=(1, 2, 3)))
+    cells += [(row.id, *row.list_cells()[1:4]) for row in comparison.rows]
+    return _join_lines(lead, comparison.result.plan.name, "", *columns(cells, right=(1, 2, 3)))
 
 
-def markdown(comparison: Comparison) -> str:
+def render_section(comparison: RunComparison) -> str:
     """A section of a report."""
     lines = [
         "## Plan and reality",
@@ -507,13 +507,13 @@ def markdown(comparison: Comparison) -> str:
         "| " + " | ".join(HEADER) + " |",
         "| --- | --: | --: | --: | --- |",
     ]
-    lines += ["| " + " | ".join(row.cells()) + " |" for row in comparison.rows]
+    lines += ["| " + " | ".join(row.list_cells()) + " |" for row in comparison.rows]
     if comparison.notes:
         lines += ["", *(f"- {one_line(note)}" for note in comparison.notes)]
     return "\n".join(lines) + "\n"
 
 
-def data(comparison: Comparison) -> str:
+def dump_rows(comparison: RunComparison) -> str:
     """The rows as JSON, with the verdict and what could explain it."""
     tree = {"plan": comparison.result.plan.name, **comparison.to_json()}
     if comparison.format != TOLD:

@@ -51,7 +51,7 @@ class Records:
         self._left = b""
         self._read = 0  # bytes of whole records
 
-    def feed(self, chunk: bytes) -> list[Scalar]:
+    def read_chunk(self, chunk: bytes) -> list[Scalar]:
         """The scalars of the next bytes; a record that is not whole yet waits.
 
         Raises:
@@ -60,19 +60,19 @@ class Records:
         data, at = self._left + chunk, 0
         scalars, summed = list[Scalar](), list[tuple[int, bytes, bytes]]()
         while len(data) - at >= HEAD:
-            if not begins(data[at : at + HEAD]):
-                raise self._damaged(at)
+            if not is_record(data[at : at + HEAD]):
+                raise self._report_damage(at)
             (length,) = struct.unpack_from("<Q", data, at)
             if length > LONGEST:
-                raise self._damaged(at)
+                raise self._report_damage(at)
             end = at + HEAD + length
             if len(data) < end + 4:
                 break
             record = data[at + HEAD : end]
             try:
-                found = _plain(record) or list(_scalars(record))
+                found = _plain(record) or list(_read_scalars(record))
             except BROKEN:
-                raise self._damaged(at) from None
+                raise self._report_damage(at) from None
             # Pictures and histograms are not read, so it does not matter whether they are whole.
             if found:
                 summed.append((at, record, data[end : end + 4]))
@@ -81,22 +81,22 @@ class Records:
         sums = _all_masked([record for _, record, _ in summed])
         for (place, _, stored), checksum in zip(summed, sums, strict=True):
             if struct.pack("<I", checksum) != stored:
-                raise self._damaged(place)
+                raise self._report_damage(place)
         self._left, self._read = data[at:], self._read + at
         return scalars
 
-    def _damaged(self, at: int) -> PlanError:
+    def _report_damage(self, at: int) -> PlanError:
         what = f"the record at byte {self._read + at} is damaged"
         return PlanError(Fault(what, self.place, "an event file of TensorBoard"))
 
 
 @lru_cache(1024)
-def begins(head: bytes) -> bool:
+def is_record(head: bytes) -> bool:
     """Whether a record begins so: a length with its checksum."""
-    return len(head) == HEAD and struct.pack("<I", _masked(head[:8])) == head[8:]
+    return len(head) == HEAD and struct.pack("<I", _compute_crc(head[:8])) == head[8:]
 
 
-def _table() -> list[int]:
+def _build_crc() -> list[int]:
     """What each byte does to a CRC-32C (RFC 3720, the polynomial of Castagnoli, bits reversed)."""
     table = []
     for crc in range(256):
@@ -106,10 +106,10 @@ def _table() -> list[int]:
     return table
 
 
-_CRC = _table()
+_CRC = _build_crc()
 
 
-def _masked(data: bytes) -> int:
+def _compute_crc(data: bytes) -> int:
     """The checksum as TFRecord stores it."""
     crc = 0xFFFFFFFF
     for byte in data:
@@ -129,7 +129,7 @@ def _all_masked(records: Sequence[bytes]) -> list[int]:
     for length, several in groupby(sorted(set(records), key=len), len):
         alike = list(several)
         if len(alike) < MANY:
-            found |= zip(alike, map(_masked, alike), strict=True)
+            found |= zip(alike, map(_compute_crc, alike), strict=True)
             continue
         import numpy as np
 
@@ -144,12 +144,12 @@ def _plain(event: bytes) -> list[Scalar]:
     """The scalar of a record as most are, a clock, a step and one float; none of another form."""
     if len(event) > SHORT or event[:1] != b"\x09" or event[9:10] != b"\x10":
         return []
-    step, at = _varint(event, 10)
+    step, at = _decode_varint(event, 10)
     tag = _tag(event[at:-4])
     if tag is None:
         return []
     (clock,) = struct.unpack_from("<d", event, 1)
-    return [Scalar(step - (1 << 64 if step >> 63 else 0), clock, tag, _shortest(event[-4:]))]
+    return [Scalar(step - (1 << 64 if step >> 63 else 0), clock, tag, _decode_float(event[-4:]))]
 
 
 @lru_cache(4096)
@@ -158,44 +158,44 @@ def _tag(before: bytes) -> str | None:
     follows them is something else."""
     numbers = (1.0, 2.0)
     try:
-        both = [list(_scalars(before + struct.pack("<f", number))) for number in numbers]
+        both = [list(_read_scalars(before + struct.pack("<f", number))) for number in numbers]
     except BROKEN:
         return None
     alone = all(len(each) == 1 for each in both)
     return both[0][0].tag if alone and tuple(each[0].value for each in both) == numbers else None
 
 
-def _scalars(event: bytes) -> Iterator[Scalar]:
-    fields = _fields(event)
+def _read_scalars(event: bytes) -> Iterator[Scalar]:
+    fields = _decode_fields(event)
     about = dict(fields)
     wall_time, step = about.get(_WALL_TIME), about.get(_STEP)
     step = step - (1 << 64 if step >> 63 else 0) if isinstance(step, int) else 0
     clock = struct.unpack("<d", wall_time)[0] if isinstance(wall_time, bytes) else 0.0
     summaries = [each for field, each in fields if field == _SUMMARY and isinstance(each, bytes)]
     for summary in summaries:
-        for number, value in _fields(summary):
+        for number, value in _decode_fields(summary):
             if number == _VALUE and isinstance(value, bytes):
-                inside = dict(_fields(value))
-                tag, found = inside.get(_TAG), _number(inside)
+                inside = dict(_decode_fields(value))
+                tag, found = inside.get(_TAG), _decode_number(inside)
                 if found is not None and isinstance(tag, bytes):
                     yield Scalar(step, clock, tag.decode(), found)
 
 
-def _number(fields: dict[int, int | bytes]) -> float | None:
+def _decode_number(fields: dict[int, int | bytes]) -> float | None:
     """The value of a scalar: a float, or a tensor that holds one number."""
     simple, tensor = fields.get(_SIMPLE), fields.get(_TENSOR)
     if isinstance(simple, bytes) and len(simple) == 4:
-        return _shortest(simple)
+        return _decode_float(simple)
     if isinstance(tensor, bytes):
-        inside = dict(_fields(tensor))
+        inside = dict(_decode_fields(tensor))
         form = _FORMATS.get(inside.get(_TYPE))  # type: ignore[arg-type]
         for raw in (inside.get(_CONTENT), inside.get(_FLOATS), inside.get(_DOUBLES)):
             if form and isinstance(raw, bytes) and len(raw) == struct.calcsize(form):
-                return _shortest(raw) if form == "<f" else float(struct.unpack(form, raw)[0])
+                return _decode_float(raw) if form == "<f" else float(struct.unpack(form, raw)[0])
     return None
 
 
-def _shortest(raw: bytes) -> float:
+def _decode_float(raw: bytes) -> float:
     """The shortest decimal that a float of 4 bytes stands for; of a whole number all digits."""
     value = float(struct.unpack("<f", raw)[0])
     for digits in () if value.is_integer() or abs(value) > 1e38 else (6, 7, 8):
@@ -205,7 +205,7 @@ def _shortest(raw: bytes) -> float:
     return value
 
 
-def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
+def _decode_fields(message: bytes) -> list[tuple[int, int | bytes]]:
     """The fields of a message by number: whole numbers, and bytes as they stand.
 
     Raises:
@@ -215,17 +215,17 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     while at < size:
         key, at = message[at], at + 1
         if key > 0x7F:
-            key, at = _varint(message, at - 1)
+            key, at = _decode_varint(message, at - 1)
         wire = key & 7
         if wire == 0:
-            value, at = _varint(message, at)
+            value, at = _decode_varint(message, at)
             found.append((key >> 3, value))
             continue
         length = _LENGTHS.get(wire)
         if wire == 2:
             length, at = message[at], at + 1
             if length > 0x7F:
-                length, at = _varint(message, at - 1)
+                length, at = _decode_varint(message, at - 1)
         if length is None or at + length > size:
             raise ValueError("no field")
         found.append((key >> 3, message[at : at + length]))
@@ -233,7 +233,7 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     return found
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _decode_varint(message: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = message[at]

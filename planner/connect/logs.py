@@ -78,11 +78,11 @@ class Series:
     doubles: array[float] = field(default_factory=lambda: array("d"))
     steps: array[float] = field(default_factory=lambda: array("d"))
 
-    def exact(self, double: float) -> Fraction:
+    def to_exact(self, double: float) -> Fraction:
         """A logged value in SI units or bytes."""
         return Fraction(repr(double)) * self.worth
 
-    def begin(self, warm_up: int) -> int:
+    def skip_steps(self, warm_up: int) -> int:
         """Where the records begin that come after those of so many steps: of a step of which
         several ranks wrote, all are left out."""
         seen = set[float]()
@@ -99,10 +99,10 @@ class Series:
         rises = all(before < after for before, after in pairwise(values))
         return len(values) > 5 and rises and values[-1] > 3 * values[0]
 
-    def median(self, begin: int) -> Fraction:
+    def find_median(self, begin: int) -> Fraction:
         """Of the records from one on."""
         kept = sorted(self.doubles[begin:])
-        return (self.exact(kept[(len(kept) - 1) // 2]) + self.exact(kept[len(kept) // 2])) / 2
+        return (self.to_exact(kept[(len(kept) - 1) // 2]) + self.to_exact(kept[len(kept) // 2])) / 2
 
 
 @dataclass
@@ -134,32 +134,32 @@ class Log:
         except KeyError:
             return self.columns.setdefault(quantity, {}).setdefault(label, Series(worth))
 
-    def series(self, quantity: str) -> list[Series]:
+    def list_series(self, quantity: str) -> list[Series]:
         """The columns of a quantity, the first that was logged first."""
         return list(self.columns.get(quantity, {}).values())
 
 
-def read(path: str | Path) -> Log:
+def read_log(path: str | Path) -> Log:
     """The log of a run.
 
     Raises:
         PlanError: it cannot be read, or nothing in it is a log that we know.
     """
     place = Place(str(path))
-    with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
-        reading = Reading(place)
-        for chunk in file.chunks(CHUNK):
-            reading.feed(chunk)
-        reading.finish()
+    with files.open_bounded(path, MAX_BYTES, allowed="the log of a run") as file:
+        reading = LogReader(place)
+        for chunk in file.iter_chunks(CHUNK):
+            reading.read_chunk(chunk)
+        reading.finish_log()
         log = reading.log
         if log is None and reading.kind in ("JSON", "document"):
-            log = _whole(file, place)
+            log = _read_json_log(file, place)
     if log is not None:
         return log
-    raise PlanError(reading.unknown())
+    raise PlanError(reading.report_unknown())
 
 
-class Reading:
+class LogReader:
     """A log as far as it was read; its format is told by what came so far."""
 
     def __init__(self, place: Place) -> None:
@@ -176,7 +176,7 @@ class Reading:
         self._tags: dict[str, None] = {}
         self._left, self._number, self._too_long, self._held = b"", 0, False, ""
 
-    def feed(self, chunk: bytes) -> None:
+    def read_chunk(self, chunk: bytes) -> None:
         """The next bytes of the log; what is not whole yet waits.
 
         Raises:
@@ -187,22 +187,22 @@ class Reading:
             if len(data) < events.HEAD:
                 self._left = data
                 return
-            if events.begins(data[: events.HEAD]):
+            if events.is_record(data[: events.HEAD]):
                 self.kind, self._rows.log.format = "events", "TensorBoard"
             data = data.removeprefix(b"\xef\xbb\xbf")
         if self.kind == "events":
-            self._of_events(data)
+            self._read_events(data)
             return
         # What ends with \r may go on with \n.
         end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1))
         self._left = data[end:]
-        self._lines(data[:end])
+        self._read_lines(data[:end])
         if len(self._left) > LONGEST:
             self._too_long, self._left = True, b""
             if self.kind in ("", "JSON"):
                 self.kind = "document"
 
-    def finish(self) -> None:
+    def finish_log(self) -> None:
         """Nothing more comes: what is left is a last line without its end, maybe cut off.
 
         Raises:
@@ -210,7 +210,7 @@ class Reading:
         """
         data, self._left = self._left, b""
         if self.kind != "events":
-            self._lines(data)
+            self._read_lines(data)
 
     @property
     def log(self) -> Log | None:
@@ -220,12 +220,12 @@ class Reading:
             PlanError: a table is broken.
         """
         logs = [each.log for each in self._trainers if each.log.columns]
-        found = logs[0] if logs else self._mlperf.result()
+        found = logs[0] if logs else self._mlperf.build_log()
         if found is None and self._fault is not None:
             raise self._fault
-        return found or self._rows.result()
+        return found or self._rows.build_log()
 
-    def unknown(self) -> Fault:
+    def report_unknown(self) -> Fault:
         """Why nothing is known of the run."""
         if self.kind == "events":
             tags = ", ".join(map(one_line, list(self._tags)[:8])) or "none"
@@ -235,7 +235,7 @@ class Reading:
         allowed = f"lines of {', '.join(TRAINERS)} or MLPerf, or CSV or JSON with {columns}"
         return Fault("no log of a training run", self.place, allowed)
 
-    def _lines(self, raw: bytes) -> None:
+    def _read_lines(self, raw: bytes) -> None:
         """Lines with their ends; the last one may be without."""
         clean = _STEERING.sub(b"", raw) if b"\x1b" in raw else raw
         text = clean.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -244,9 +244,9 @@ class Reading:
         if not words and self._are_numbers(text, lines):
             lines.clear()
         for line in lines:
-            self._line(line, words)
+            self._read_line(line, words)
         if last:
-            self._line(last, words, is_whole=False)
+            self._read_line(last, words, is_whole=False)
 
     def _are_numbers(self, text: str, lines: Sequence[str]) -> bool:
         """Read the rows of a table column by column where each is nothing but numbers."""
@@ -258,7 +258,7 @@ class Reading:
             return True
         return False
 
-    def _line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
+    def _read_line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
         """One line; which of these words may be in it."""
         self._number += 1
         if self._too_long:
@@ -271,23 +271,23 @@ class Reading:
                 said = [each for each in self._trainers if not each.words.isdisjoint(in_it)]
                 self._of_words[in_it] = said
             for trainer in self._of_words[in_it]:
-                trainer.line(text, is_whole)
+                trainer.read_line(text, is_whole)
             if MLLOG in in_it:
-                self._mlperf.add_object(self._number, _event(text))
+                self._mlperf.add_object(self._number, _parse_event(text))
         if self.kind in ("text", "document"):
             return
         if self._fault is None and text and not text.isspace():
             try:
-                self._row(text, is_whole)
+                self._read_row(text, is_whole)
             except PlanError as error:
                 self._fault = error
 
-    def _row(self, text: str, is_whole: bool) -> None:
+    def _read_row(self, text: str, is_whole: bool) -> None:
         """A line of what may be a table or JSON."""
         if self.kind == "CSV" and self._table is not None:
-            cells = self._table.cells(text, self._number, is_whole)
+            cells = self._table.read_cells(text, self._number, is_whole)
             if cells is not None:
-                self._rows.add(self._number, self._table.labels, cells)
+                self._rows.add_row(self._number, self._table.labels, cells)
         elif not self.kind and not self._held and text.lstrip()[0] in "{[":
             self.kind, self._held = "JSON", text
         elif self.kind == "JSON":
@@ -295,34 +295,34 @@ class Reading:
             with contextlib.suppress(json.JSONDecodeError, RecursionError):
                 if isinstance(_DECODER.decode(self._held), dict):
                     self.kind = self._rows.log.format = "JSON lines"
-                    self._object(self._held, self._number - 1, True)
+                    self._read_object(self._held, self._number - 1, True)
             if self.kind == "JSON lines":
-                self._object(text, self._number, is_whole)
+                self._read_object(text, self._number, is_whole)
         elif self.kind == "JSON lines":
-            self._object(text, self._number, is_whole)
+            self._read_object(text, self._number, is_whole)
         elif not self.kind and (self._held or not text.startswith("#")):
             self._held += text
             if self._held.count('"') % 2 and len(self._held) < LONGEST_HEADER:
                 self._held += "\n"  # a quoted name that goes on in the next line
                 return
             self._table = _Table(self._held, self.place.file, self._number)
-            self.kind = "CSV" if any(_columns(self._table.labels)) else "text"
+            self.kind = "CSV" if any(_find_columns(self._table.labels)) else "text"
             self._rows.log.format = self.kind
 
-    def _object(self, text: str, line: int, is_whole: bool) -> None:
+    def _read_object(self, text: str, line: int, is_whole: bool) -> None:
         try:
             row = _DECODER.decode(text)
         except json.JSONDecodeError as error:
             if is_whole:
-                raise _no_json(error, self.place, line) from None
+                raise _refuse_json(error, self.place, line) from None
             return
         except RecursionError:
-            raise _too_deep(self.place) from None
+            raise _refuse_depth(self.place) from None
         if isinstance(row, dict):
-            self._rows.add_object(line, _flat(row))
+            self._rows.add_object(line, _flatten_row(row))
 
-    def _of_events(self, data: bytes) -> None:
-        for scalar in self._events.feed(data):
+    def _read_events(self, data: bytes) -> None:
+        for scalar in self._events.read_chunk(data):
             if scalar.tag not in self._tags and len(self._tags) < 100:
                 self._tags[scalar.tag] = None
             if (counter := _counter(scalar.tag)) is None:
@@ -352,14 +352,14 @@ class _Trainer:
                 re.compile(record["begins"].replace("STEP", r"(?P<step>[0-9]+)")),
                 "STEP" in record["begins"],
                 [
-                    (quantity, _field(pattern, short), Fraction(worth), quantity in _TIMES)
+                    (quantity, _compile_field(pattern, short), Fraction(worth), quantity in _TIMES)
                     for quantity, (pattern, worth) in record["holds"].items()
                 ],
             )
             for record in said["records"]
         ]
 
-    def line(self, text: str, is_whole: bool) -> None:
+    def read_line(self, text: str, is_whole: bool) -> None:
         """The records of a line; of one without its end a number at the end may be cut off."""
         if self._between is not None and self._between.search(text):
             self._is_between = True
@@ -388,7 +388,7 @@ class _Trainer:
                 match = behind
 
 
-def _field(pattern: str, short: str) -> re.Pattern[str]:
+def _compile_field(pattern: str, short: str) -> re.Pattern[str]:
     """The pattern of a quantity, with the number and the suffix that it may have."""
     number = f"{_NUMBER}(?P<suffix>{short})"
     return re.compile(pattern.replace("NUMBER", number) + _END * pattern.endswith("NUMBER"))
@@ -402,9 +402,9 @@ Column = tuple[str, Fraction]  # quantity, and what one unit of the column is wo
 
 
 @lru_cache(4096)
-def column(label: str) -> Column | None:
+def find_column(label: str) -> Column | None:
     """The quantity that a column holds, by its name and the unit behind it."""
-    said = _said(label)
+    said = _strip_label(label)
     plain = _GROUP.sub("", said)
     if said in _SAID["others"] or said.endswith(("__min", "__max")):
         return None
@@ -417,7 +417,7 @@ def column(label: str) -> Column | None:
     return None
 
 
-def _said(label: str) -> str:
+def _strip_label(label: str) -> str:
     """A label without the name of a run before it (exports of W&B), in small letters."""
     return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_").replace("-", "_")
 
@@ -427,30 +427,30 @@ _TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in nam
 #: What clocks are called, and what counts beside them.
 _OF_CLOCKS = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
 #: Scalars of event files beside which a clock says how long a step takes, by what they count.
-_CLOCKED = {counter: {*map(_said, tags)} for counter, tags in _SAID["clocked"].items()}
+_CLOCKED = {counter: {*map(_strip_label, tags)} for counter, tags in _SAID["clocked"].items()}
 
 
 @lru_cache(4096)
 def _counter(tag: str) -> str | None:
     """What the steps of a scalar count where a clock goes with it, else nothing; None for a scalar
     of which no record is kept."""
-    said = _said(tag)
+    said = _strip_label(tag)
     for counter, tags in _CLOCKED.items():
         if said in tags:
             return str(counter)
-    return "" if column(tag) or said in _OF_CLOCKS else None
+    return "" if find_column(tag) or said in _OF_CLOCKS else None
 
 
 @lru_cache(256)
-def _columns(
+def _find_columns(
     labels: tuple[str, ...],
 ) -> tuple[list[int], list[tuple[int, str, Fraction, float, float]], dict[str, int]]:
     """Find the places of columns in records: of those that count steps; of those that hold a
     quantity, each with what one unit is worth, and the least and the most that it can be; of those
     of clocks, by what clocks call them."""
-    known = [(place, *found) for place, label in enumerate(labels) if (found := column(label))]
+    known = [(place, *found) for place, label in enumerate(labels) if (found := find_column(label))]
     counters = [place for place, quantity, _ in known if quantity == "step"]
-    said = enumerate(map(_said, labels))
+    said = enumerate(map(_strip_label, labels))
     clocked = {label: place for place, label in said if label in _OF_CLOCKS}
     bounded = [
         (*one, float(LEAST_MEMORY * one[1].startswith("memory.") / one[2]),
@@ -469,28 +469,28 @@ class _Rows:
 
     def add_object(self, line: int, row: Mapping[str, Any]) -> None:
         """A record with the names of its values; as ``add``."""
-        self.add(line, tuple(row), list(row.values()))
+        self.add_row(line, tuple(row), list(row.values()))
 
-    def add(self, line: int, labels: tuple[str, ...], values: Sequence[Any]) -> None:
+    def add_row(self, line: int, labels: tuple[str, ...], values: Sequence[Any]) -> None:
         """A record that stands in a line.
 
         Raises:
             PlanError: a number is none, or cannot be believed.
         """
-        counters, known, clocked = _columns(labels)
+        counters, known, clocked = _find_columns(labels)
         step: float | None = None
         for place in counters:
-            if (step := _number(values[place])) is not None:
+            if (step := _parse_number(values[place])) is not None:
                 break
         if self._clocks and self.log.columns.keys().isdisjoint(_TIMES):
             plain = {said: values[place] for said, place in clocked.items()}
             for clock in self._clocks:
-                clock.look(plain)
+                clock.record_row(plain)
         else:
             self._clocks = []  # which nobody asks for any more
         for place, quantity, worth, least, most in known:
             value = values[place]
-            number = _number(value)
+            number = _parse_number(value)
             if number is None or number > most:
                 continue  # a share of percent that does not say so is that of another peak, too
             if not 0 < number < math.inf:
@@ -503,7 +503,7 @@ class _Rows:
 
     def add_columns(self, labels: tuple[str, ...], cells: Sequence[Sequence[str]]) -> bool:
         """Add many rows by columns; False where one of them needs ``add``."""
-        counters, known, _ = _columns(labels)
+        counters, known, _ = _find_columns(labels)
         if not cells or self.log.columns.keys().isdisjoint(_TIMES):
             return False
         places = [*counters[:1], *(place for place, *_ in known)]
@@ -524,7 +524,7 @@ class _Rows:
             series.steps.extend(steps)
         return True
 
-    def result(self) -> Log | None:
+    def build_log(self) -> Log | None:
         """What they say; a clock counts where nothing says how long a step takes."""
         columns = dict(self.log.columns)
         if not columns.keys() & _TIMES:
@@ -546,10 +546,10 @@ class _Clock:
     def __post_init__(self) -> None:
         self._seconds = float(Fraction(self.worth))
 
-    def look(self, row: Mapping[str, Any]) -> None:
+    def record_row(self, row: Mapping[str, Any]) -> None:
         if self.clock not in row or self.counter not in row:
             return
-        time, count = _seconds(row[self.clock]), _number(row[self.counter])
+        time, count = _parse_clock(row[self.clock]), _parse_number(row[self.counter])
         if time is None or count is None or not math.isfinite(time) or not math.isfinite(count):
             return
         if self.last is not None and time > self.last[0] and count > self.last[1]:
@@ -560,7 +560,7 @@ class _Clock:
             self.last = time, count
 
 
-def _seconds(value: Any) -> float | None:
+def _parse_clock(value: Any) -> float | None:
     """A time as a number, or as a day, hours, minutes and seconds."""
     if isinstance(value, str) and re.fullmatch(r"(?:\d+ days?, )?\d+:\d\d:\d\d(?:\.\d+)?", value):
         days, _, rest = value.rpartition(", ")
@@ -568,10 +568,10 @@ def _seconds(value: Any) -> float | None:
         return 86400 * int(days.split()[0] if days else 0) + 3600 * int(hours) + (
             60 * int(minutes) + float(seconds)
         )  # fmt: skip
-    return None if isinstance(value, bool) else _number(value)
+    return None if isinstance(value, bool) else _parse_number(value)
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     """A logged value; None where nothing was measured, infinite where it is no number."""
     if value is None or value == "":
         return None
@@ -598,40 +598,40 @@ def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -
 _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: None}
 
 
-def _whole(file: files.Opened, place: Place) -> Log | None:
+def _read_json_log(file: files.Opened, place: Place) -> Log | None:
     """One document of JSON that holds records."""
     rows = _Rows(place, "JSON")
     try:
-        for row in _records(file.read().decode("utf-8-sig", errors="replace")):
+        for row in _parse_records(file.read_all().decode("utf-8-sig", errors="replace")):
             rows.add_object(1, row)
     except json.JSONDecodeError as error:
-        raise _no_json(error, place, error.lineno) from None
+        raise _refuse_json(error, place, error.lineno) from None
     except RecursionError:
-        raise _too_deep(place) from None
-    return rows.result()
+        raise _refuse_depth(place) from None
+    return rows.build_log()
 
 
-def _no_json(error: json.JSONDecodeError, place: Place, line: int) -> PlanError:
+def _refuse_json(error: json.JSONDecodeError, place: Place, line: int) -> PlanError:
     where = Place(place.file, line, error.colno)
     return PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line"))
 
 
-def _too_deep(place: Place) -> PlanError:
+def _refuse_depth(place: Place) -> PlanError:
     return PlanError(Fault("nested too deeply", Place(place.file, 1, 1), "a list of records"))
 
 
-def _event(text: str) -> Mapping[str, Any]:
+def _parse_event(text: str) -> Mapping[str, Any]:
     """The event of MLPerf's logging in a line, whatever stands before it; nothing where none is."""
     with contextlib.suppress(json.JSONDecodeError, RecursionError):
         event = _DECODER.decode(text.partition(MLLOG)[2])
         if isinstance(event, dict):
             key, value = event.get("key"), event.get("value")
             named = {str(key): value} if key == "global_batch_size" else {}
-            return _flat({**event, "value": None, **named})
+            return _flatten_row({**event, "value": None, **named})
     return {}
 
 
-def _records(text: str) -> Iterator[dict[str, Any]]:
+def _parse_records(text: str) -> Iterator[dict[str, Any]]:
     """The records of a JSON document one by one: a list of objects, under a key or not, or one
     object.
 
@@ -639,57 +639,57 @@ def _records(text: str) -> Iterator[dict[str, Any]]:
         json.JSONDecodeError: it is none.
     """
     own: dict[str, Any] = {}
-    end = yield from _value(text, _skipped(text, 0), own)
-    if _skipped(text, end) < len(text):
-        raise json.JSONDecodeError("Extra data", text, _skipped(text, end))
-    yield _flat(own)
+    end = yield from _walk_value(text, _skip_space(text, 0), own)
+    if _skip_space(text, end) < len(text):
+        raise json.JSONDecodeError("Extra data", text, _skip_space(text, end))
+    yield _flatten_row(own)
 
 
 _DECODER = json.JSONDecoder(**_NUMBERS)
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _skipped(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     """Where the next word begins."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
 
-def _value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
+def _walk_value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
     """Gives the records of the list or object that begins somewhere, and where it ends; what else
     the object holds goes to ``own``."""
     close = {"[": "]", "{": "}"}[text[at]]
-    at = _skipped(text, at + 1)
+    at = _skip_space(text, at + 1)
     first = True
     while text[at : at + 1] != close:
         if not first:
             if text[at : at + 1] != ",":
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-            at = _skipped(text, at + 1)
+            at = _skip_space(text, at + 1)
         first, key = False, ""
         if close == "}":
             key, at = _DECODER.raw_decode(text, at)
-            at = _skipped(text, at)
+            at = _skip_space(text, at)
             if not isinstance(key, str) or text[at : at + 1] != ":":
                 raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
-            at = _skipped(text, at + 1)
+            at = _skip_space(text, at + 1)
         if close == "}" and text[at : at + 1] == "[":
-            at = yield from _value(text, at, {})
+            at = yield from _walk_value(text, at, {})
         else:
             value, at = _DECODER.raw_decode(text, at)
             if close == "}":
                 own[key] = value
             elif isinstance(value, dict):
-                yield _flat(value)
-        at = _skipped(text, at)
+                yield _flatten_row(value)
+        at = _skip_space(text, at)
     return at + 1
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def _flatten_row(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{before}{key}_")
+            found |= _flatten_row(value, f"{before}{key}_")
         elif not isinstance(value, list):
             found[f"{before}{key}"] = value
     return found
@@ -700,16 +700,16 @@ class _Table:
 
     def __init__(self, header: str, file: str, line: int) -> None:
         self._file, self._delimiter = file, max(",;\t", key=header.count)
-        self.labels = tuple(label.strip() for label in self._split(header, line))
+        self.labels = tuple(label.strip() for label in self._split_row(header, line))
         self._open: list[str] = []  # lines of a row in which a quoted cell goes on,
         self._quotes = self._length = 0  # with the quotation marks and letters in them
-        counters, known, clocked = _columns(self.labels)
+        counters, known, clocked = _find_columns(self.labels)
         places = {*counters, *clocked.values(), *(place for place, *_ in known)}
         for label in (self.labels[place] for place in sorted(places)):
             if self.labels.count(label) > 1:
                 raise PlanError(Fault(f"duplicate column {label}", Place(file, line)))
 
-    def cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
+    def read_cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
         """The cells of a row; None where it goes on in the next line, or was cut off."""
         if self._open or '"' in text:
             self._open.append(text)
@@ -719,7 +719,7 @@ class _Table:
                 return None
             text = "\n".join(self._open)
             self._open, self._quotes, self._length = [], 0, 0
-        cells = self._split(text, line)
+        cells = self._split_row(text, line)
         begins = cells and cells[0].strip() == self.labels[0]
         if begins and tuple(cell.strip() for cell in cells) == self.labels:
             return None  # of a file that began anew
@@ -742,7 +742,7 @@ class _Table:
             return []
         return list(zip(*rows, strict=True))
 
-    def _split(self, text: str, line: int) -> list[str]:
+    def _split_row(self, text: str, line: int) -> list[str]:
         if '"' not in text:  # as csv does, in a fifth of its time
             return text.split(self._delimiter)
         try:

@@ -22,25 +22,25 @@ WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _COUNTED = re.compile(rf"({WHOLE})(?![\d,])(?:\s*[x×*]\s*|\s*)(\S.*)")
 
 
-def _table(section: str) -> Any:
-    return resources.preset("aliases/names")[section]
+def _read_aliases(section: str) -> Any:
+    return resources.load_preset("aliases/names")[section]
 
 
-def letters(word: str) -> str:
+def to_letters(word: str) -> str:
     """Normalise a word: lower case, without hyphens, underscores and spaces."""
     return _BETWEEN.sub("", word.casefold())
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Normalise the name of a model or device: lower case, without separators, publisher, and the
     prefixes and suffixes (such as `-hf`) that do not change what is meant."""
     publisher, slash, rest = name.rpartition("/")
-    if slash and publisher.casefold() in _publishers():
+    if slash and publisher.casefold() in _list_publishers():
         name = rest
     words = [word for word in _BETWEEN.split(name.casefold()) if word]
-    while len(words) > 1 and words[0] in _table("in_front"):
+    while len(words) > 1 and words[0] in _read_aliases("in_front"):
         del words[0]
-    while len(words) > 1 and words[-1] in _table("behind"):
+    while len(words) > 1 and words[-1] in _read_aliases("behind"):
         del words[-1]
     return "".join(words)
 
@@ -60,67 +60,69 @@ def on_the_hub() -> Mapping[str, str]:
     return found
 
 
-def shipped(page: str) -> str | None:
+def find_hub_model(page: str) -> str | None:
     """Find the built-in model of a name on the Hub, ignoring case; None where there is none."""
     found = on_the_hub()
     return next((name for one, name in found.items() if one.casefold() == page.casefold()), None)
 
 
 @cache
-def _publishers() -> frozenset[str]:
+def _list_publishers() -> frozenset[str]:
     """List the publishers of built-in models on the Hub and those who mirror them."""
     owners = (name.partition("/")[0] for name in on_the_hub())
-    return frozenset(map(str.casefold, (*owners, *_table("mirrors"))))
+    return frozenset(map(str.casefold, (*owners, *_read_aliases("mirrors"))))
 
 
 @cache
-def presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
+def map_presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
     """Map normalised names, aliases included, to the presets of a kind that are in ``known``."""
-    table = resources.preset("aliases/names").get(kind, {})
-    others = {_plain(alias): name for name, aliases in table.items() for alias in aliases}
+    table = resources.load_preset("aliases/names").get(kind, {})
+    others = {_normalise_name(alias): name for name, aliases in table.items() for alias in aliases}
     if kind == "model":
-        others = {**{_plain(page): name for page, name in on_the_hub().items()}, **others}
+        others = {**{_normalise_name(page): name for page, name in on_the_hub().items()}, **others}
     others = {alias: name for alias, name in others.items() if name in known}
-    return {**others, **{_plain(name): name for name in known}}
+    return {**others, **{_normalise_name(name): name for name in known}}
 
 
-def preset(kind: str, name: str, known: Sequence[str]) -> str | None:
+def find_preset(kind: str, name: str, known: Sequence[str]) -> str | None:
     """Find the preset in ``known`` that a name or alias means: `h100`, `Llama 3 8B`,
     `meta-llama/Llama-2-70b-hf`; None where there is none."""
     if len(name) > 100:
         return None
     if kind == "model" and "/" in name:
-        found = shipped(name)
+        found = find_hub_model(name)
         if found in known:
             return found
-    return presets(kind, tuple(known)).get(_plain(name))
+    return map_presets(kind, tuple(known)).get(_normalise_name(name))
 
 
-def names(kind: str) -> Iterator[tuple[str, list[str]]]:
+def iter_aliases(kind: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each preset of a kind that has aliases, with these."""
-    yield from _table(kind).items()
+    yield from _read_aliases(kind).items()
 
 
-def counted(text: str) -> tuple[int, str] | None:
+def parse_count(text: str) -> tuple[int, str] | None:
     """Parse a device count: `64 x h100` gives 64 and `h100`. Excess digits of the count are cut."""
     found = _COUNTED.fullmatch(text.strip())
     return (int(found[1].replace(",", "")[:LONGEST]), found[2]) if found else None
 
 
 @cache
-def _keys(section: str) -> Mapping[str, str]:
-    return {letters(word): key for key, words in _table(section).items() for word in words}
+def _map_keys(section: str) -> Mapping[str, str]:
+    return {
+        to_letters(word): key for key, words in _read_aliases(section).items() for word in words
+    }
 
 
-def key(word: str) -> str | None:
+def find_key(word: str) -> str | None:
     """Return the dotted key of a plan that another program's word means: `tp` is
     `parallelism.tensor`; None where there is none."""
-    return _keys("keys").get(letters(word))
+    return _map_keys("keys").get(to_letters(word))
 
 
-def suggested(word: str, kind: str = "plan") -> str | None:
+def suggest_key(word: str, kind: str = "plan") -> str | None:
     """Suggest the dotted key that an unknown key of a kind of document may mean."""
-    found = key(word) or _keys("suggested").get(letters(word))
+    found = find_key(word) or _map_keys("suggested").get(to_letters(word))
     if found is None or kind == "plan":
         return found
     section, _, rest = found.partition(".")
@@ -140,40 +142,40 @@ def words_of(text: str) -> frozenset[str]:
 
 
 @cache
-def _quantities() -> Mapping[frozenset[str], list[str]]:
+def _map_quantities() -> Mapping[frozenset[str], list[str]]:
     found: dict[frozenset[str], list[str]] = {}
-    for name, several in _table("quantities").items():
+    for name, several in _read_aliases("quantities").items():
         for words in several:
             found.setdefault(words_of(words), []).append(name)
     return found
 
 
-def quantities(words: str) -> Sequence[str]:
+def find_quantities(words: str) -> Sequence[str]:
     """Return the ids of the quantities with that common name, the most likely one first."""
-    return _quantities().get(words_of(words), ())
+    return _map_quantities().get(words_of(words), ())
 
 
-def value(dotted: str, word: object) -> str | None:
+def match_value(dotted: str, word: object) -> str | None:
     """Return our word for a value of a key that other programs call otherwise."""
-    for ours, words in _table("values").get(dotted, {}).items():
-        if letters(str(word)) in map(letters, map(str, words)):
+    for ours, words in _read_aliases("values").get(dotted, {}).items():
+        if to_letters(str(word)) in map(to_letters, map(str, words)):
             return str(ours)
     return None
 
 
-def table() -> list[tuple[str, str, str]]:
+def list_aliases() -> list[tuple[str, str, str]]:
     """List every alias: where it is understood, what it means, and its spellings."""
     rows = [
         (kind, name, ", ".join(map(str, words)))
         for kind in ("accelerator", "model", "precision")
-        for name, words in names(kind)
+        for name, words in iter_aliases(kind)
     ]
     rows += [("model on the Hub", name, page) for page, name in on_the_hub().items()]
     for title, section in (("key, also in --set", "keys"), ("key, suggested", "suggested")):
-        rows += [(title, name, ", ".join(words)) for name, words in _table(section).items()]
-    named = _table("quantities").items()
+        rows += [(title, name, ", ".join(words)) for name, words in _read_aliases(section).items()]
+    named = _read_aliases("quantities").items()
     rows += [("quantity", name, ", ".join(several)) for name, several in named]
-    for dotted, values in _table("values").items():
+    for dotted, values in _read_aliases("values").items():
         for ours, words in values.items():
             others = ", ".join(str(word).lower() for word in words)
             rows.append(("value, suggested", f"{dotted}: {ours}", others))

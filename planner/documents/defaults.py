@@ -37,7 +37,7 @@ _OFF: ContextVar[bool] = ContextVar("off", default=False)
 
 
 @contextlib.contextmanager
-def left_out(off: bool = True) -> Iterator[None]:
+def ignore_defaults(off: bool = True) -> Iterator[None]:
     """Ignore every trainplan.yaml inside the block (a server passes its defaults explicitly)."""
     token = _OFF.set(off)
     try:
@@ -46,7 +46,7 @@ def left_out(off: bool = True) -> Iterator[None]:
         _OFF.reset(token)
 
 
-def of(document: object, asked: Asked = None) -> Defaults | None:
+def find_defaults(document: object, asked: Asked = None) -> Defaults | None:
     """Return the team defaults of a document, None where there are none.
 
     Args:
@@ -61,9 +61,9 @@ def of(document: object, asked: Asked = None) -> Defaults | None:
     if is_left_out(asked):
         return None
     if asked not in (None, True):
-        return load(Path(str(asked)))
-    found = around(document)
-    return None if found is None else load(found)
+        return load_defaults(Path(str(asked)))
+    found = locate_defaults(document)
+    return None if found is None else load_defaults(found)
 
 
 def is_left_out(asked: object) -> bool:
@@ -71,39 +71,39 @@ def is_left_out(asked: object) -> bool:
     return asked is False or (_OFF.get() and asked in (None, True))
 
 
-def around(document: object) -> Path | None:
+def locate_defaults(document: object) -> Path | None:
     """Find the trainplan.yaml in whose repository a document is; None for built-in plans."""
     if not isinstance(document, (str, Path)) or str(document) == "-":
         return None
     if not files.is_file(document) and str(document) in preset_names("plan"):
         return None
-    return find(Path(document).parent)
+    return find_trainplan(Path(document).parent)
 
 
-def find(folder: Path) -> Path | None:
+def find_trainplan(folder: Path) -> Path | None:
     """Find the trainplan.yaml in a folder or in those around it, up to the root of the repository
     or of what may be read."""
     here = Path(os.path.abspath(folder))
     for around in (here, *here.parents):
-        if not files.inside(around):
+        if not files.is_inside(around):
             return None
         if os.path.lexists(around / NAME):
             here = Path.cwd()  # people name a folder above or below it relatively
-            near = files.below(around, here) or files.below(here, around)
+            near = files.is_within(around, here) or files.is_within(here, around)
             return Path(os.path.relpath(around / NAME)) if near else around / NAME
         if any((around / root).exists() for root in ROOTS) or files.is_top(around):
             return None
     return None
 
 
-def load(file: Path) -> Defaults:
+def load_defaults(file: Path) -> Defaults:
     """Load and check a file of defaults and the rates that it names.
 
     Raises:
         PlanError: every fault.
     """
     raw = source.load(file, kind="defaults")
-    if (templates := _entry(raw.node, "templates")) is not None:
+    if (templates := _get_entry(raw.node, "templates")) is not None:
         where = "--templates DIR, on the command line"
         raise PlanError(Fault("no file can choose templates", templates.place, where))
     document = schema.validate(raw, "defaults")
@@ -111,17 +111,17 @@ def load(file: Path) -> Defaults:
     assert isinstance(entries, dict)
     cluster = {key: entries[key] for key in OF_CLUSTERS if key in entries}
     rates: dict[str, Mapping[str, Node]] = {}
-    named = _entry(raw.node, "rates")
+    named = _get_entry(raw.node, "rates")
     several = [] if named is None else named.value if isinstance(named.value, list) else [named]
     for node in several:
-        name, found = _rates(node, file.parent)
+        name, found = _read_rates(node, file.parent)
         if name in rates:
             raise PlanError(Fault(f"two documents have rates of {name}", node.place, "one of them"))
         rates[name] = found
     return Defaults(file, document.node, entries, cluster, rates)
 
 
-def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
+def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     """Read what ``plan.py calibrate`` wrote: the built-in accelerator and its rates."""
     path = folder / str(node.value)
     if not files.is_file(path):
@@ -129,9 +129,9 @@ def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
             Fault(f"no such file '{node.value}'", node.place, "a document of calibrate")
         )
     schema.validate(source.load(path, kind="cluster"), "cluster")
-    accelerator = _entry(source.read(path), "accelerator")
-    extends = None if accelerator is None else _entry(accelerator, "extends")
-    own = {} if accelerator is None else {k: _entry(accelerator, k) for k in RATES}
+    accelerator = _get_entry(source.read_document(path), "accelerator")
+    extends = None if accelerator is None else _get_entry(accelerator, "extends")
+    own = {} if accelerator is None else {k: _get_entry(accelerator, k) for k in RATES}
     found = {key: value for key, value in own.items() if value is not None}
     if extends is None or extends.value not in preset_names("accelerator") or not found:
         what = f"'{node.value}' has no rates of a built-in accelerator"
@@ -139,7 +139,7 @@ def _rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     return str(extends.value), found
 
 
-def _entry(node: Node, key: str) -> Node | None:
+def _get_entry(node: Node, key: str) -> Node | None:
     return node.value.get(key) if isinstance(node.value, dict) else None
 
 

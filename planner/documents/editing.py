@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from planner.base.display import flow
+from planner.base.display import format_flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import aliases
 from planner.documents import yaml_nodes as nodes
@@ -36,7 +36,9 @@ class _Marked(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def edited(text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str] = ()) -> str:
+def change_values(
+    text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str] = ()
+) -> str:
     """Change the values of some dotted keys in the text of a plan, one after the other.
 
     Args:
@@ -49,9 +51,9 @@ def edited(text: str, file: str, changes: Mapping[str, Any], gone: Iterable[str]
         PlanError: a key lies in something that is no mapping.
     """
     for key, value in changes.items():
-        text = _Text(text, file).changed(key.split("."), value)
+        text = _PlanText(text, file).change_key(key.split("."), value)
     for key in gone:
-        text = _Text(text, file).changed(key.split("."), GONE)
+        text = _PlanText(text, file).change_key(key.split("."), GONE)
     return text
 
 
@@ -63,7 +65,7 @@ class _Spot(NamedTuple):
     value: Any = None
 
 
-class _Text:
+class _PlanText:
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         loader = _Marked(text)
@@ -72,7 +74,7 @@ class _Text:
         finally:
             loader.dispose()
 
-    def changed(self, steps: Sequence[str], value: Any) -> str:
+    def change_key(self, steps: Sequence[str], value: Any) -> str:
         """Return the text with one key changed or, if the value is GONE, removed. Where a key on
         the way holds the name of a document, a mapping that extends it takes its place."""
         kind = "plan"
@@ -81,27 +83,27 @@ class _Text:
             if not isinstance(spot.value, yaml.MappingNode):
                 if value is GONE:  # one word may be short for a mapping, as parallelism: auto
                     is_short = isinstance(spot.value, yaml.ScalarNode) and spot.value.value == step
-                    return self._replaced(spot, "{}") if is_short else self.text
+                    return self._replace_value(spot, "{}") if is_short else self.text
                 if not isinstance(spot.value, yaml.ScalarNode):
                     mark = spot.value.start_mark
                     where = Place(self.file, mark.line + 1, mark.column + 1)
                     raise PlanError(Fault(f"'{step}' is in a list", where, "a mapping"))
-                return self._opened(spot, steps[:place], steps[place:], value, kind)
+                return self._expand_to_mapping(spot, steps[:place], steps[place:], value, kind)
             kind = REFERENCES.get(kind, {}).get(step, "")
             pairs = spot.value.value
             found = next((pair for pair in pairs if pair[0].value == step), (None, None))
             parent, spot = spot, _Spot(spot.value, *found)
             if spot.key is None:
-                return self.text if value is GONE else self._added(spot, steps[place:], value)
+                return self.text if value is GONE else self._add_entry(spot, steps[place:], value)
         if value is GONE:
-            return self._removed(spot, parent)
-        return self._replaced(spot, flow(value, bare=BARE))
+            return self._remove_entry(spot, parent)
+        return self._replace_value(spot, format_flow(value, bare=BARE))
 
     # -- values -------------------------------------------------------------------------------
 
-    def _replaced(self, spot: _Spot, shown: str) -> str:
+    def _replace_value(self, spot: _Spot, shown: str) -> str:
         """Replace the value of an entry; a comment after it stays in its column."""
-        start, end = spot.value.start_mark.index, self._end(spot.value)
+        start, end = spot.value.start_mark.index, self._find_end(spot.value)
         before = self.text[:start]
         if _is_block(spot.value):
             before = self.text[: self.text.index(":", spot.key.end_mark.index) + 1]
@@ -116,90 +118,90 @@ class _Text:
             rest = " " * pad + rest[spaces.end() :]
         return before + shown + rest
 
-    def _opened(
+    def _expand_to_mapping(
         self, spot: _Spot, way: Sequence[str], steps: Sequence[str], value: Any, kind: str
     ) -> str:
         """Replace a value that is no mapping by one: a name by a mapping that extends it, an alias
         of YAML by a copy of its target."""
-        root = nodes.compose(self.text, self.file)
+        root = nodes.parse_yaml(self.text, self.file)
         held: Any = root.plain() if root else {}
         for step in way:
             held = held[step]
         if isinstance(held, str) and kind:
-            counted = aliases.counted(held) if kind == "cluster" else None
+            counted = aliases.parse_count(held) if kind == "cluster" else None
             held = {"extends": held}
             if counted is not None:
                 held = {"accelerator": counted[1], "devices": counted[0]}
-        entries = _over(held, steps, value)
+        entries = _replace_at(held, steps, value)
         if spot.value.tag == "alias" or spot.around.flow_style:
-            return self._replaced(spot, flow(entries, bare=BARE))
-        start, end = spot.value.start_mark.index, self._end(spot.value)
-        line = self._line_end(end)
+            return self._replace_value(spot, format_flow(entries, bare=BARE))
+        start, end = spot.value.start_mark.index, self._find_end(spot.value)
+        line = self._find_line_end(end)
         rest = self.text[end:line]
         before, rest = self.text[:start].rstrip(" "), rest.rstrip()
         indent = " " * (spot.key.start_mark.column + self._step())
         inside = "".join(
-            f"{self._break(line)}{indent}{one}" for one in lines(entries, self._step())
+            f"{self._break(line)}{indent}{one}" for one in format_entries(entries, self._step())
         )
         return before + rest + inside + self.text[line:]
 
     # -- entries ------------------------------------------------------------------------------
 
-    def _added(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
+    def _add_entry(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
         """Add an entry at the end of its mapping."""
-        mapping, entries = spot.around, _nested(steps, value)
+        mapping, entries = spot.around, _wrap_value(steps, value)
         if mapping.flow_style:
-            shown = flow(entries, bare=BARE)[1:-1]
+            shown = format_flow(entries, bare=BARE)[1:-1]
             if not mapping.value:
                 start = mapping.end_mark.index - 1
                 return self.text[:start] + shown + self.text[start:]
-            end = self._end(mapping.value[-1][1])
+            end = self._find_end(mapping.value[-1][1])
             return f"{self.text[:end]}, {shown}{self.text[end:]}"
         last_key, last = mapping.value[-1]
-        indent = " " * self._column(mapping)
-        added = [indent + one for one in lines(entries, self._step())]
-        line = self._line_end(self._end(last))
+        indent = " " * self._find_column(mapping)
+        added = [indent + one for one in format_entries(entries, self._step())]
+        line = self._find_line_end(self._find_end(last))
         made = self._break(line)
         if line == len(self.text):  # without an end of line, which the last line keeps so
-            line = self._line_start(last_key)
+            line = self._find_line_start(last_key)
             return self.text[:line] + "".join(f"{one}{made}" for one in added) + self.text[line:]
         return self.text[:line] + "".join(f"{made}{one}" for one in added) + self.text[line:]
 
-    def _removed(self, spot: _Spot, parent: _Spot) -> str:
+    def _remove_entry(self, spot: _Spot, parent: _Spot) -> str:
         """Remove an entry; the last one of a mapping leaves an empty mapping."""
         pairs = spot.around.value
         place = next(i for i, pair in enumerate(pairs) if pair[0] is spot.key)
-        start, end = spot.key.start_mark.index, self._end(spot.value)
+        start, end = spot.key.start_mark.index, self._find_end(spot.value)
         if spot.around.flow_style:
-            before = self._end(pairs[place - 1][1]) if place else start
+            before = self._find_end(pairs[place - 1][1]) if place else start
             if place and (place + 1 == len(pairs) or "#" not in self.text[before:start]):
                 start = before
             elif place + 1 < len(pairs):
                 end = pairs[place + 1][0].start_mark.index
             return self.text[:start] + self.text[end:]
         if len(pairs) == 1 and parent.key is not None:
-            return self._replaced(parent, "{}")
-        line = self._line_end(end)
+            return self._replace_value(parent, "{}")
+        line = self._find_line_end(end)
         after = self.text[line:].removeprefix("\r").removeprefix("\n")
-        return self.text[: self._line_start(spot.key)] + after
+        return self.text[: self._find_line_start(spot.key)] + after
 
     # -- places -------------------------------------------------------------------------------
 
-    def _end(self, node: Any) -> int:
+    def _find_end(self, node: Any) -> int:
         """Return the index after the last character of a value; comments are not part of it."""
         if _is_block(node) and node.value:
             last = node.value[-1]
-            return self._end(last[1] if isinstance(last, tuple) else last)
+            return self._find_end(last[1] if isinstance(last, tuple) else last)
         end: int = node.end_mark.index
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             return len(self.text[:end].rstrip())
         return end
 
-    def _line_start(self, node: Any) -> int:
+    def _find_line_start(self, node: Any) -> int:
         index: int = node.start_mark.index
         return self.text.rfind("\n", 0, index) + 1
 
-    def _line_end(self, index: int) -> int:
+    def _find_line_end(self, index: int) -> int:
         """Return the index at which the break of a line begins, or the text ends."""
         found = self.text.find("\n", index)
         end = len(self.text) if found < 0 else found
@@ -211,10 +213,10 @@ class _Text:
         crlf = self.text[line : line + 2] == "\r\n" or self.text[first - 1 : first] == "\r"
         return "\r\n" if first > 0 and crlf else "\n"
 
-    def _column(self, mapping: Any) -> int:
+    def _find_column(self, mapping: Any) -> int:
         """Return the column of the keys of a mapping."""
         key = mapping.value[0][0]
-        lead = self.text[self._line_start(key) : key.start_mark.index].lstrip("\ufeff")
+        lead = self.text[self._find_line_start(key) : key.start_mark.index].lstrip("\ufeff")
         column: int = (mapping if lead.strip() else key).start_mark.column
         first = self.text.startswith("\ufeff") and key.start_mark.line == 0
         return column - int(first)
@@ -223,7 +225,7 @@ class _Text:
         """Return the indentation of the first nested mapping, else 2 columns."""
         for _, value in self.root.value:
             if _is_block(value) and isinstance(value, yaml.MappingNode) and value.value:
-                return max(1, self._column(value) - self._column(self.root))
+                return max(1, self._find_column(value) - self._find_column(self.root))
         return 2
 
 
@@ -231,28 +233,28 @@ def _is_block(node: Any) -> bool:
     return isinstance(node, yaml.CollectionNode) and not node.flow_style
 
 
-def _nested(steps: Sequence[str], value: Any) -> dict[str, Any]:
+def _wrap_value(steps: Sequence[str], value: Any) -> dict[str, Any]:
     for step in reversed(steps):
         value = {step: value}
     found: dict[str, Any] = value
     return found
 
 
-def _over(held: Any, steps: Sequence[str], value: Any) -> Any:
+def _replace_at(held: Any, steps: Sequence[str], value: Any) -> Any:
     """Return plain data with the value at some steps replaced."""
     if not steps:
         return value
     entries = held if isinstance(held, dict) else {}
-    return {**entries, steps[0]: _over(entries.get(steps[0]), steps[1:], value)}
+    return {**entries, steps[0]: _replace_at(entries.get(steps[0]), steps[1:], value)}
 
 
-def lines(entries: Mapping[str, Any], step: int = 2) -> list[str]:
+def format_entries(entries: Mapping[str, Any], step: int = 2) -> list[str]:
     """Return the entries of a mapping as lines of YAML in block style."""
     found: list[str] = []
     for key, value in entries.items():
         if isinstance(value, Mapping) and value:
-            inner = lines(value, step)
-            found += [f"{flow(key)}:", *(" " * step + line for line in inner)]
+            inner = format_entries(value, step)
+            found += [f"{format_flow(key)}:", *(" " * step + line for line in inner)]
         else:
-            found.append(f"{flow(key)}: {flow(value, bare=BARE)}")
+            found.append(f"{format_flow(key)}: {format_flow(value, bare=BARE)}")
     return found

@@ -21,13 +21,13 @@ Schema = Mapping[str, Any]
 
 
 @cache
-def read(kind: str) -> Schema:
+def read_schema(kind: str) -> Schema:
     """Read the schema of a kind of document. Each `$ref` is replaced by its target, and
     alternatives that differ by type are merged into one schema of several types.
 
     A quantity is text with its `unit`, which is the name of a definition of units.schema.json."""
     file = resources.folder("schemas") / f"{kind}.schema.json"
-    root = resources.read_json(file, parse_float=units.number)
+    root = resources.read_json(file, parse_float=units.parse_number)
     known = dict[str, Any]()  # what is referred to from many places, by its reference
 
     def resolve(node: Any) -> Any:
@@ -37,7 +37,7 @@ def read(kind: str) -> Schema:
             return node
         if "$ref" not in node:
             # That a key may be anything says nothing of it.
-            return _merged(
+            return _merge_branches(
                 {
                     key: inner if key in _DATA else resolve(inner)
                     for key, inner in node.items()
@@ -54,7 +54,7 @@ def read(kind: str) -> Schema:
         if other == "names":  # none is left where a document is checked
             left = steps[-1] not in ("file", "nothing")
             return {"type": "string", "minLength": 1} if left else False
-        target = read(other) if name else root
+        target = read_schema(other) if name else root
         for step in steps:
             target = target[step]
         known[node["$ref"]] = target if name else resolve(target)
@@ -68,15 +68,15 @@ def read(kind: str) -> Schema:
 _DATA = {"default", "examples", "enum", "const", "uniqueItems"}
 
 
-def _merged(schema: dict[str, Any]) -> dict[str, Any]:
+def _merge_branches(schema: dict[str, Any]) -> dict[str, Any]:
     """Merge alternatives whose types differ into one schema: most rules concern one type only."""
     found = schema.get("anyOf", ())
     if schema.get("if") == {"type": "object"} and "else" in schema:
         found = [schema["then"], schema["else"]]
     branches = [branch for branch in found if branch is not False]
-    kinds = [kind for branch in branches for kind in _kinds(branch)]
+    kinds = [kind for branch in branches for kind in _list_types(branch)]
     alone = len(branches) == 1
-    alike = len(kinds) == len(set(kinds)) and all(map(_kinds, branches))
+    alike = len(kinds) == len(set(kinds)) and all(map(_list_types, branches))
     if not branches or not (alone or alike):
         return {"type": ["string", "object"], **schema} if "if" in schema and kinds else schema
     outer = {key: inner for key, inner in schema.items() if key not in _ALTERNATIVES}
@@ -90,7 +90,7 @@ _ALTERNATIVES = ("anyOf", "if", "then", "else")
 _OF_A_FILE = ("$id", "$schema", "title", "definitions")
 
 
-def _kinds(branch: Schema) -> list[str]:
+def _list_types(branch: Schema) -> list[str]:
     """List the types of an alternative; none where it has rules for any type."""
     kinds = branch.get("type", [])
     return [] if "enum" in branch else [kinds] if isinstance(kinds, str) else kinds
@@ -111,7 +111,7 @@ def is_type(wanted: str | list[str], value: object) -> bool:
     return kind in kinds or ("integer" in kinds and type(value) is int)
 
 
-def inside(schema: Schema, step: str | int) -> list[Schema | bool]:
+def list_schemas(schema: Schema, step: str | int) -> list[Schema | bool]:
     """Return the schemas that apply to a key of a mapping, or to an item of a list."""
     if isinstance(step, int):
         return [schema["items"]] if "items" in schema else []
@@ -125,7 +125,7 @@ def accepts(schema: Schema, value: Any) -> bool:
     """Return whether plain data is valid under a schema; keywords without a row are ignored."""
     items = enumerate(value) if isinstance(value, list) else ()
     for step, item in value.items() if isinstance(value, dict) else items:
-        for inner in inside(schema, step):
+        for inner in list_schemas(schema, step):
             if inner is False or (inner is not True and not accepts(inner, item)):
                 return False
     for rule, wanted in schema.items():
@@ -138,7 +138,7 @@ def accepts(schema: Schema, value: Any) -> bool:
     return True
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     """Compare as JSON does, where true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
@@ -152,7 +152,7 @@ _NO_RULE: _Rule = ((), operator.eq)
 #: Of each rule, the types that it applies to, and a function of its argument and a value.
 RULES: Mapping[str, _Rule] = {
     "type": (_ANY, is_type),
-    "enum": (_ANY, lambda wanted, value: any(_equal(value, each) for each in wanted)),
+    "enum": (_ANY, lambda wanted, value: any(_is_equal(value, each) for each in wanted)),
     "not": (_ANY, lambda wanted, value: not accepts(wanted, value)),
     "allOf": (_ANY, lambda wanted, value: all(accepts(each, value) for each in wanted)),
     "anyOf": (_ANY, lambda wanted, value: any(accepts(each, value) for each in wanted)),
@@ -165,7 +165,7 @@ RULES: Mapping[str, _Rule] = {
     "pattern": (_TEXT, re.search),
     "uniqueItems": (
         _LIST,
-        lambda wanted, value: not (wanted and any(starmap(_equal, combinations(value, 2)))),
+        lambda wanted, value: not (wanted and any(starmap(_is_equal, combinations(value, 2)))),
     ),
     "required": (_MAPPING, lambda wanted, value: all(key in value for key in wanted)),
 }

@@ -45,16 +45,16 @@ LONGEST = 4096
 # Reading -----------------------------------------------------------------------------------
 
 
-def read(path: str | Path, origin: Origin | None = None) -> Node:
+def read_document(path: str | Path, origin: Origin | None = None) -> Node:
     """Read one YAML file (`-` is standard input) as a tree; names in it are not resolved.
 
     Raises:
         PlanError: missing, unreadable, too large, not UTF-8, not a mapping, or not the YAML
             that nodes.compose accepts.
     """
-    name = "<stdin>" if str(path) == "-" else files.shown(Path(path))
+    name = "<stdin>" if str(path) == "-" else files.format_path(Path(path))
     text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8")
-    root = nodes.compose(text, name, origin)
+    root = nodes.parse_yaml(text, name, origin)
     if root is None or root.value is None:
         raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
     if not isinstance(root.value, dict):
@@ -65,15 +65,15 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
 
 def _read_shipped(path: Path, origin: Origin) -> Node:
     """Read a built-in document; its tree is cached until the file changes."""
-    if files.are_noted():
-        return read(path, origin)
+    if files.is_recording():
+        return read_document(path, origin)
     state = os.stat(path)
-    return _kept(path, origin, files.shown(path), state.st_mtime_ns, state.st_size)
+    return _read_cached(path, origin, files.format_path(path), state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=64)
-def _kept(path: Path, origin: Origin, *state: object) -> Node:
-    return read(path, origin)
+def _read_cached(path: Path, origin: Origin, *state: object) -> Node:
+    return read_document(path, origin)
 
 
 # Names -------------------------------------------------------------------------------------
@@ -81,16 +81,18 @@ def _kept(path: Path, origin: Origin, *state: object) -> Node:
 
 def preset_names(kind: str, presets: Path | None = None) -> list[str]:
     """List the names of the built-in documents of a kind: plan, model, cluster, accelerator."""
-    found = sorted(_preset_folder(kind, presets).glob("*.y*ml"))
+    found = sorted(_locate_presets(kind, presets).glob("*.y*ml"))
     return [p.stem for p in found if p.suffix in ENDINGS and (not presets or files.is_file(p))]
 
 
-def _preset_folder(kind: str, presets: Path | None) -> Path:
+def _locate_presets(kind: str, presets: Path | None) -> Path:
     root = presets if presets is not None else resources.folder("presets")
     return root / FOLDERS.get(kind, "")
 
 
-def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[Path, str | None]:
+def locate_file(
+    name: str | Path, kind: str, presets: Path | None = None
+) -> tuple[Path, str | None]:
     """Find the file of a document that is given by a path or a name; an existing file wins. The
     second value is the name if the document is built in.
 
@@ -104,7 +106,7 @@ def located(name: str | Path, kind: str, presets: Path | None = None) -> tuple[P
     ):
         return Path(text), None
     asked = Node(text, Place(text), Origin("set", "the command"))
-    path, shipped = Resolver(presets, Path()).locate(asked, kind)
+    path, shipped = Resolver(presets, Path()).locate_name(asked, kind)
     return path, path.stem if shipped else None
 
 
@@ -116,18 +118,18 @@ _TOP = re.compile(r"^(\w+)[ \t]*:", re.MULTILINE)
 def is_plan(file: Path) -> bool:
     """Return whether a document has all keys that a plan must have."""
     with contextlib.suppress(PlanError):
-        return set(read(file).plain()) >= STATED
+        return set(read_document(file).plain()) >= STATED
     return False
 
 
-def meant_as_plan(file: Path, links: int = MOST_LINKS) -> bool:
+def is_plan_like(file: Path, links: int = MOST_LINKS) -> bool:
     """Return whether a document is meant as a plan: also if it extends a plan, names a file that is
     missing, or is invalid YAML."""
     try:
         text = files.read_text(file, nodes.MAX_BYTES)
         if not ("training" in text or "extends" in text):
             return False
-        entries = read(file).value
+        entries = read_document(file).value
     except PlanError:
         with contextlib.suppress(PlanError):
             return set(_TOP.findall(files.read_text(file, nodes.MAX_BYTES))) >= STATED
@@ -139,10 +141,10 @@ def meant_as_plan(file: Path, links: int = MOST_LINKS) -> bool:
     if parent is None or not isinstance(parent.value, str) or not links:
         return False
     try:
-        base, _ = Resolver(None, file.parent).locate(parent, "plan")
+        base, _ = Resolver(None, file.parent).locate_name(parent, "plan")
     except PlanError:
         return bool(entries.keys() & OWN)
-    return meant_as_plan(base, links - 1)
+    return is_plan_like(base, links - 1)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Resolver:
     defaults: Defaults | None = None
     again: bool = False  # the defaults are in, but for what --set brought
 
-    def locate(self, node: Node, kind: str) -> tuple[Path, bool]:
+    def locate_name(self, node: Node, kind: str) -> tuple[Path, bool]:
         """Find the file that a name means, and whether it is a preset."""
         name = str(node.value)
         place = node.place
@@ -167,23 +169,23 @@ class Resolver:
         paths = [base / name, base / f"{name}.yaml"]
         if node.origin.kind == "set":
             paths += [Path(name), Path(f"{name}.yaml")]
-        folder = _preset_folder(kind, self.presets)
+        folder = _locate_presets(kind, self.presets)
         shipped = [folder / f"{name}.yaml", folder / name]
         found = [path for path in paths if name.strip(" .") and files.is_file(path)]
-        found += [path for path in shipped if files.below(path, folder) and files.is_file(path)]
+        found += [path for path in shipped if files.is_within(path, folder) and files.is_file(path)]
         # The preset is meant where the file near by is the one that names it, or a plan.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
         if len(found) > 1 and not names_path:
             found.sort(key=lambda path: path.resolve() == own or is_plan(path))
         if found:
-            return found[0], files.below(found[0], folder)
+            return found[0], files.is_within(found[0], folder)
         known = preset_names(kind, self.presets)
-        meant = aliases.preset(kind, name, known)
+        meant = aliases.find_preset(kind, name, known)
         if meant is not None:
             return folder / f"{meant}.yaml", True
-        if names_path and not all(map(files.inside, paths)):
-            raise files.outside(place)
-        near = self.near(name, kind, known)
+        if names_path and not all(map(files.is_inside, paths)):
+            raise files.refuse_path(place)
+        near = self.suggest_name(name, kind, known)
         listed = known[:MOST_LISTED]
         if len(known) > MOST_LISTED:
             listed = [*listed, f"and {len(known) - MOST_LISTED} more"]
@@ -193,26 +195,26 @@ class Resolver:
         message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
         raise PlanError(Fault(message, place, allowed, near))
 
-    def near(self, name: str, kind: str, known: Sequence[str]) -> str | None:
+    def suggest_name(self, name: str, kind: str, known: Sequence[str]) -> str | None:
         """Suggest the built-in document whose name, or its first words, is most similar to an
         unknown name."""
-        device = kind == "cluster" and aliases.preset(
+        device = kind == "cluster" and aliases.find_preset(
             "accelerator", name, preset_names("accelerator", self.presets)
         )
         if device:
             return f"8 x {name}"
         words = re.split(r"[-_\s]+", name)
         begun = ("-".join(words[:count]) for count in range(len(words) - 1, 0, -1))
-        meant = (aliases.preset(kind, beginning, known) for beginning in begun)
+        meant = (aliases.find_preset(kind, beginning, known) for beginning in begun)
         if kind == "model" and "/" in name:
             page = nearest(name, aliases.on_the_hub())
             if page is not None:
                 return page
         return nearest(name, known) or next(filter(None, meant), None)
 
-    def fetch(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
+    def fetch_document(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """Read and resolve the document that the text of `node` names."""
-        path, shipped = self.locate(node, kind)
+        path, shipped = self.locate_name(node, kind)
         full = path.resolve()
         if full in chain:
             names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
@@ -221,11 +223,11 @@ class Resolver:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        root = read(path) if origin is None else _read_shipped(path, origin)
-        found = self.extend(root, kind, (*chain, full))
+        root = read_document(path) if origin is None else _read_shipped(path, origin)
+        found = self.extend_node(root, kind, (*chain, full))
         return replace(found, reference=path.stem if shipped else str(node.value))
 
-    def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
+    def extend_node(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """Merge a mapping over the document that it extends, and likewise the mappings in it."""
         assert isinstance(node.value, dict)
         entries = dict(node.value)
@@ -238,23 +240,23 @@ class Resolver:
         # Of the mappings that it holds, those that extend a name of their own stand alone.
         alone = {key for key in inner if "extends" in entries[key].value}  # type: ignore[operator]
         for key, below in inner.items():
-            entries[key] = self.extend(entries[key], below, chain)
+            entries[key] = self.extend_node(entries[key], below, chain)
         if parent is None:
-            return replace(node, value=self.with_defaults(node, entries, kind, chain))
+            return replace(node, value=self.add_defaults(node, entries, kind, chain))
         if not isinstance(parent.value, str):
             wanted = "the name or path of one document"
             raise PlanError(Fault("extends takes one name", parent.place, wanted))
-        base = self.fetch(parent, kind, chain)
+        base = self.fetch_document(parent, kind, chain)
         # Changing keys of a model that the parent names needs the model itself.
-        base = self.names(base, kind, chain, only=inner.keys() - alone)
+        base = self.resolve_names(base, kind, chain, only=inner.keys() - alone)
         assert isinstance(base.value, dict)
         kept = {key: value for key, value in base.value.items() if key not in alone}
         if self.defaults is not None and kind == "cluster" and "provider" in entries:
             ours = self.defaults.cluster.values()  # of which the price is no longer asked
             kept = {k: v for k, v in kept.items() if k not in PRICES or v not in ours}
-        return replace(node, value=_merge(kept, entries), reference=base.reference)
+        return replace(node, value=_merge_nodes(kept, entries), reference=base.reference)
 
-    def with_defaults(
+    def add_defaults(
         self, node: Node, entries: dict[str, Node], kind: str, chain: tuple[Path, ...]
     ) -> dict[str, Node]:
         """Add the team's defaults to the entries of a document that extends none: they override
@@ -263,18 +265,18 @@ class Resolver:
             return entries
         shipped = node.origin.kind == "preset"
         if kind == "accelerator" and shipped and chain:
-            return _merge(entries, dict(self.defaults.rates.get(chain[-1].stem, {})))
+            return _merge_nodes(entries, dict(self.defaults.rates.get(chain[-1].stem, {})))
         if kind != "cluster":
             return entries
         ours = dict(self.defaults.cluster)
         if shipped:
             kept = {k: v for k, v in entries.items() if k not in PRICES or "provider" not in ours}
-            return _merge(kept, ours)
+            return _merge_nodes(kept, ours)
         if "provider" in entries:
             ours = {key: value for key, value in ours.items() if key not in PRICES}
-        return _merge(ours, entries)
+        return _merge_nodes(ours, entries)
 
-    def names(
+    def resolve_names(
         self,
         node: Node,
         kind: str,
@@ -292,32 +294,32 @@ class Resolver:
             if key in entries and (only is None or key in only):
                 try:
                     named = self.name(entries[key], inner, chain)
-                    entries[key] = self.names(named, inner, chain, around=(*around, key))
+                    entries[key] = self.resolve_names(named, inner, chain, around=(*around, key))
                 except PlanError as error:
-                    faults.extend(self.unresolved((*around, key), error))
+                    faults.extend(self.record_faults((*around, key), error))
         if kind == "plan" and "training" in entries and only is None:
             try:
-                entries["training"] = self.schedule(entries["training"], chain)
+                entries["training"] = self.resolve_schedule(entries["training"], chain)
             except PlanError as error:
-                faults.extend(self.unresolved(("training", "schedule"), error))
+                faults.extend(self.record_faults(("training", "schedule"), error))
         if faults:
             raise PlanError(faults)
         return replace(node, value=entries)
 
-    def unresolved(self, path: tuple[str, ...], error: PlanError) -> tuple[Fault, ...]:
+    def record_faults(self, path: tuple[str, ...], error: PlanError) -> tuple[Fault, ...]:
         """Record the faults of a reference in ``unknown``; if that is None, return them."""
         if self.unknown is None:
             return error.faults
         self.unknown[path] = error.faults
         return ()
 
-    def schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
+    def resolve_schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
         """Replace the schedule of a training run that names or extends a file by its table."""
         if not isinstance(training.value, dict) or "schedule" not in training.value:
             return training
         node = training.value["schedule"]
         if isinstance(node.value, dict):
-            node = self.extend(node, "schedule", chain)
+            node = self.extend_node(node, "schedule", chain)
         elif str(node.value).endswith(ENDINGS):
             node = self.name(node, "schedule", chain)
         return replace(training, value={**training.value, "schedule": node})
@@ -326,16 +328,16 @@ class Resolver:
         """Return the mapping that a text names; anything else as it is."""
         if not isinstance(node.value, str):
             return node
-        counted = aliases.counted(node.value) if kind == "cluster" else None
+        counted = aliases.parse_count(node.value) if kind == "cluster" else None
         if counted is not None:
             devices, device = (replace(node, value=value) for value in counted)
             made = replace(node, value={"accelerator": device, "devices": devices}, text=None)
-            return self.extend(made, kind, chain)
-        found = self.fetch(node, kind, chain)
+            return self.extend_node(made, kind, chain)
+        found = self.fetch_document(node, kind, chain)
         return replace(found, key_place=node.key_place)
 
 
-def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
+def _merge_nodes(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
     """Merge mappings key by key; other values are replaced, and a null removes the key."""
     merged = dict(parent)
     for key, node in child.items():
@@ -345,7 +347,7 @@ def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
         elif below and isinstance(below.value, dict) and isinstance(node.value, dict):
             merged[key] = replace(
                 node,
-                value=_merge(below.value, node.value),
+                value=_merge_nodes(below.value, node.value),
                 reference=node.reference or below.reference,
             )
         else:

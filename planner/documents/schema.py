@@ -15,25 +15,32 @@ from typing import Any
 
 from planner.base import units
 from planner.base.errors import MOST, Fault, PlanError
-from planner.documents.json_schema import Schema, accepts, inside, is_number, is_type, read
+from planner.documents.json_schema import (
+    Schema,
+    accepts,
+    is_number,
+    is_type,
+    list_schemas,
+    read_schema,
+)
 from planner.documents.source import Document, Path_
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
-__all__ = ["describe", "is_number", "paths", "validate"]
+__all__ = ["describe", "is_number", "list_key_paths", "validate"]
 
 DEFAULT = Origin("default", "default")
 ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
 
 
-def _applicable(schema: Schema, node: Node) -> Iterator[Schema]:
+def _find_applicable(schema: Schema, node: Node) -> Iterator[Schema]:
     """Yield a schema and those of its conditions and alternatives that apply."""
     yield schema
     for part in schema.get("allOf", ()):
-        yield from _applicable(part, node)
+        yield from _find_applicable(part, node)
     if "if" in schema:
         branch = "then" if accepts(schema["if"], node.plain()) else "else"
         if branch in schema:
-            yield from _applicable(schema[branch], node)
+            yield from _find_applicable(schema[branch], node)
     if "anyOf" in schema:
         # Any text could be a quantity, so other readings of it go first.
         plain = node.plain()
@@ -41,22 +48,24 @@ def _applicable(schema: Schema, node: Node) -> Iterator[Schema]:
         fitting = [branch for branch in branches if accepts(branch, plain)]
         alike = [branch for branch in branches if is_type(branch.get("type", []), plain)]
         for chosen in (fitting or alike)[:1]:
-            yield from _applicable(chosen, node)
+            yield from _find_applicable(chosen, node)
 
 
-def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
+def _parse_tree(
+    node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]
+) -> Node:
     """Return the tree with quantities as exact numbers of their units and defaults for missing
     keys; ``faults`` receives what cannot be read, by path."""
-    parts = [part for schema in schemas for part in _applicable(schema, node)]
+    parts = [part for schema in schemas for part in _find_applicable(schema, node)]
     if not isinstance(node.value, (dict, list)):
         return _quantity(node, parts, path, faults)
     # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
     children = {
         step: child
-        for step, child in node.children()
+        for step, child in node.iter_children()
         if child.value is not None
         or isinstance(step, int)
-        or not any("unit" in schema for part in parts for schema in _below(part, step))
+        or not any("unit" in schema for part in parts for schema in _list_below(part, step))
     }
     for part in parts if isinstance(node.value, dict) else ():
         for key, schema in part.get("properties", {}).items():
@@ -66,9 +75,9 @@ def _read(node: Node, schemas: Sequence[Schema], path: Path_, faults: dict[Path_
                 )
     made: dict[Any, Node] = {}
     for step, child in children.items():
-        known = [schema for part in parts for schema in _below(part, step)]
+        known = [schema for part in parts for schema in _list_below(part, step)]
         shipped = child.origin.kind == "preset" and isinstance(child.value, dict)
-        read_child = _read_again if shipped else _read
+        read_child = _read_again if shipped else _parse_tree
         made[step] = read_child(child, known, (*path, step), faults)
     return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
@@ -85,7 +94,7 @@ def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Pat
     if kept is not None and kept[1] == schemas:
         return kept[2]
     before = len(faults)
-    made = _read(node, schemas, path, faults)
+    made = _parse_tree(node, schemas, path, faults)
     if len(faults) == before:
         if len(_SHIPPED) >= MOST_SHIPPED:
             _SHIPPED.clear()
@@ -110,8 +119,8 @@ def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Pat
     return node
 
 
-def _below(schema: Schema, step: str | int) -> list[Schema]:
-    return [found for found in inside(schema, step) if isinstance(found, dict)]
+def _list_below(schema: Schema, step: str | int) -> list[Schema]:
+    return [found for found in list_schemas(schema, step) if isinstance(found, dict)]
 
 
 class Invalid(PlanError):
@@ -136,28 +145,28 @@ def validate(
     Raises:
         Invalid: every fault of the document, sorted by place; of very many the first.
     """
-    root, unread = read(schema), dict[Path_, Fault]()
-    found = replace(document, node=_read(document.node, [root], (), unread))
+    root, unread = read_schema(schema), dict[Path_, Fault]()
+    found = replace(document, node=_parse_tree(document.node, [root], (), unread))
     names = [fault for several in (unknown or {}).values() for fault in several]
     if names or unread or not accepts(root, found.data):
-        from planner.documents.schema_errors import faults  # it takes a while
+        from planner.documents.schema_errors import iter_faults  # it takes a while
 
-        others = faults(found, root, paths(schema), {*unread, *(unknown or {})})
+        others = iter_faults(found, root, list_key_paths(schema), {*unread, *(unknown or {})})
         some = islice(others, max(0, ENOUGH - len(unread)))
         raise Invalid([*names, *unread.values(), *some], found)
     return found
 
 
 @cache
-def paths(schema: str) -> Sequence[str]:
+def list_key_paths(schema: str) -> Sequence[str]:
     """List the dotted keys of a kind of document, three levels deep, for near spellings."""
     found: set[str] = set()
-    level: list[tuple[str, Schema]] = [("", read(schema))]
+    level: list[tuple[str, Schema]] = [("", read_schema(schema))]
     for _ in range(3):
         level = [
             (f"{prefix}{name}.", inner)
             for prefix, around in level
-            for part in _every(around)
+            for part in _walk_schema(around)
             for name, inner in part.get("properties", {}).items()
         ]
         found |= {path.rstrip(".") for path, _ in level}
@@ -172,19 +181,19 @@ def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
         schema: as for `validate`.
         path: dotted, such as `training.tokens`; items of lists by any index.
     """
-    parts = list(_every(read(schema)))
+    parts = list(_walk_schema(read_schema(schema)))
     said: dict[str, Any] = {}
     steps = path.split(".") if isinstance(path, str) else [str(step) for step in path]
     for step in filter(None, steps):
         found = [
             inner
             for part in parts
-            for inner in _below(part, step) or (_below(part, 0) if step.isdigit() else [])
+            for inner in _list_below(part, step) or (_list_below(part, 0) if step.isdigit() else [])
         ]
         if not found:
             return None
         said = {key: value for inner in reversed(found) for key, value in inner.items()}
-        parts = [part for inner in found for part in _every(inner)]
+        parts = [part for inner in found for part in _walk_schema(inner)]
     for part in parts:
         for key, value in part.items():
             said.setdefault(key, value)
@@ -198,9 +207,9 @@ _STRUCTURE = {
 }  # fmt: skip
 
 
-def _every(schema: Schema) -> Iterator[Schema]:
+def _walk_schema(schema: Schema) -> Iterator[Schema]:
     """Yield a schema and all its conditional parts and alternatives."""
     yield schema
     branches = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
     for part in (*schema.get("allOf", ()), *schema.get("anyOf", ()), *branches):
-        yield from _every(part)
+        yield from _walk_schema(part)

@@ -12,7 +12,7 @@ from planner.base import units
 from planner.base.errors import Fault, Place, nearest
 from planner.base.numbers import plain_text
 from planner.documents import aliases
-from planner.documents.json_schema import Schema, inside, is_number
+from planner.documents.json_schema import Schema, is_number, list_schemas
 from planner.documents.source import Document
 
 MOST_LISTED = 16
@@ -54,7 +54,7 @@ _VALIDATOR: Any = _extend(
 Error = Any
 
 
-def faults(
+def iter_faults(
     document: Document,
     schema: Schema,
     known: Sequence[str],
@@ -69,10 +69,10 @@ def faults(
     for error in _VALIDATOR(schema).iter_errors(document.data):
         path = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in told):
-            yield from _faults(error, document, known)
+            yield from _convert_error(error, document, known)
 
 
-def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[Fault]:
+def _convert_error(error: Error, document: Document, known: Sequence[str]) -> Iterator[Fault]:
     """Convert one error of jsonschema to faults."""
     path, schema, value = tuple(error.absolute_path), error.schema, error.instance
     name = ".".join(map(str, path)) or "the document"
@@ -80,16 +80,16 @@ def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[
         where = f" in {name}" if path else ""
         allowed = list(schema.get("properties", {}))
         for key in value:
-            if inside(schema, key) != [False]:
+            if list_schemas(schema, key) != [False]:
                 continue
             homes = [home for home in known if home.rpartition(".")[2] == key]
-            close = homes[0] if len(homes) == 1 else aliases.suggested(str(key), document.kind)
+            close = homes[0] if len(homes) == 1 else aliases.suggest_key(str(key), document.kind)
             if close is None:
                 close = nearest(str(key), allowed)
             elif close.rpartition(".")[0] == name:
                 close = close.rpartition(".")[2]
             few = 0 < len(allowed) <= (6 if close else MOST_LISTED)
-            place = document.key_place((*path, key))
+            place = document.find_key_place((*path, key))
             listed = f"allowed keys: {', '.join(allowed)}" if few else None
             if close == key:  # in one of the sections
                 listed, close = "it stands at the top of the document", None
@@ -97,19 +97,19 @@ def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[
     elif error.validator == "required":
         for key in error.validator_value:
             if key not in value:
-                yield Fault(f"{name} has no key '{key}'", document.key_place(path))
+                yield Fault(f"{name} has no key '{key}'", document.find_key_place(path))
     elif error.validator == "anyOf":
-        yield from _alternatives(error, document, name, known)
+        yield from _explain_closest(error, document, name, known)
     else:
-        yield _value(error, name, document.place(path))
+        yield _explain_value(error, name, document.find_place(path))
 
 
-def _value(error: Error, name: str, place: Place) -> Fault:
+def _explain_value(error: Error, name: str, place: Place) -> Fault:
     """Return the fault of a single value."""
     rule, limit, schema = error.validator, error.validator_value, error.schema
-    shown = f"{name} is {_shown(error.instance)}"
+    shown = f"{name} is {_quote_value(error.instance)}"
     if rule in ("enum", "type"):
-        return _mismatch([error], name, place)
+        return _explain_mismatch([error], name, place)
     if rule in _BOUNDS:
         unit = schema.get("unit", "1")
         suffix = "" if unit == "1" else f" {unit}"
@@ -127,10 +127,10 @@ def _value(error: Error, name: str, place: Place) -> Fault:
     return Fault(f"{name} is not allowed here", place, schema.get("description"))
 
 
-def _mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
+def _explain_mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
     """Return the fault of a value that has none of the allowed types or words."""
     value = errors[0].instance
-    allowed = " or ".join(dict.fromkeys(map(_allowed, errors)))
+    allowed = " or ".join(dict.fromkeys(map(_describe_allowed, errors)))
     listed = [
         word for error in errors if error.validator == "enum" for word in error.validator_value
     ]
@@ -138,11 +138,11 @@ def _mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
     if isinstance(value, str):
         hint = nearest(value, [word for word in listed if isinstance(word, str)])
     key = re.sub(r"\.\d+$", "", name)  # of an item, that of its list
-    hint = aliases.value(key, value) or hint
-    return Fault(f"{name} is {_shown(value)}", place, allowed, hint)
+    hint = aliases.match_value(key, value) or hint
+    return Fault(f"{name} is {_quote_value(value)}", place, allowed, hint)
 
 
-def _shown(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     if isinstance(value, dict):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
@@ -156,21 +156,21 @@ def _shown(value: Any) -> str:
     return plain_text(value)
 
 
-def _allowed(error: Error) -> str:
+def _describe_allowed(error: Error) -> str:
     """Describe what an enum or a type accepts."""
     limit = error.validator_value
     if error.validator == "enum":
-        words = (value if isinstance(value, str) else _shown(value) for value in limit)
+        words = (value if isinstance(value, str) else _quote_value(value) for value in limit)
         return f"one of {', '.join(words)}"
     kinds = [limit] if isinstance(limit, str) else list(limit)
     if "unit" in error.schema:
         if not is_number(error.instance):
-            return units.wanted(error.schema["unit"])
+            return units.describe_unit(error.schema["unit"])
         kinds = [kind for kind in kinds if kind != "string"] or kinds
     return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
 
 
-def _alternatives(
+def _explain_closest(
     error: Error, document: Document, name: str, known: Sequence[str]
 ) -> Iterator[Fault]:
     """Yield the faults of the alternative that is closest to what was written."""
@@ -184,7 +184,7 @@ def _alternatives(
     close = [found for found in branches.values() if not any(map(misses, found))]
     if not close:
         outright = [inner for found in branches.values() for inner in found if misses(inner)]
-        yield _mismatch(outright, name, document.place(tuple(error.absolute_path)))
+        yield _explain_mismatch(outright, name, document.find_place(tuple(error.absolute_path)))
         return
 
     def closeness(found: Sequence[Error]) -> tuple[bool, int, int]:
@@ -194,4 +194,4 @@ def _alternatives(
         return not wrong_word, max(depths), -len(found)
 
     for inner in max(close, key=closeness):
-        yield from _faults(inner, document, known)
+        yield from _convert_error(inner, document, known)

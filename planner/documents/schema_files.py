@@ -25,20 +25,20 @@ UNITS = (
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
-def address(kind: str) -> str:
+def get_schema_url(kind: str) -> str:
     """Return where a schema is published, of which version it is. The files themselves have no
     `$id`, so that validators look for what they refer to beside them, wherever they lie."""
     return f"{version.HOME}/schemas/{version.__version__}/{kind}.schema.json"
 
 
-def made() -> dict[str, dict[str, Any]]:
+def derive_schemas() -> dict[str, dict[str, Any]]:
     """Return the schemas that are derived from the units and the built-in documents, by kind."""
     quantities = {
         unit: {
-            "description": f"{units.wanted(unit)[:1].upper()}{units.wanted(unit)[1:]}.",
+            "description": f"{units.describe_unit(unit)[:1].upper()}{units.describe_unit(unit)[1:]}.",
             "type": ["string", "null"],
             "maxLength": units.LONGEST,
-            "pattern": units.pattern(unit),
+            "pattern": units.build_pattern(unit),
         }
         for unit in UNITS
     }
@@ -67,7 +67,7 @@ def made() -> dict[str, dict[str, Any]]:
     }
 
 
-def bundled(kind: str) -> dict[str, Any]:
+def build_bundle(kind: str) -> dict[str, Any]:
     """Return the schema of a kind of document as one file: what it refers to in other files is
     added to its definitions."""
     definitions: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def bundled(kind: str) -> dict[str, Any]:
         here = "-".join(filter(None, (file if file != kind or not name else "", said)))
         if here not in definitions:
             definitions[here] = {}  # one may hold itself
-            whole = _read(file)
+            whole = _load_schema(file)
             kept = {key: inner for key, inner in whole.items() if key not in OF_A_FILE}
             inner = whole["definitions"] if name else kept
             for step in filter(None, name.split("/")):
@@ -104,39 +104,39 @@ def bundled(kind: str) -> dict[str, Any]:
             definitions[key] = rewrite(inner, file)
         return here
 
-    root = _read(kind)
+    root = _load_schema(kind)
     found = {key: rewrite(inner, kind) for key, inner in root.items() if key != "definitions"}
-    found = {"$schema": _DRAFT, "$id": address(kind), **found}
+    found = {"$schema": _DRAFT, "$id": get_schema_url(kind), **found}
     return {**found, "definitions": definitions} if definitions else found
 
 
 OF_A_FILE = ("$schema", "$id", "definitions")
 
 
-def _read(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = resources.read_json(_file(kind))
+def _load_schema(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = resources.read_json(_find_schema(kind))
     return found
 
 
-def _file(kind: str) -> Path:
+def _find_schema(kind: str) -> Path:
     return resources.folder("schemas") / f"{kind}.schema.json"
 
 
-def text(schema: dict[str, Any]) -> str:
+def format_schema(schema: dict[str, Any]) -> str:
     """Format a schema as in its file."""
     return json.dumps(schema, indent=2, ensure_ascii=True) + "\n"
 
 
-def line(kind: str, document: str | Path | None = None) -> str:
+def make_schema_line(kind: str, document: str | Path | None = None) -> str:
     """Return the first line of a document, by which an editor finds its schema: the file in the
     same checkout, else the public address.
 
     Args:
         document: where the document is written; None where nobody knows.
     """
-    where = address(kind)
+    where = get_schema_url(kind)
     if document is not None:
-        shipped, folder = _file(kind).resolve(), Path(document).resolve().parent
+        shipped, folder = _find_schema(kind).resolve(), Path(document).resolve().parent
         checkout = shipped.parent.parent
         if folder == checkout or checkout in folder.parents:
             where = Path(os.path.relpath(shipped, folder)).as_posix()
@@ -146,19 +146,19 @@ def line(kind: str, document: str | Path | None = None) -> str:
     return f"# yaml-language-server: $schema={where}"
 
 
-def placed(document: str, path: str | None) -> str:
+def update_line(document: str, path: str | None) -> str:
     """Update the first line of a document, if it names a schema, to the path from where it is
     written."""
     kind = re.match(r"# yaml-language-server: \$schema=\S*?(\w+)\.schema\.json\n", document)
     if kind is None or path in (None, "-"):
         return document
-    return f"{line(kind[1], path)}\n{document[kind.end() :]}"
+    return f"{make_schema_line(kind[1], path)}\n{document[kind.end() :]}"
 
 
 def main() -> None:
     """Write units.schema.json and names.schema.json."""
-    for kind, schema in made().items():
-        files.write_text(_file(kind), text(schema))
+    for kind, schema in derive_schemas().items():
+        files.write_text(_find_schema(kind), format_schema(schema))
 
 
 if __name__ == "__main__":

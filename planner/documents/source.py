@@ -21,16 +21,16 @@ from planner.documents.references import (
     FOLDERS,
     REFERENCES,
     Resolver,
-    located,
+    locate_file,
     preset_names,
-    read,
+    read_document,
 )
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
 __all__ = [
-    "FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "located",
-    "preset_names", "read",
+    "FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "locate_file",
+    "preset_names", "read_document",
 ]  # fmt: skip
 
 Path_ = tuple[str | int, ...]
@@ -45,14 +45,14 @@ def lookup(data: Any, dotted: str) -> Any:
     return data
 
 
-def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def change_keys(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain data with other values of some dotted keys; None removes a key. Mappings that do
     not change are shared."""
     changed = dict(data)
     for dotted, value in changes.items():
         key, _, rest = dotted.partition(".")
         if rest:
-            changed[key] = with_values(changed.get(key) or {}, {rest: value})
+            changed[key] = change_keys(changed.get(key) or {}, {rest: value})
         elif value is None:
             changed.pop(key, None)
         else:
@@ -60,7 +60,7 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return changed
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def expand_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert dotted keys to nested mappings."""
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
@@ -98,12 +98,12 @@ class Document:
         """Return the value of a dotted key, None where the document gives none."""
         return lookup(self.data, dotted)
 
-    def changed(self, changes: Mapping[str, Any]) -> Document:
+    def change_keys(self, changes: Mapping[str, Any]) -> Document:
         """Return the document with other values of some dotted keys, already checked; None removes
         a key. Its nodes and places stay those of the original."""
-        return replace(self, held=with_values(self.data, changes))
+        return replace(self, held=change_keys(self.data, changes))
 
-    def _way(self, path: Sequence[str | int]) -> list[Node]:
+    def _list_nodes(self, path: Sequence[str | int]) -> list[Node]:
         """List the nodes on the path to a value, the whole document first, as far as they exist."""
         way = [self.node]
         for step in path:
@@ -114,40 +114,40 @@ class Document:
             way.append(held[step])  # type: ignore[index, arg-type]
         return way
 
-    def find(self, path: Sequence[str | int]) -> Node:
+    def find_node(self, path: Sequence[str | int]) -> Node:
         """Find the node at `path`, or the nearest one around it."""
-        return self._way(path)[-1]
+        return self._list_nodes(path)[-1]
 
-    def has(self, path: Sequence[str | int]) -> bool:
+    def has_value(self, path: Sequence[str | int]) -> bool:
         """Return whether there is a value at `path`."""
-        return len(self._way(path)) == len(path) + 1
+        return len(self._list_nodes(path)) == len(path) + 1
 
-    def place(self, path: Sequence[str | int]) -> Place:
+    def find_place(self, path: Sequence[str | int]) -> Place:
         """Return where the value was written; where it is absent, the nearest one around it."""
-        return self.find(path).place
+        return self.find_node(path).place
 
-    def key_place(self, path: Sequence[str | int]) -> Place:
+    def find_key_place(self, path: Sequence[str | int]) -> Place:
         """Return where the key of the value was written."""
-        node = self.find(path)
+        node = self.find_node(path)
         return node.key_place or node.place
 
-    def origin(self, path: Sequence[str | int]) -> Origin:
+    def find_origin(self, path: Sequence[str | int]) -> Origin:
         """Return the origin of the value: file and line, preset, --set, default, argument."""
-        return self.find(path).origin
+        return self.find_node(path).origin
 
-    def files(self) -> list[str]:
+    def list_files(self) -> list[str]:
         """List the files that the values and the mappings around them were read from."""
         read = (node for _, node in self.node.walk() if node.origin.kind in ("file", "preset"))
         return sorted({node.place.file for node in read})
 
-    def walk(self) -> Iterator[tuple[Path_, Node]]:
+    def walk_values(self) -> Iterator[tuple[Path_, Node]]:
         """Yield every scalar and empty collection with its path, in document order."""
         for path, node in self.node.walk():
             if not node.value or not isinstance(node.value, (dict, list)):
                 yield path, node
 
 
-def spelled_out(root: Node, kind: str) -> Node:
+def expand_auto(root: Node, kind: str) -> Node:
     """Expand ``parallelism: auto`` of a plan to the mapping that it abbreviates."""
     layout = root.value.get("parallelism") if isinstance(root.value, dict) else None
     if kind != "plan" or layout is None or layout.value != "auto":
@@ -162,18 +162,18 @@ def spelled_out(root: Node, kind: str) -> Node:
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
-def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
+def _parse_override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
     """Parse one `--set KEY=VALUE` into the steps of its key and a node; faults quote ``shown``."""
     place, origin = Place(f"--set {shown}"[:200]), Origin("set", "--set")
     if not _KEY.fullmatch(key):
         raise PlanError(Fault(f"'{key}' is not a key", place, "--set a.b=value"))
     node = None
     if "." not in key:
-        key = aliases.key(key) or key
+        key = aliases.find_key(key) or key
     if not isinstance(value, str):
         node = nodes.from_data(value, place, origin)
     elif value.strip():
-        node = nodes.compose(value, place.file, origin)  # nothing of a comment
+        node = nodes.parse_yaml(value, place.file, origin)  # nothing of a comment
     if node is None:
         raise PlanError(Fault("no value", place, "--set a.b=value"))
     return key.split("."), replace(node, key_place=node.place)
@@ -238,11 +238,11 @@ def load(
     elif isinstance(source, Mapping):
         root = nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
     else:
-        path, name = located(source, kind, presets)
-        root = read(path)
+        path, name = locate_file(source, kind, presets)
+        root = read_document(path)
         if str(source) != "-":
             chain, base = (path.resolve(),), path.parent
-    root = spelled_out(root, kind)
+    root = expand_auto(root, kind)
     resolver = Resolver(presets, base, unknown, defaults)
     if isinstance(overrides, Mapping):
         given = [(key.strip(), value, f"{key}={value}") for key, value in overrides.items()]
@@ -254,22 +254,22 @@ def load(
     faults: list[Fault] = []
     for key, text, shown in given:
         try:
-            changes.append(_override(key, text, shown))
+            changes.append(_parse_override(key, text, shown))
         except PlanError as error:
             faults.extend(error.faults)
     if faults:
         raise PlanError(faults)
-    root = resolver.extend(root, kind, chain)
+    root = resolver.extend_node(root, kind, chain)
     if defaults is not None and kind == "plan" and defaults.plans_cluster is not None:
         assert isinstance(root.value, dict)
         if "cluster" not in root.value:
             cluster = defaults.plans_cluster
             if isinstance(cluster.value, dict):
-                cluster = resolver.extend(cluster, "cluster", chain)
+                cluster = resolver.extend_node(cluster, "cluster", chain)
             root = replace(root, value={**root.value, "cluster": cluster})
     for steps, value in changes:
-        root = spelled_out(_set(root, steps, value, kind, resolver), kind)
+        root = expand_auto(_set(root, steps, value, kind, resolver), kind)
     if changes:
-        root = replace(resolver, again=True).extend(root, kind, chain)
-    root = resolver.names(root, kind, ())
+        root = replace(resolver, again=True).extend_node(root, kind, chain)
+    root = resolver.resolve_names(root, kind, ())
     return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name, defaults)

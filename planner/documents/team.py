@@ -42,12 +42,12 @@ class Defaults:
             PlanError: one of them is not there.
         """
         stated = self.stated.get("reports") or replace(self.node, value=None)
-        return [self._beside(node) for _, node in stated.children()]
+        return [self._resolve_path(node) for _, node in stated.iter_children()]
 
-    def _beside(self, node: Node) -> Path:
+    def _resolve_path(self, node: Node) -> Path:
         found = self.file.parent / str(node.value)
-        if not files.inside(found):
-            raise files.outside(node.place)
+        if not files.is_inside(found):
+            raise files.refuse_path(node.place)
         if not os.path.isdir(found):  # also where no folder can be called so
             raise PlanError(Fault(f"no such folder '{node.value}'", node.place, "a folder"))
         return found

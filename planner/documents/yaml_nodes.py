@@ -57,7 +57,7 @@ class Node:
             return [node.plain() for node in self.value]
         return self.value
 
-    def children(self) -> Iterator[tuple[str | int, Node]]:
+    def iter_children(self) -> Iterator[tuple[str | int, Node]]:
         """Yield keys or indices with their nodes."""
         if isinstance(self.value, dict):
             yield from self.value.items()
@@ -69,7 +69,7 @@ class Node:
     ) -> Iterator[tuple[tuple[str | int, ...], Node]]:
         """Yield this node and all in it, each with its path from here, in document order."""
         yield path, self
-        for step, child in self.children():
+        for step, child in self.iter_children():
             yield from child.walk((*path, step))
 
 
@@ -80,7 +80,7 @@ _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-def _scalar(text: str) -> str | int | Fraction | bool | None:
+def _parse_scalar(text: str) -> str | int | Fraction | bool | None:
     """Parse a plain scalar by YAML 1.2's core schema.
 
     Raises:
@@ -102,7 +102,7 @@ def _scalar(text: str) -> str | int | Fraction | bool | None:
     if zero:
         wrong, allowed = f"the number {text} starts with a zero", "quote it if it is text"
         raise units.UnitError(wrong, allowed, zero[1] + zero[2])
-    return units.number(text)
+    return units.parse_number(text)
 
 
 class _Composer:
@@ -118,7 +118,7 @@ class _Composer:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         self.events = yaml.parse(text, Loader=loader)
 
-    def place(self, mark: Any) -> Place:
+    def make_place(self, mark: Any) -> Place:
         if self.origin is not None and self.origin.kind == "set":
             return Place(self.file)
         return Place(self.file, mark.line + 1, mark.column + 1)
@@ -126,25 +126,25 @@ class _Composer:
     def stop(self, message: str, place: Place, allowed: str | None = None) -> PlanError:
         return PlanError([*self.faults, Fault(message, place, allowed)])
 
-    def root(self) -> Node | None:
+    def build_root(self) -> Node | None:
         """Return the one document of the stream; None where it is empty."""
         found = None
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if found is not None:
-                    here = self.place(event.start_mark)
+                    here = self.make_place(event.start_mark)
                     raise self.stop("a second document starts here", here, "one document per file")
-                found = self.node(next(self.events), 0)
+                found = self.build_node(next(self.events), 0)
         return found
 
-    def node(self, event: Any, depth: int) -> Node:
+    def build_node(self, event: Any, depth: int) -> Node:
         """Build the node that an event begins; the events of its content are consumed."""
-        place, before = self.place(event.start_mark), self.size
+        place, before = self.make_place(event.start_mark), self.size
         if depth > MAX_DEPTH:
             raise self.stop("nested too deeply", place, f"at most {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event, place)
-        self.count(1, place)
+            return self.resolve_alias(event, place)
+        self.count_nodes(1, place)
         if event.anchor:
             self.anchors[event.anchor] = None
         # `!` alone and the tag of plain text say nothing beyond what quotes say.
@@ -158,48 +158,50 @@ class _Composer:
             text = value = event.value
             if event.tag is None and event.implicit[0]:
                 try:
-                    value = _scalar(text)
+                    value = _parse_scalar(text)
                 except units.UnitError as error:
                     self.faults.append(Fault(error.message, place, error.allowed, error.hint))
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
+            value = [
+                self.build_node(item, depth + 1) for item in self.iter_until(yaml.SequenceEndEvent)
+            ]
         else:
-            value = self.entries(depth)
+            value = self.build_entries(depth)
         origin = self.origin or Origin("file", f"{self.name}:{place.line}")
         made = Node(value, place, origin, text=text)
         if event.anchor:
             self.anchors[event.anchor] = made, self.size - before
         return made
 
-    def until(self, end: type) -> Iterator[Any]:
+    def iter_until(self, end: type) -> Iterator[Any]:
         return takewhile(lambda event: not isinstance(event, end), self.events)
 
-    def count(self, more: int, place: Place) -> None:
+    def count_nodes(self, more: int, place: Place) -> None:
         self.size += more
         if self.size > MAX_NODES:
             allowed = f"at most {MAX_NODES} values, aliases written out"
             raise self.stop("the document is too large", place, allowed)
 
-    def alias(self, event: Any, place: Place) -> Node:
+    def resolve_alias(self, event: Any, place: Place) -> Node:
         if event.anchor not in self.anchors:
             raise self.stop(f"unknown alias *{event.anchor}", place, "an anchor written before it")
         target = self.anchors[event.anchor]
         if target is None:
             raise self.stop(f"the alias *{event.anchor} contains itself", place)
-        self.count(target[1], place)
+        self.count_nodes(target[1], place)
         return replace(target[0], place=place)
 
-    def entries(self, depth: int) -> dict[str, Node]:
+    def build_entries(self, depth: int) -> dict[str, Node]:
         """Build the entries of a mapping."""
         entries: dict[str, Node] = {}
-        for event in self.until(yaml.MappingEndEvent):
-            key = self.node(event, depth + 1)
-            value = self.node(next(self.events), depth + 1)
+        for event in self.iter_until(yaml.MappingEndEvent):
+            key = self.build_node(event, depth + 1)
+            value = self.build_node(next(self.events), depth + 1)
             wrong, allowed = "", ""
             if not isinstance(key.value, str):
                 shown = "a key" if key.text is None else f"the key '{key.text}'"
                 wrong, allowed = f"{shown} is not text", "quote it to make it text"
-            elif key.value == "<<" and key.place == self.place(event.start_mark):
+            elif key.value == "<<" and key.place == self.make_place(event.start_mark):
                 wrong, allowed = "merge keys are not supported", "extends: NAME"
             elif key.value in entries:
                 first = entries[key.value].key_place
@@ -211,7 +213,7 @@ class _Composer:
         return entries
 
 
-def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
+def parse_yaml(text: str, file: str, origin: Origin | None = None) -> Node | None:
     """Parse YAML text to a tree of nodes; None where it is empty.
 
     Args:
@@ -225,10 +227,10 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
     """
     composer = _Composer(text, file, origin)
     try:
-        root = composer.root()
+        root = composer.build_root()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = composer.place(mark) if mark else Place(file)
+        place = composer.make_place(mark) if mark else Place(file)
         said = ", ".join(filter(None, (error.context, error.problem))) or "unreadable"
         if "maximum nesting depth" in said:  # of the parser; ours is lower, but told later
             allowed = f"at most {MAX_DEPTH} levels"
@@ -241,7 +243,7 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         column = len(before) - before.rfind("\n") - 1
         mark = yaml.Mark(file, 0, before.count("\n"), column, None, 0)
         wrong = "a character that YAML does not allow" if found else "not valid YAML"
-        raise composer.stop(wrong, composer.place(mark)) from None
+        raise composer.stop(wrong, composer.make_place(mark)) from None
     if composer.faults:
         raise PlanError(composer.faults)
     return root

@@ -27,12 +27,12 @@ from planner.engine.lower import (
     Key,
     Lowering,
     Point,
-    bound,
-    form,
-    moved,
+    diff_structure,
+    get_binding,
+    get_structure,
     widen,
 )
-from planner.engine.run import BEYOND, operands, run, tidy
+from planner.engine.run import BEYOND, pick_operands, run_graph, simplify_value
 
 __all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
 
@@ -50,7 +50,7 @@ class Trace:
         self.body, name = evaluation.graph.nodes[place][1]
         self.key: Key = evaluation.graph.nodes[name][1][0]
         self.chosen: Formula | None = evaluation.chosen.get(self.key)
-        self.value: Value | Absent = evaluation.worth(place)
+        self.value: Value | Absent = evaluation.evaluate_node(place)
 
     @cached_property
     def point(self) -> Point:
@@ -74,7 +74,7 @@ class Trace:
                     found[arguments] = None
                 elif operation not in LEAVES:
                     if operation in ("div", "pick"):
-                        arguments = tuple(operands(operation, arguments, values))
+                        arguments = tuple(pick_operands(operation, arguments, values))
                     for argument in arguments:
                         if not walk(argument):
                             return False
@@ -111,7 +111,7 @@ class Evaluation(Lowering):
 
     # -- quantities ---------------------------------------------------------------------------
 
-    def trace(self, identifier: str, point: Point | None = None) -> Trace:
+    def trace_quantity(self, identifier: str, point: Point | None = None) -> Trace:
         """Return the evaluated instance of a quantity, at a point if it has axes."""
         place = self.instance(identifier, point or {})
         if place not in self._traces:
@@ -120,9 +120,9 @@ class Evaluation(Lowering):
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
         """Return the value of a quantity; raise Absent with the reason if there is none."""
-        return self._given(self.instance(identifier, point or {}))
+        return self._require_value(self.instance(identifier, point or {}))
 
-    def values_of(self, quantities: Iterable[str]) -> dict[str, Any]:
+    def get_values(self, quantities: Iterable[str]) -> dict[str, Any]:
         """Return the values of some quantities of the whole plan.
 
         Raises:
@@ -139,19 +139,25 @@ class Evaluation(Lowering):
     def compute(self, expression: Expression, point: Point) -> Any:
         """Compute a canonical expression at a point; exact where it is rational. Raise Absent if it
         has no value."""
-        return self._given(self.lower(expression, point))
+        return self._require_value(self.lower_tree(expression, point))
 
-    def worth(self, place: int) -> Any:
+    def evaluate_node(self, place: int) -> Any:
         """Evaluate a node: return its value, or an Absent with the reason."""
         values = self.values
         if place >= len(values):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
         if values[place] is UNKNOWN:
-            needed = self.graph.needed([place], values)
-            run(self.graph, needed, values, self._input, self._worth if self.exact else None)
+            needed = self.graph.list_needed([place], values)
+            run_graph(
+                self.graph,
+                needed,
+                values,
+                self._read_input,
+                self._check_value if self.exact else None,
+            )
         return values[place]
 
-    def kind(self, place: int) -> int:
+    def find_certainty(self, place: int) -> int:
         """Return a node's certainty (index into ``KINDS``): the weakest of its formulas and its
         inputs; inputs after an absent one are ignored."""
         worst = self._kinds.get(place)
@@ -163,59 +169,59 @@ class Evaluation(Lowering):
             elif operation == "quantity":
                 key = self.graph.nodes[arguments[1]][1][0]
                 formula = self.chosen.get(key) or self.book.quantities[key[0]].formulas[0]
-                worst = max(0 if formula.exact else ESTIMATE, self.kind(arguments[0]))
+                worst = max(0 if formula.exact else ESTIMATE, self.find_certainty(arguments[0]))
             elif operation not in LEAVES:
                 if operation in ("div", "pick"):
-                    arguments = tuple(operands(operation, arguments, self.values))
-                worst = self._worst(arguments)
+                    arguments = tuple(pick_operands(operation, arguments, self.values))
+                worst = self._find_weakest(arguments)
             self._kinds[place] = worst
         return worst
 
-    def _worst(self, arguments: Sequence[int]) -> int:
+    def _find_weakest(self, arguments: Sequence[int]) -> int:
         """Return the weakest certainty of some operands, up to the first absent one."""
         worst = 0
         for argument in arguments:
-            worst = max(worst, self.kind(argument))
+            worst = max(worst, self.find_certainty(argument))
             if type(self.values[argument]) is Absent:
                 return worst
         return worst
 
-    def _given(self, place: int) -> Any:
-        value = self.worth(place)
+    def _require_value(self, place: int) -> Any:
+        value = self.evaluate_node(place)
         if type(value) is Absent:
             raise Absent(value.reason)
         return value
 
-    def _input(self, place: int) -> Any:
+    def _read_input(self, place: int) -> Any:
         """Return an input's value in this case; None if there is no such pair of entries."""
         symbol, *scope = self.graph.nodes[place][1]
         if scope and self._now:
             scope = [self._now.get(entry, entry) for entry in scope]
-        value = bound(self.case, symbol, scope)
+        value = get_binding(self.case, symbol, scope)
         return value if self.exact or value is None else float(value)
 
-    def _worth(self, key: Key, value: Any) -> Any:
+    def _check_value(self, key: Key, value: Any) -> Any:
         """Simplify the value of a quantity; return an Absent if it is outside its range."""
         quantity = self.book.quantities[key[0]]
         if type(value) is Absent:
             return Absent(quantity.beyond) if quantity.beyond and value.reason == BEYOND else value
-        value = tidy(value)
-        outside = quantity.outside(value)
+        value = simplify_value(value)
+        outside = quantity.explain_outside(value)
         return value if outside is None else Absent(outside)
 
     # -- variations ---------------------------------------------------------------------------
 
-    def varied(self, symbol: Symbol, value: Number) -> Evaluation:
+    def change_input(self, symbol: Symbol, value: Number) -> Evaluation:
         """Evaluate the case with another value of an input; keep what does not depend on it."""
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
         return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
 
-    def where(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
+    def recompute_node(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
         """Compute a node again through ``places``, with other values for some nodes."""
         values = list(self.values)
         for place, value in others.items():
             values[place] = value
-        run(self.graph, places, values, self._input, self._worth)
+        run_graph(self.graph, places, values, self._read_input, self._check_value)
         return values[root]
 
     def rerun(self, case: Case, exact: bool) -> Evaluation | None:
@@ -225,7 +231,7 @@ class Evaluation(Lowering):
         graph."""
         if case.book is not self.case.book:
             return None
-        others = moved(self.case, case, self.asked, self._alike)
+        others = diff_structure(self.case, case, self.asked, self._is_same_structure)
         if any(other in rests for other in others for rests in self.rests.values()):
             return None
         other = copy.copy(self)
@@ -244,30 +250,30 @@ class Evaluation(Lowering):
         for place in self.graph.inputs:
             before = self.values[place] if place < len(self.values) else UNKNOWN
             if before is not UNKNOWN:
-                after = other._input(place)
+                after = other._read_input(place)
                 if after is None:
                     return None
                 if before != after or type(before) is not type(after):
                     stale.append(place)
         if exact is self.exact:
             other.values = list(self.values)
-            for place in self.graph.dependents(stale):
+            for place in self.graph.list_dependents(stale):
                 if place < len(other.values):
                     other.values[place] = UNKNOWN
         return other
 
-    def _alike(self, some: Entries, others: Entries) -> bool:
+    def _is_same_structure(self, some: Entries, others: Entries) -> bool:
         """Decide whether two lists of entries have the same parents, bind the same symbols and have
         the same settings, one by one."""
         return len(some) == len(others) and all(
-            one is other or self._shape(one) == self._shape(other)
+            one is other or self._get_structure(one) == self._get_structure(other)
             for one, other in zip(some, others, strict=True)
         )
 
-    def _shape(self, entry: Entry) -> list[Any]:
+    def _get_structure(self, entry: Entry) -> list[Any]:
         return [
             entry.parent and entry.parent.path,
             entry.stack and entry.stack.path,
-            [(symbol, form(value)) for symbol, value in entry.bindings.items()],
+            [(symbol, get_structure(value)) for symbol, value in entry.bindings.items()],
             {name: value for name, value in entry.settings.items() if name in self.asked},
         ]

@@ -43,7 +43,7 @@ class Graph:
         self._places: dict[Content, int] = {}
         self._last: tuple[Any, list[int]] = ((), [])
 
-    def node(self, operation: str, *arguments: Any) -> int:
+    def add_node(self, operation: str, *arguments: Any) -> int:
         content = (operation, arguments)
         place = self._places.get(content)
         if place is None:
@@ -52,12 +52,12 @@ class Graph:
             if operation == "input":
                 self.inputs.append(place)
             elif operation not in LEAVES and self.lacking.keys() & arguments:
-                reason = self._lacks(operation, arguments)
+                reason = self._find_reason(operation, arguments)
                 if reason is not None:
                     self.lacking[place] = reason
         return place
 
-    def _lacks(self, operation: str, arguments: tuple[int, ...]) -> str | None:
+    def _find_reason(self, operation: str, arguments: tuple[int, ...]) -> str | None:
         """Return why a node has no value; a body that is not picked may be absent."""
         needed = arguments[0::2] if operation == "pick" else arguments
         bodies = arguments[1::2] if operation == "pick" else ()
@@ -65,7 +65,7 @@ class Graph:
             return self.lacking[bodies[-1]]
         return next((self.lacking[p] for p in needed if p in self.lacking), None)
 
-    def needed(self, roots: Iterable[int], values: Sequence[Any] | None = None) -> list[int]:
+    def list_needed(self, roots: Iterable[int], values: Sequence[Any] | None = None) -> list[int]:
         """Collect some nodes and all nodes that they need, in evaluation order; with ``values``,
         only those whose value is still ``UNKNOWN``."""
         found = set(roots)
@@ -79,7 +79,7 @@ class Graph:
                         waiting.append(place)
         return sorted(found)
 
-    def dependents(self, moved: Iterable[int]) -> list[int]:
+    def list_dependents(self, moved: Iterable[int]) -> list[int]:
         """Collect changed nodes and all that depend on them, in evaluation order. The last answer
         is cached: plans that are tried one after another differ in the same inputs."""
         asked = (len(self.nodes), *moved)
@@ -93,61 +93,61 @@ class Graph:
 
     # -- leaves ---------------------------------------------------------------------------------
 
-    def const(self, value: Number) -> int:
+    def add_constant(self, value: Number) -> int:
         if isinstance(value, Fraction):
             value = value.numerator if value.denominator == 1 else value
-        return self.node("const", value, type(value) is float)
+        return self.add_node("const", value, type(value) is float)
 
-    def number(self, place: int) -> Number | None:
+    def get_number(self, place: int) -> Number | None:
         """Return the number that a node is, or None if it is not a constant."""
         operation, arguments = self.nodes[place]
         return arguments[0] if operation == "const" else None
 
-    def absent(self, reason: str) -> int:
-        place = self.node("absent", reason)
+    def add_absent(self, reason: str) -> int:
+        place = self.add_node("absent", reason)
         self.lacking[place] = reason
         return place
 
-    def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
+    def add_input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
         """Add a symbol that entries or the plan bind, here to ``value``."""
-        return self.node("input", symbol, *scope)
+        return self.add_node("input", symbol, *scope)
 
     # -- operations, which a graph may write in another way ---------------------------------------
 
-    def quantity(self, value: int, key: Any) -> int:
+    def add_quantity(self, value: int, key: Any) -> int:
         """Add the value of an instance of a quantity."""
-        return self.node("quantity", value, self.node("name", key))
+        return self.add_node("quantity", value, self.add_node("name", key))
 
-    def add(self, terms: Iterable[int]) -> int:
-        return self._joined("add", tuple(terms), 0)
+    def add_sum(self, terms: Iterable[int]) -> int:
+        return self._join_nodes("add", tuple(terms), 0)
 
-    def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
+    def add_product(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
         """Add a product of factors, divided by the product of divisors."""
-        above, below = self._joined("mul", tuple(factors), 1), tuple(divisors)
+        above, below = self._join_nodes("mul", tuple(factors), 1), tuple(divisors)
         if not below:
             return above
-        return self.node("div", above, self._joined("mul", below, 1))
+        return self.add_node("div", above, self._join_nodes("mul", below, 1))
 
-    def power(self, base: int, exponent: int) -> int:
-        return self.node("pow", base, exponent)
+    def add_power(self, base: int, exponent: int) -> int:
+        return self.add_node("pow", base, exponent)
 
-    def extreme(self, operation: str, values: Iterable[int]) -> int:
+    def add_extreme(self, operation: str, values: Iterable[int]) -> int:
         """Add the ``max`` or ``min`` of some values; there must be at least one."""
-        return self._joined(operation, tuple(values), 0)
+        return self._join_nodes(operation, tuple(values), 0)
 
-    def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
+    def add_pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
         """Add the body at the largest ``by``."""
-        return self.node("pick", *(p for pair in zip(bys, bodies, strict=True) for p in pair))
+        return self.add_node("pick", *(p for pair in zip(bys, bodies, strict=True) for p in pair))
 
-    def both(self, conditions: Iterable[int]) -> int:
+    def add_and(self, conditions: Iterable[int]) -> int:
         """Add the conjunction of some conditions."""
-        return self._joined("and", tuple(sorted(set(conditions))), 1)
+        return self._join_nodes("and", tuple(sorted(set(conditions))), 1)
 
-    def select(self, cases: Sequence[tuple[int, int]]) -> int:
+    def add_select(self, cases: Sequence[tuple[int, int]]) -> int:
         """Add the value of the first true condition."""
-        return self.node("select", *(place for case in cases for place in case))
+        return self.add_node("select", *(place for case in cases for place in case))
 
-    def _joined(self, operation: str, places: tuple[int, ...], neutral: int) -> int:
+    def _join_nodes(self, operation: str, places: tuple[int, ...], neutral: int) -> int:
         if len(places) > 1:
-            return self.node(operation, *places)
-        return places[0] if places else self.const(neutral)
+            return self.add_node(operation, *places)
+        return places[0] if places else self.add_constant(neutral)

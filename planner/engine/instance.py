@@ -17,10 +17,10 @@ from functools import cache
 from typing import Any
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.base.recent import recent
+from planner.base.recent import cache_last
 from planner.book import inventory, notation
 from planner.book.expressions import Symbol, floor, minimum
-from planner.book.inventory import MATMULS, ONE, Component, components
+from planner.book.inventory import MATMULS, ONE, Component, list_components
 from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
@@ -38,14 +38,14 @@ PRICES = ("cluster.price", "cluster.reserved_price")
 
 def build(plan: Plan) -> Case:
     """Build the case of a plan. Raises nothing: a missing value is bound to an Absent."""
-    bindings, kinds = _inputs(plan)
-    profile = profiles.load(plan.settings["training.implementation"])
+    bindings, kinds = _bind_inputs(plan)
+    profile = profiles.load_profile(plan.settings["training.implementation"])
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
     stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
     settings = {
         **plan.settings,
-        "towers": _towers(stacks),
+        "towers": _classify_towers(stacks),
         "gradients": profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
@@ -56,11 +56,11 @@ def build(plan: Plan) -> Case:
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
-    axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
+    axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
     lawful = settings["training.mode"] == "train" and not settings["lora"]
     lawful = lawful and not settings["patches"]  # they were fitted on words
-    axes["law"] = scaling_laws.axis() if lawful else ()
-    axes["convention"] = flop_conventions.axis(settings)
+    axes["law"] = scaling_laws.list_laws() if lawful else ()
+    axes["convention"] = flop_conventions.list_conventions(settings)
     pair_values: PairValues = {}
     if plan.model is None:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
@@ -68,11 +68,11 @@ def build(plan: Plan) -> Case:
     else:
         axes.update(_model_axes(plan.model, _adapters(plan), profile["time"]["gates"] == "joined"))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
-        chosen = tensors.choices(settings)
-        axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
-        axes["product"] = matmuls.axis(axes["component"])
-        axes["stage"], pair_values = _stage_axis(plan, axes["part"], axes["component"])
-        axes["stack"] = tuple(_stack_entry(stack) for stack in stacks)
+        chosen = tensors.list_choices(settings)
+        axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, settings, chosen)
+        axes["product"] = matmuls.list_matmuls(axes["component"])
+        axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])
+        axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
     return Case(bindings, settings, axes, pair_values, kinds, plan.book)
 
 
@@ -80,7 +80,7 @@ def build(plan: Plan) -> Case:
 FOUND = {"calibrated:": "estimate", "measured:": "measured", "assumed:": "assumed"}
 
 
-def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
+def _bind_inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
     """Return the plan's values by symbol, and the certainty of each value that is not exact: of a
     default (stated or not) that of its source; of another stated value, that of its input."""
     bindings: dict[Symbol, Any] = {}
@@ -97,12 +97,12 @@ def _inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
         if kind != "exact":
             kinds[note.symbol] = kind
         if value is None:
-            value = Absent(_reason(plan, note.key, note.meaning))
+            value = Absent(_explain_unbound(plan, note.key, note.meaning))
         bindings[note.symbol] = value
     return bindings, kinds
 
 
-def _reason(plan: Plan, key: str, meaning: str) -> str:
+def _explain_unbound(plan: Plan, key: str, meaning: str) -> str:
     """Explain why an input has no value; for a price, name the providers that have one."""
     if plan.model is None and key.startswith("model."):
         return SIZE_ONLY
@@ -120,7 +120,7 @@ def _reason(plan: Plan, key: str, meaning: str) -> str:
     return f"{meaning} is not given ({key}{others})"
 
 
-def _towers(stacks: Sequence[Stack]) -> str:
+def _classify_towers(stacks: Sequence[Stack]) -> str:
     """Return whether there are towers before the decoder: "none", "trained", or "frozen" (any)."""
     if any(stack.frozen for stack in stacks):
         return "frozen"
@@ -140,7 +140,7 @@ ITEMS = {
 
 
 @cache
-def _stack_entry(stack: Stack) -> Entry:
+def _make_stack(stack: Stack) -> Entry:
     """Make the entry of a stack in front of the decoder, in symbols of the plan. Its sequences are
     its items, or windows of them; each context-parallel rank works on all of these, for the
     sequence is divided behind the towers (Megatron-LM, LLaVAModel)."""
@@ -168,7 +168,7 @@ def _stack_entry(stack: Stack) -> Entry:
 
 
 @cache
-def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
+def _make_stage(name: str, first: int, last: int, count: int) -> Entry:
     """Make the entry of identical stages ``first`` to ``last``, which print counts from 1."""
     title = f"stages {first + 1} to {last + 1} of {count}"
     if first == last:
@@ -178,7 +178,7 @@ def _stage_entry(name: str, first: int, last: int, count: int) -> Entry:
 
 
 @cache
-def _phases(mode: str) -> tuple[Entry, ...]:
+def _list_phases(mode: str) -> tuple[Entry, ...]:
     """List the moments of a step at which a stage's memory can peak."""
     if mode == "inference":
         return (Entry("phase", "serving", "serving", settings={"phase": "serving"}),)
@@ -192,8 +192,8 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
-@recent(8, watched=3)
-def kept_tensors(
+@cache_last(8, watched=3)
+def list_saved_tensors(
     model: Model,
     blocks: tuple[Entry, ...],
     profile: profiles.Profile,
@@ -213,16 +213,16 @@ def kept_tensors(
                 next(entries)
                 continue
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.entries(next(entries), block, second, profile, settings, own)
+            yield from tensors.list_tensors(next(entries), block, second, profile, settings, own)
             before = block.kind
 
 
-def _stage_axis(
+def _build_stage_axis(
     plan: Plan, parts: tuple[Entry, ...], components: tuple[Entry, ...]
 ) -> tuple[tuple[Entry, ...], PairValues]:
     """Build the distinct pipeline stages, with what each has of each part and component."""
     assert plan.model is not None
-    stages = pipeline.stages(
+    stages = pipeline.build_stages(
         plan.model,
         plan.data["parallelism"],
         plan.settings["training.schedule"],
@@ -231,13 +231,13 @@ def _stage_axis(
     )
     entries: list[Entry] = []
     pair_values: PairValues = {}
-    most = recomputed_at_most(plan, plan.settings["training.recompute"])
+    most = limit_recompute(plan, plan.settings["training.recompute"])
     count = plan.settings["parallelism.pipeline"]
     for stage in stages:
-        entry = _stage_entry(stage.name, stage.index, stage.last, count)
+        entry = _make_stage(stage.name, stage.index, stage.last, count)
         entries.append(entry)
-        pair_values.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
-        pair_values.update(components_on_stage(stage.holds, entry, components))
+        pair_values.update(bind_parts(stage.holds, stage.alive, entry, parts, most))
+        pair_values.update(bind_components(stage.holds, entry, components))
         for part in parts:
             alive, first = stage.of_run.get(part.name, 0), stage.alive.get(part.name, 0)
             again = pair_values[notation.recomputed_in_flight, entry, part]
@@ -248,14 +248,14 @@ def _stage_axis(
     return tuple(entries), pair_values
 
 
-def recomputed_at_most(plan: Plan, recompute: str) -> int:
+def limit_recompute(plan: Plan, recompute: str) -> int:
     """Return the limit on the recomputed layers of a stage."""
     assert plan.model is not None
     most = 0 if recompute == "none" else plan.get("training.recompute_layers")
     return len(plan.model.sequence) if most is None else int(most)
 
 
-def parts_on_stage(
+def bind_parts(
     holds: Mapping[str, int],
     living: Mapping[str, int],
     entry: Entry,
@@ -276,7 +276,7 @@ def parts_on_stage(
     return pair_values
 
 
-def components_on_stage(
+def bind_components(
     holds: Mapping[str, int], entry: Entry, components: tuple[Entry, ...]
 ) -> PairValues:
     """Bind how many copies of each component a stage has: as many as of its layer; a tied matrix
@@ -306,11 +306,11 @@ def _adapters(plan: Plan) -> frozenset[str]:
     return frozenset([*(plan.get("training.lora.targets") or ()), *whole])
 
 
-@recent(4)
+@cache_last(4)
 def _model_axes(
     model: Model, targets: frozenset[str], joined: bool
 ) -> dict[str, tuple[Entry, ...]]:
-    found = [_of_part(part, targets, joined) for part in model.parts]
+    found = [_make_part(part, targets, joined) for part in model.parts]
     return {
         "part": tuple(part for part, _, _ in found),
         "block": tuple(block for _, blocks, _ in found for block in blocks),
@@ -318,12 +318,12 @@ def _model_axes(
     }
 
 
-@recent(24)
-def _of_part(
+@cache_last(24)
+def _make_part(
     part: Part, targets: frozenset[str], joined: bool
 ) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
     """Return the entry of a part, those of its blocks and those of their components."""
-    by_block = _by_block()
+    by_block = _map_symbols()
     part_entry = Entry(
         "part",
         part.name,
@@ -338,7 +338,7 @@ def _of_part(
             "tower": part.stack is not None,
             "fixed": part.stack is not None and part.stack.frozen,
         },
-        stack=None if part.stack is None else _stack_entry(part.stack),
+        stack=None if part.stack is None else _make_stack(part.stack),
     )
     blocks, pieces = [], []
     for block in part.blocks:
@@ -357,17 +357,17 @@ def _of_part(
             and block.values["router_group_top_k"] < block.values["router_groups"]
         )
         settings["remembers"] = block.kind in inventory.REMEMBERING and part.stack is None
-        own = None if block.stack is None else _stack_entry(block.stack)
+        own = None if block.stack is None else _make_stack(block.stack)
         entry = Entry("block", block.name, block.name, part_entry, values, settings, own)
         blocks.append(entry)
         pieces += [
-            _component(c, entry, targets, joined) for c in components(block.kind, block.values)
+            _component(c, entry, targets, joined) for c in list_components(block.kind, block.values)
         ]
     return part_entry, tuple(blocks), tuple(pieces)
 
 
 @cache
-def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
+def _map_symbols() -> dict[str, list[tuple[Symbol, str]]]:
     """Map each kind of block to the symbols that it binds, with the key of their value."""
     found: dict[str, list[tuple[Symbol, str]]] = {}
     for note in BOOK.notation.values():
@@ -377,7 +377,7 @@ def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
     return {**found, "stream": found["attention"]}  # whose projections it has
 
 
-def _keys(component: Component) -> dict[Symbol, Any]:
+def _bind_keys(component: Component) -> dict[Symbol, Any]:
     """Bind the numbers of keys that queries meet in a core or an indexer; all in a decoder."""
     if component.type not in ("core", "index"):
         return {}
@@ -411,7 +411,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
         component.name,
         block,
         bindings={
-            **_keys(component),
+            **_bind_keys(component),
             notation.n_in: component.n_in,
             notation.n_out: component.n_out,
             notation.copies: component.copies,
@@ -444,10 +444,10 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
     )
 
 
-def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
+def compute_values(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
     """Return the values of some quantities of a plan; only what they need is evaluated.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    return Evaluation(build(plan)).values_of(quantities)
+    return Evaluation(build(plan)).get_values(quantities)

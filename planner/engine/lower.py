@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from planner.book.canonical import canonical
+from planner.book.canonical import to_canonical
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula, agrees
 from planner.engine.graph import LEAVES, Graph
@@ -129,16 +129,16 @@ class Lowering:
         self.rests: dict[Key, set[Any]] = {}
         self._resting: set[Any] = set()
         if like is not None:
-            self._share(like)
+            self._copy_instances(like)
 
-    def differs(self, case: Case) -> int:
+    def count_changes(self, case: Case) -> int:
         """Count the structural differences from another case; fewer differences share more."""
-        return sum(1 for _ in moved(self.case, case, self.asked))
+        return sum(1 for _ in diff_structure(self.case, case, self.asked))
 
-    def _share(self, like: Lowering) -> None:
+    def _copy_instances(self, like: Lowering) -> None:
         """Take over the instances that depend on nothing whose structure differs in this case."""
         assert not like.conditional and not self.conditional
-        others: set[Any] = set(moved(like.case, self.case, like.asked))
+        others: set[Any] = set(diff_structure(like.case, self.case, like.asked))
         axes = others.intersection(self.case.axes)
         gone = {e for a in axes for e in {*like.case.entries(a)}.difference(self.case.entries(a))}
         pairs = like.case.pair_values.keys() ^ self.case.pair_values.keys()
@@ -167,55 +167,55 @@ class Lowering:
             assert not self.sealed, f"{identifier} is not in the graph"
             around, self._resting = self._resting, set()
             wide = widen(dict(zip(per, key[1], strict=True)))
-            found = self.graph.quantity(self._choice(key, wide), key)
+            found = self.graph.add_quantity(self._lower_choice(key, wide), key)
             self.rests[key], self._resting = self._resting, around
             self.nodes[key] = found
         self._resting.add(key)
         return found
 
-    def _choice(self, key: Key, point: Point) -> int:
+    def _lower_choice(self, key: Key, point: Point) -> int:
         """Lower the formula that applies, or a selection if that depends on the plan."""
         identifier, reason = key[0], None
         cases: list[tuple[int, int]] = []
         for formula in self.book.quantities[identifier].formulas:
-            conditions = self._conditions(formula.when, point)
+            conditions = self._list_conditions(formula.when, point)
             if conditions is None:
                 continue
             if not conditions:
                 self.chosen[key] = formula
-                return self.lower(formula.expression, point)
-            node = self.lower(formula.expression, point)
+                return self.lower_tree(formula.expression, point)
+            node = self.lower_tree(formula.expression, point)
             if node in self.graph.lacking:
                 reason = self.graph.lacking[node]
             else:
-                cases.append((self.graph.both(conditions), node))
+                cases.append((self.graph.add_and(conditions), node))
         if cases:
-            return self.graph.select(cases)
-        return self.graph.absent(reason or self._unanswered(identifier, point))
+            return self.graph.add_select(cases)
+        return self.graph.add_absent(reason or self._explain_absent(identifier, point))
 
-    def _conditions(self, when: Mapping[str, Any], point: Point) -> Sequence[int] | None:
+    def _list_conditions(self, when: Mapping[str, Any], point: Point) -> Sequence[int] | None:
         """Return the conditions under which a formula applies; None if it never does."""
         conditions: list[int] = []
         for name, wanted in when.items():
-            actual = self.setting(name, point)
+            actual = self.read_setting(name, point)
             if isinstance(actual, Varying):
                 agreeing = [value for value in actual.values if agrees(value, wanted)]
                 if not agreeing:
                     return None
                 if len(agreeing) < len(actual.values):
-                    conditions.append(self.graph.node("is", name, *agreeing))
+                    conditions.append(self.graph.add_node("is", name, *agreeing))
             elif not agrees(actual, wanted):
                 return None
         return conditions
 
-    def _unanswered(self, identifier: str, point: Point) -> str:
+    def _explain_absent(self, identifier: str, point: Point) -> str:
         """Explain why no formula of an id applies: the settings that none of them accepts, or else
         the fewest that one of them rejects."""
         wrong = [
             {
                 key
                 for key, wanted in formula.when.items()
-                if not agrees(self.setting(key, point), wanted)
+                if not agrees(self.read_setting(key, point), wanted)
             }
             for formula in self.book.quantities[identifier].formulas
         ]
@@ -228,10 +228,10 @@ class Lowering:
         for key in keys:
             if key in REASONS:
                 return REASONS[key]
-        choices = ", ".join(f"{key} {str(self.setting(key, point)).lower()}" for key in keys)
+        choices = ", ".join(f"{key} {str(self.read_setting(key, point)).lower()}" for key in keys)
         return f"the book has no formula for {choices or 'this combination of choices'}"
 
-    def setting(self, name: str, point: Point) -> Any:
+    def read_setting(self, name: str, point: Point) -> Any:
         self.asked.add(name)
         self._resting.add(name)
         for entry in point.values():
@@ -247,12 +247,12 @@ class Lowering:
         entries = self.case.axes[axis]
         if isinstance(entries, Absent):
             raise entries
-        points = [{**point, **below} for below in self._below(axis, entries, point)]
+        points = [{**point, **below} for below in self._list_below(axis, entries, point)]
         for name, wanted in where.items():
-            points = [each for each in points if str(self.setting(name, each)) == wanted]
+            points = [each for each in points if str(self.read_setting(name, each)) == wanted]
         return points
 
-    def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
+    def _list_below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
         """List the points of an axis that lie below the narrowest entry of ``point``, and so below
         its parents; stacks are ignored, for a block may have other tokens than its part. Uses an
         index, for a model of many layer kinds has thousands of components."""
@@ -273,7 +273,7 @@ class Lowering:
 
     # -- symbols --------------------------------------------------------------------------------
 
-    def scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
+    def find_scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
         """Return what binds a symbol here: one entry, a pair of entries, or () for the plan."""
         if symbol not in self._of_entries:
             return ()
@@ -294,48 +294,48 @@ class Lowering:
         alone = {symbol for entry in entries for symbol in entry.bindings}
         return frozenset(alone.union(symbol for symbol, _, _ in self.case.pair_values))
 
-    def bound(self, symbol: Symbol, point: Point) -> Any:
+    def find_binding(self, symbol: Symbol, point: Point) -> Any:
         """Return what a symbol is bound to here: a number, a name, an expression or an Absent."""
-        return self._bound(symbol, self.scope(symbol, point))
+        return self._read_binding(symbol, self.find_scope(symbol, point))
 
     def meant(self, scope: tuple[Entry, ...], point: Point) -> Point:
         """Return the point at which a bound expression's symbols are resolved: here, but for a
         stack at the plan, for its b is a multiple of the plan's b."""
         return {} if len(scope) == 1 and scope[0].axis == "stack" else point
 
-    def _bound(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
+    def _read_binding(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
         if symbol in self.case.bindings or scope:
-            return bound(self.case, symbol, scope)
+            return get_binding(self.case, symbol, scope)
         note = self.book.notation.get(symbol)
         return Absent(f"{note.meaning} is not given" if note else f"{symbol} is unknown")
 
     # -- expressions ------------------------------------------------------------------------------
 
-    def lower(self, tree: Expression, point: Point) -> int:
+    def lower_tree(self, tree: Expression, point: Point) -> int:
         """Return the node of a canonical expression at a point."""
         op = tree.op
         if op == "symbol":
-            return self._symbol(tree, point)  # type: ignore[arg-type]
+            return self._lower_symbol(tree, point)  # type: ignore[arg-type]
         if op == "number":
-            return self.graph.const(tree.data)
+            return self.graph.add_constant(tree.data)
         try:
             special = _SPECIAL.get(op)
             if special is not None:
                 return special(self, tree, point)
-            nodes = [self.lower(argument, point) for argument in tree.args]
+            nodes = [self.lower_tree(argument, point) for argument in tree.args]
             if op == "add":
-                return self.graph.add(nodes)
+                return self.graph.add_sum(nodes)
             if op == "pow":
-                return self.graph.power(*nodes)
+                return self.graph.add_power(*nodes)
             if op in ("max", "min"):
-                return self.graph.extreme(op, nodes)
-            return self.graph.node(op, *nodes)
+                return self.graph.add_extreme(op, nodes)
+            return self.graph.add_node(op, *nodes)
         except Absent as absent:  # an axis that has no entries
-            return self.graph.absent(absent.reason)
+            return self.graph.add_absent(absent.reason)
         except ZeroDivisionError:
-            return self.graph.absent("division by zero")
+            return self.graph.add_absent("division by zero")
 
-    def _symbol(self, symbol: Symbol, point: Point) -> int:
+    def _lower_symbol(self, symbol: Symbol, point: Point) -> int:
         self._resting.add(symbol)
         node = self._anywhere.get(symbol)
         if node is not None:
@@ -345,21 +345,21 @@ class Lowering:
             quantity = self.book.quantities[identifier]
             node, alike = self.instance(identifier, point), not (quantity.per or quantity.stacked)
         else:
-            scope = self.scope(symbol, point)
-            found = self._bound(symbol, scope)
+            scope = self.find_scope(symbol, point)
+            found = self._read_binding(symbol, scope)
             if isinstance(found, Absent):
-                node = self.graph.absent(found.reason)
+                node = self.graph.add_absent(found.reason)
             elif isinstance(found, Expression):
-                node = self.lower(canonical(found), self.meant(scope, point))
+                node = self.lower_tree(to_canonical(found), self.meant(scope, point))
             else:
-                node = self.graph.input(symbol, scope, found)
+                node = self.graph.add_input(symbol, scope, found)
             alike = symbol not in self._of_entries and self.graph.nodes[node][0] in LEAVES
         if alike:
             self._anywhere[symbol] = node
         return node
 
 
-def moved(
+def diff_structure(
     one: Case,
     other: Case,
     asked: Iterable[str],
@@ -374,22 +374,22 @@ def moved(
         if isinstance(some, tuple) and isinstance(others, tuple):
             if some != others and not (alike and alike(some, others)):
                 yield axis
-        elif form(some) != form(others):
+        elif get_structure(some) != get_structure(others):
             yield axis
     for symbol in {**one.bindings, **other.bindings}:
         value, changed = one.bindings.get(symbol), other.bindings.get(symbol)
-        if value is not changed and form(value) != form(changed):
+        if value is not changed and get_structure(value) != get_structure(changed):
             yield symbol
 
 
-def form(value: Any) -> Any:
+def get_structure(value: Any) -> Any:
     """Return what decides how a symbol is lowered: a reason, an expression, or True (an input)."""
     if isinstance(value, Absent):
         return value.reason
     return value if value is None or isinstance(value, Expression) else True
 
 
-def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
+def get_binding(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
     """Return what a symbol is bound to in an entry, in a pair of entries, or in the plan."""
     if not scope:
         return case.bindings.get(symbol)
@@ -406,48 +406,48 @@ def widen(point: Point) -> Point:
     return wide
 
 
-def _mul(self: Lowering, tree: Expression, point: Point) -> int:
+def _lower_product(self: Lowering, tree: Expression, point: Point) -> int:
     above, below = [], []
     for factor in tree.args:
         power = factor.args[1].data if factor.op == "pow" else None
         if power == -1 or (self.graph.inverts and isinstance(power, int) and power < 0):
-            below += [self.lower(factor.args[0], point)] * -power
+            below += [self.lower_tree(factor.args[0], point)] * -power
         else:
-            above.append(self.lower(factor, point))
-    return self.graph.mul(above, below)
+            above.append(self.lower_tree(factor, point))
+    return self.graph.add_product(above, below)
 
 
-def _total(self: Lowering, tree: Expression, point: Point) -> int:
+def _lower_sum(self: Lowering, tree: Expression, point: Point) -> int:
     terms = []
     for below in self.entries(tree.axis, point, tree.where):
-        node, condition = self.lower(tree.body, below), self.conditional.get(below[tree.axis])
+        node, condition = self.lower_tree(tree.body, below), self.conditional.get(below[tree.axis])
         if condition is not None:
-            node = self.graph.mul([self.graph.node("present", condition), node])
+            node = self.graph.add_product([self.graph.add_node("present", condition), node])
         terms.append(node)
-    return self.graph.add(terms)
+    return self.graph.add_sum(terms)
 
 
-def _largest(self: Lowering, tree: Expression, point: Point) -> int:
+def _lower_max(self: Lowering, tree: Expression, point: Point) -> int:
     """Lower the maximum over an axis, the name of its entry, or another value at that entry."""
     points = self.entries(tree.axis, point, tree.where)
     if not points:
         raise Absent(f"there is no {tree.axis}")
     if any(below[tree.axis] in self.conditional for below in points):
         raise TypeError(f"the largest over entries of {tree.axis} that come and go")
-    values = [self.lower(tree.args[-1], below) for below in points]  # what is compared
+    values = [self.lower_tree(tree.args[-1], below) for below in points]  # what is compared
     if tree.op == "largest":
-        return self.graph.extreme("max", values)
+        return self.graph.add_extreme("max", values)
     if tree.op == "at_largest":
-        return self.graph.pick(values, [self.lower(tree.body, below) for below in points])
-    names = self.graph.node("name", tuple(below[tree.axis].title for below in points))
-    return self.graph.node("which", *values, names)
+        return self.graph.add_pick(values, [self.lower_tree(tree.body, below) for below in points])
+    names = self.graph.add_node("name", tuple(below[tree.axis].title for below in points))
+    return self.graph.add_node("which", *values, names)
 
 
 #: Operations with a lowering of their own.
 _SPECIAL: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
-    "mul": _mul,
-    "total": _total,
-    "largest": _largest,
-    "at_largest": _largest,
-    "which": _largest,
+    "mul": _lower_product,
+    "total": _lower_sum,
+    "largest": _lower_max,
+    "at_largest": _lower_max,
+    "which": _lower_max,
 }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from planner.base.recent import recent
+from planner.base.recent import cache_last
 from planner.book import notation
 from planner.book.expressions import add
 from planner.book.formulas.layout import vocabulary
@@ -30,8 +30,8 @@ KERNEL = {name: names for names in JOINED for name in names}
 EXPERT_DOWN = "expert_down"
 
 
-@recent(4)
-def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
+@cache_last(4)
+def list_matmuls(components: tuple[Entry, ...]) -> Iterator[Entry]:
     """Yield the matmuls of every block, in the order of its components."""
     products: dict[tuple[Entry, tuple[str, ...]], list[Entry]] = {}
     for component in components:
@@ -41,7 +41,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
     for (block, _), members in products.items():
         first = members[0]
         split = first.settings["split"]
-        columns, depth = _widths(
+        columns, depth = _split_widths(
             tuple(member.bindings[notation.n_out] for member in members),
             first.bindings[notation.n_in],
             split,
@@ -72,7 +72,7 @@ def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
 
 
 @lru_cache(maxsize=256)
-def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
+def _split_widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
     """Return columns and depth on one device, of joined components under their split."""
     wide = add(*columns)
     if split == "column":

@@ -23,7 +23,7 @@ BEYOND = "a power of e in it is beyond all numbers"
 LONGEST = 2**20
 
 
-def run(
+def run_graph(
     graph: Graph,
     places: Iterable[int],
     values: list[Any],
@@ -64,7 +64,7 @@ def run(
             else:
                 value = steps[operation](*[values[i] for i in arguments])
         except TypeError:
-            needed = [values[i] for i in operands(operation, arguments, values)]
+            needed = [values[i] for i in pick_operands(operation, arguments, values)]
             value = next((other for other in needed if type(other) is Absent), None)
             if value is None:
                 raise
@@ -75,7 +75,7 @@ def run(
         values[place] = value
 
 
-def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+def pick_operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
     """Return the operands that an operation uses, in evaluation order: a divisor first; of bodies,
     only the picked one."""
     if operation == "div":
@@ -84,18 +84,18 @@ def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) ->
         bys = arguments[0::2]
         if any(type(values[i]) is Absent for i in bys):
             return bys
-        return (*bys, arguments[1::2][picked([values[i] for i in bys])])
+        return (*bys, arguments[1::2][index_largest([values[i] for i in bys])])
     return arguments
 
 
-def picked(compared: Sequence[Any]) -> int:
+def index_largest(compared: Sequence[Any]) -> int:
     """Return the index of the largest value, the first of equals."""
     if type(compared[0]) is Absent:
         raise compared[0]
     return compared.index(max(compared))
 
 
-def tidy(value: Any) -> Any:
+def simplify_value(value: Any) -> Any:
     """Convert a whole Fraction to an int; raise OverflowError if a float is not finite."""
     if type(value) is Fraction and value.denominator == 1:
         return value.numerator
@@ -104,7 +104,7 @@ def tidy(value: Any) -> Any:
     return value
 
 
-def _div(above: Any, below: Any) -> Any:
+def _divide_values(above: Any, below: Any) -> Any:
     if type(below) is Absent:
         raise below
     if below == 0:
@@ -116,7 +116,7 @@ def _div(above: Any, below: Any) -> Any:
     return above / below
 
 
-def power(base: Number, exponent: Number) -> Number:
+def raise_power(base: Number, exponent: Number) -> Number:
     """Raise to a power; exact if the exponent is whole and the base exact."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1:
         exponent = exponent.numerator
@@ -139,7 +139,7 @@ def power(base: Number, exponent: Number) -> Number:
     return whole
 
 
-def _exp(exponent: Number) -> float:
+def _evaluate_exp(exponent: Number) -> float:
     try:
         found = math.exp(exponent)
     except OverflowError:
@@ -149,13 +149,13 @@ def _exp(exponent: Number) -> float:
     return found
 
 
-def _log(value: Number) -> float:
+def _evaluate_log(value: Number) -> float:
     if value <= 0:
         raise Absent("the logarithm of a number that is not positive")
     return math.log(value)
 
 
-def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
+def _make_rounding(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
     """Make a rounding of floats; a float within rounding error of a whole number is that number."""
 
     def rounded(value: Any) -> float:
@@ -166,19 +166,19 @@ def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
 
 
 EXACT: Mapping[str, Callable[..., Any]] = {
-    "div": _div,
-    "pow": power,
-    "exp": _exp,
+    "div": _divide_values,
+    "pow": raise_power,
+    "exp": _evaluate_exp,
     "tanh": math.tanh,
-    "log": _log,
+    "log": _evaluate_log,
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),
     "ceil": lambda value: -int(-value // 1),
     "floor": lambda value: int(value // 1),
-    "pick": lambda *pairs: pairs[1::2][picked(pairs[0::2])],
-    "which": lambda *given: given[-1][picked(given[:-1])],
+    "pick": lambda *pairs: pairs[1::2][index_largest(pairs[0::2])],
+    "which": lambda *given: given[-1][index_largest(given[:-1])],
 }
-FLOATS = {**EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
+FLOATS = {**EXACT, "ceil": _make_rounding(math.ceil), "floor": _make_rounding(math.floor)}
 
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def slopes(
         elif operation not in LEAVES and not (
             operation in ("ceil", "floor") and abs(values[place]) < rounds
         ):
-            for argument, part in _parts(operation, arguments, values):
+            for argument, part in _derive_operation(operation, arguments, values):
                 if argument not in found:
                     found[argument] = 0
                     heappush(waiting, -argument)
@@ -223,7 +223,7 @@ def slopes(
     return inputs
 
 
-def _parts(
+def _derive_operation(
     operation: str, arguments: Sequence[int], values: Sequence[Any]
 ) -> Sequence[tuple[int, Any]]:
     """Return the derivatives of one operation by its arguments, without those that are 0."""
@@ -232,15 +232,15 @@ def _parts(
     if operation == "add":
         return [(argument, 1) for argument in arguments]
     if operation == "mul":
-        return _of_product(arguments, values)
+        return _derive_product(arguments, values)
     if operation == "div":
         below = values[others[0]]
-        return [(first, power(below, -1)), (others[0], -value * power(below, -2))]
+        return [(first, raise_power(below, -1)), (others[0], -value * raise_power(below, -2))]
     if operation in ("max", "min"):
         inner = [values[argument] for argument in arguments]
         return [(arguments[inner.index(max(inner) if operation == "max" else min(inner))], 1)]
     if operation == "pick":
-        return [(operands(operation, arguments, values)[-1], 1)]
+        return [(pick_operands(operation, arguments, values)[-1], 1)]
     if operation in ("ceil", "floor", "quantity"):
         return [(first, 1)]
     if operation == "exp":
@@ -250,13 +250,13 @@ def _parts(
     if operation == "tanh":
         return [(first, 1 - math.tanh(value) ** 2)]
     exponent = values[others[0]]
-    parts = [(first, exponent * power(value, exponent - 1))] if exponent else []
+    parts = [(first, exponent * raise_power(value, exponent - 1))] if exponent else []
     if value > 0:
-        parts.append((others[0], float(power(value, exponent)) * math.log(value)))
+        parts.append((others[0], float(raise_power(value, exponent)) * math.log(value)))
     return parts
 
 
-def _of_product(arguments: Sequence[int], values: Sequence[Any]) -> Sequence[tuple[int, Any]]:
+def _derive_product(arguments: Sequence[int], values: Sequence[Any]) -> Sequence[tuple[int, Any]]:
     """Compute, for each factor, the product of the others."""
     before, products = 1, []
     for argument in arguments:

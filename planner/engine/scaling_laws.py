@@ -25,25 +25,25 @@ PRODUCT = 10**22
 
 
 @cache
-def published() -> tuple[Mapping[str, Any], ...]:
+def load_laws() -> tuple[Mapping[str, Any], ...]:
     """Return the laws as their sources print them."""
-    return tuple(resources.preset("scaling/laws")["laws"])
+    return tuple(resources.load_preset("scaling/laws")["laws"])
 
 
 @cache
-def axis() -> tuple[Entry, ...]:
+def list_laws() -> tuple[Entry, ...]:
     """Return one entry for each law; numbers are exact."""
-    return tuple(_entry(law) for law in published())
+    return tuple(_make_law(law) for law in load_laws())
 
 
-def _entry(law: Mapping[str, Any]) -> Entry:
+def _make_law(law: Mapping[str, Any]) -> Entry:
     found: dict[Any, Any] = {N_l: COUNTS[law["counts"]]}
     if "loss" in law:
-        constants = {key: _exact(value) for key, value in law["loss"].items()}
+        constants = {key: _parse_exact(value) for key, value in law["loss"].items()}
         found |= {LOSS[key]: value for key, value in constants.items()} | _frontier(**constants)
     else:
-        found |= {symbol: _exact(law[key]) for key, symbol in POINT.items()}
-        found |= {EXPONENTS[key]: _exact(value) for key, value in law["exponents"].items()}
+        found |= {symbol: _parse_exact(law[key]) for key, symbol in POINT.items()}
+        found |= {EXPONENTS[key]: _parse_exact(value) for key, value in law["exponents"].items()}
     settings = {"law.loss": "loss" in law}
     return Entry("law", law["name"], law["title"], bindings=found, settings=settings)
 
@@ -56,6 +56,6 @@ def _frontier(E: Exact, A: Exact, B: Exact, alpha: Exact, beta: Exact) -> dict[A
     return {C_0: 6 * PRODUCT, N_0: most, D_0: PRODUCT / most, a_N: beta / whole, a_D: alpha / whole}
 
 
-def _exact(value: Any) -> Exact:
+def _parse_exact(value: Any) -> Exact:
     """Return the decimal number that is meant; YAML 1.1 reads 1.23e22 as text."""
-    return units.number(str(value))
+    return units.parse_number(str(value))

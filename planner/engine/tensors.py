@@ -11,16 +11,16 @@ from functools import lru_cache
 from typing import Any
 
 from planner.book import notation as n
-from planner.book.expressions import Expression, ceil, floor, minimum, number
+from planner.book.expressions import Expression, ceil, floor, make_number, minimum
 from planner.book.formulas import layout
 from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Block
-from planner.plans.hardware import narrow
+from planner.plans.hardware import is_narrow
 from planner.plans.model import WIDE
 
-ONE = number(1)
+ONE = make_number(1)
 
 #: Elements of a row.
 WIDTHS: dict[str, Expression] = {
@@ -95,7 +95,7 @@ SIZES = ("activation", "input")
 RANKS = {"none": ONE, "tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}
 
 
-def entries(
+def list_tensors(
     entry: Entry,
     block: Block,
     second: bool,
@@ -112,13 +112,13 @@ def entries(
     facts = {
         **profile["facts"],
         **chosen,
-        **_facts(block.values, chosen),
+        **_derive_facts(block.values, chosen),
         "name": block.name,
         "second": second,
         **block.values,
     }
     # A product keeps its input in its format, but for products that stay in 16 bit.
-    cast = narrow(chosen["precision"]) and not block.values.get(WIDE)
+    cast = is_narrow(chosen["precision"]) and not block.values.get(WIDE)
     cast = cast and (block.kind != "norm" or block.values["cast"])
     modules = set(settings["modules"])
     kinds = [block.kind]
@@ -141,7 +141,7 @@ def entries(
             split = "none"
         # Of a module that is computed again; its first input stays.
         again = {line.get("module"), block.kind} & modules
-        yield _kept(
+        yield _make_tensor(
             line["tensor"],
             entry,
             line.get("moment", "kept"),
@@ -154,7 +154,7 @@ def entries(
 
 
 @lru_cache(maxsize=4096)
-def _kept(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
+def _make_tensor(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
     """Make the entry of a tensor: one per tensor and format, so that plans which keep it the same
     share its nodes."""
     bindings = dict(zip((n.rows_j, n.width_j, n.bytes_j, n.ranks_j), size, strict=True))
@@ -162,7 +162,7 @@ def _kept(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> 
     return Entry("tensor", name, name, block, bindings, settings)
 
 
-def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
+def list_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choices of the run that decide which tensors are saved, by short names."""
     targets = set(settings["targets"])
     copies = settings["copies"] and settings["parallelism.zero"] < 3 and not settings["lora"]
@@ -192,7 +192,7 @@ def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _derive_facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Derive facts from a block's values and the choices of the run."""
     narrow, learned = chosen["precision"] != "fp32", chosen["positions"] == "learned"
     fused = values.get("fused", False)

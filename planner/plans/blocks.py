@@ -13,7 +13,7 @@ Kind = dict[str, Any]
 TOWERS = ("vision", "audio")
 
 
-def marked(block: Block, mark: str) -> Block:
+def mark_block(block: Block, mark: str) -> Block:
     """Return a block with the value ``mark`` set to true."""
     return replace(block, values={**block.values, mark: True})
 
@@ -40,7 +40,7 @@ def chain(
                 "the input width of the first matrix is missing",
                 "inputs",
             )
-            draft.finish()
+            draft.raise_faults()
         values = {
             **said,
             "inputs": inputs,

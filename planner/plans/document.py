@@ -117,7 +117,7 @@ class Plan:
         return lookup(self.data, dotted)
 
 
-def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def merge_mappings(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Merge ``own`` over ``base``; where both have a mapping, its keys one by one."""
     found = dict(base)
     for key, value in own.items():
@@ -127,21 +127,21 @@ def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def copied(node: Any) -> Any:
+def copy_mappings(node: Any) -> Any:
     """Copy nested mappings so that keys can be filled in; lists are shared."""
     if not isinstance(node, dict):
         return node
-    return {k: copied(v) if isinstance(v, dict) else v for k, v in node.items()}
+    return {k: copy_mappings(v) if isinstance(v, dict) else v for k, v in node.items()}
 
 
 class Unknown(dict[str, Any]):
     """Stands for a faulty value: using it raises LookupError."""
 
-    def _fail(self, *_: Any, **__: Any) -> Any:
+    def _stop_check(self, *_: Any, **__: Any) -> Any:
         raise LookupError("a value that is faulty")
 
-    __contains__ = __getitem__ = __iter__ = __len__ = __bool__ = __eq__ = __ne__ = _fail
-    __str__ = __format__ = get = items = keys = values = _fail
+    __contains__ = __getitem__ = __iter__ = __len__ = __bool__ = __eq__ = __ne__ = _stop_check
+    __str__ = __format__ = get = items = keys = values = _stop_check
     __hash__ = None
 
 
@@ -176,8 +176,8 @@ class Draft:
     def fault(self, dotted: str, message: str, allowed: str | None = None) -> None:
         """Add the fault of a dotted key; a number in the key is the index in a list."""
         path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
-        self.faults.append(Fault(message, self.document.place(path), allowed))
+        self.faults.append(Fault(message, self.document.find_place(path), allowed))
 
-    def finish(self) -> None:
+    def raise_faults(self) -> None:
         if self.faults:
             raise PlanError(self.faults)

@@ -52,22 +52,22 @@ class Basis(NamedTuple):
 
 
 @cache
-def kinds() -> tuple[Mapping[str, Any], ...]:
+def load_times() -> tuple[Mapping[str, Any], ...]:
     """Return the error bands of measured times, one row for each kind of run."""
-    return tuple(resources.preset("efficiency/bands")["kinds"])
+    return tuple(resources.load_preset("efficiency/bands")["kinds"])
 
 
 @cache
-def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+def load_memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     """Return the error bands of memory: ``measured`` on published runs, or ``counted`` by
     software."""
-    return {name: tuple(rows) for name, rows in resources.preset("efficiency/memory").items()}
+    return {name: tuple(rows) for name, rows in resources.load_preset("efficiency/memory").items()}
 
 
-def above() -> Fraction:
+def find_margin() -> Fraction:
     """Return the default of ``memory.margin``: how far above the prediction a process may be, as a
     share of it (95th percentile of published measurements)."""
-    process = next(row for row in memory()["measured"] if row["quantity"] == "memory.process")
+    process = next(row for row in load_memory()["measured"] if row["quantity"] == "memory.process")
     return max(Fraction(str(process["high"])), Fraction(0))
 
 
@@ -86,12 +86,12 @@ def workload(settings: Mapping[str, Any]) -> str:
 def row(what: str, architecture: str | None) -> Mapping[str, Any]:
     """Return the error band of a workload on an architecture, or on accelerators without calibrated
     constants where it has none."""
-    rows = {(row["workload"], row["architecture"]): row for row in kinds()}
+    rows = {(row["workload"], row["architecture"]): row for row in load_times()}
     return rows.get((what, architecture)) or rows[what, REST]
 
 
 @cache
-def kind(what: str, architecture: str | None) -> Basis:
+def find_time_band(what: str, architecture: str | None) -> Basis:
     """Return the interval of times of a workload on an architecture."""
     found = row(what, architecture)
     known, of = found["architecture"] == architecture, TITLES[what]
@@ -99,10 +99,10 @@ def kind(what: str, architecture: str | None) -> Basis:
         of = f"{of} on {architecture}"
     elif what not in (INFERENCE, PATCHES):
         of = f"{of} on accelerators without calibrated rates"
-    return _basis(found, of)
+    return _build_basis(found, of)
 
 
-def calibrated(what: str, settings: Mapping[str, Any]) -> Basis | None:
+def find_own_band(what: str, settings: Mapping[str, Any]) -> Basis | None:
     """Return the interval of times if the accelerator was calibrated on the user's own runs
     (``plan.py calibrate``); None where none of these is like the plan. Runs on several nodes also
     calibrate plans on one node, but not the reverse."""
@@ -118,17 +118,17 @@ def calibrated(what: str, settings: Mapping[str, Any]) -> Basis | None:
     return None
 
 
-def _basis(row: Mapping[str, Any], kind: str) -> Basis:
+def _build_basis(row: Mapping[str, Any], kind: str) -> Basis:
     low, high = (Fraction(str(row[key])) for key in ("low", "high"))
     sources = row["sources"]
     names = () if isinstance(sources, int) else tuple(sources)
     return Basis(low, high, row["rows"], len(names) or sources, kind, names)
 
 
-def of_memory(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:
+def find_memory_band(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:
     """Return the error band of a memory quantity from published measurements of training runs;
     inference, which has none, takes that of REST."""
-    rows = {row["quantity"]: row for row in memory()["measured"]}
+    rows = {row["quantity"]: row for row in load_memory()["measured"]}
     if workload(settings) == INFERENCE:
-        return _basis(rows[REST], f"{reading} in inference")
-    return _basis(rows[base], reading)
+        return _build_basis(rows[REST], f"{reading} in inference")
+    return _build_basis(rows[base], reading)

@@ -60,12 +60,12 @@ HOST = ("host_link", "host_memory")
 MOST_RESTART = 11
 
 
-def narrow(precision: str) -> bool:
+def is_narrow(precision: str) -> bool:
     """Return whether a recipe casts the inputs of matmuls to a format of less than 16 bits."""
     return FORMATS[precision] in SHARES
 
 
-def complete(draft: Draft) -> None:
+def fill_hardware(draft: Draft) -> None:
     """Complete what follows from precision, implementation and accelerator: the datasheet peak of
     the run's precision, the usual network, the provider's prices, and the efficiencies."""
     accelerator = draft.get("cluster.accelerator")
@@ -73,7 +73,7 @@ def complete(draft: Draft) -> None:
     wanted = FORMATS[precision]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
     why = f"bytes of {INPUTS.get(precision, precision)}"
-    draft.default("training.bytes.input", elements()[precision], why)
+    draft.default("training.bytes.input", load_elements()[precision], why)
     names = PEAKS.get(precision, (wanted,))
     for key, name in (*(("peak", each) for each in names), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
@@ -83,7 +83,7 @@ def complete(draft: Draft) -> None:
     if accelerator.get("network") is not None:
         why = "that of the accelerator's usual systems"
         draft.default("cluster.network", dict(accelerator["network"]), why)
-    _link(draft, accelerator)
+    _fill_link(draft, accelerator)
     # A price is a fact of an accelerator at a provider, so another accelerator has another one.
     provider = draft.get("cluster.provider")
     for row in accelerator.get("prices") or ():
@@ -100,14 +100,14 @@ def complete(draft: Draft) -> None:
     if rated is not None and idle is not None and idle > rated:
         message = f"{idle} W idle is more than the device's power of {rated} W"
         draft.fault("cluster.accelerator.idle_power", message, f"at most {rated} W")
-    if not assumes_utilisation(draft):
-        _efficiency(draft, accelerator)
+    if not needs_mfu(draft):
+        _set_efficiency(draft, accelerator)
     else:  # how much kernels perform is not assumed
-        block = calibration()["assumed"]["attention_block"]
-        draft.default("time.efficiency.attention_block", _value(block), _found(block))
+        block = load_calibration()["assumed"]["attention_block"]
+        draft.default("time.efficiency.attention_block", _parse_fact(block), _name_source(block))
 
 
-def _link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+def _fill_link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     """Complete and check the devices that the link joins (a node or more), the pod, the torus."""
     node = draft.get("cluster.devices_per_node")
     most = (accelerator.get("link") or {}).get("domain")
@@ -157,36 +157,36 @@ def _even(size: int, axes: int) -> list[int]:
 Fact = Mapping[str, Any]
 
 
-def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
-    facts = calibration()
-    kernels = profile.load(draft.get("training.implementation"))["time"]
+def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    facts = load_calibration()
+    kernels = profile.load_profile(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
     try:
-        own = measured(accelerator)
+        own = merge_efficiency(accelerator)
     except PlanError as error:
-        place = draft.document.place(("cluster", "accelerator", "efficiency", "like"))
+        place = draft.document.find_place(("cluster", "accelerator", "efficiency", "like"))
         raise PlanError(replace(fault, place=place) for fault in error.faults) from None
 
-    for key, (_, fact, times, why) in shares(draft).items():
-        draft.default(f"time.efficiency.{key}", _value(fact) * times, _found(fact) + why)
-    launches = _value({"value": kernels["launches"]})
+    for key, (_, fact, times, why) in find_efficiency(draft).items():
+        draft.default(f"time.efficiency.{key}", _parse_fact(fact) * times, _name_source(fact) + why)
+    launches = _parse_fact({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
     for key, otherwise in {**facts["assumed"], **dispatcher}.items():
         fact = own.get(key) or otherwise
-        draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
+        draft.default(f"time.efficiency.{key}", _parse_fact(fact), _name_source(fact))
     if accelerator.get("link") is not None:
         for key in ("latency", "switch_latency", "switch_share"):
             fact = defaults["link_latency" if key == "latency" else key]
-            draft.default(f"cluster.accelerator.link.{key}", _value(fact), _found(fact))
+            draft.default(f"cluster.accelerator.link.{key}", _parse_fact(fact), _name_source(fact))
     for key in HOST:
-        rate, why = _value(defaults[key], "bytes/s"), _found(defaults[key])
+        rate, why = _parse_fact(defaults[key], "bytes/s"), _name_source(defaults[key])
         way = accelerator.get(key)
         if way is not None:
             share = defaults[f"{key}_share"]
             both = 2 if way["convention"] == "bidirectional" else 1
-            rate = way["bandwidth"] * _value(share) / (both * way["devices"])
-            why = f"{_found(share)}, of cluster.accelerator.{key}"
+            rate = way["bandwidth"] * _parse_fact(share) / (both * way["devices"])
+            why = f"{_name_source(share)}, of cluster.accelerator.{key}"
         draft.default(f"time.{key}", rate, why)
     draft.default("time.dropout", int(draft.get("training.dropout") > 0), "training.dropout")
     if draft.get("training.lora") is not None:
@@ -200,7 +200,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
 
 
-def _dated(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
+def _adjust_for_date(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
     """Return a matmul efficiency, a factor for the date of the software, and the reason: as matmuls
     alone were measured at that date relative to the newest (``products`` of the accelerator). A
     measured efficiency replaces an assumed one."""
@@ -228,12 +228,12 @@ def _dated(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:
     return best, slower, ""
 
 
-def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
+def find_efficiency(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
     """Collect the efficiencies of a run by their keys of ``time.efficiency``. Each has its name in
     the ``efficiency`` of an accelerator; the fact that applies (the accelerator's own, else that of
     all accelerators); a factor for the run's software; and the reason for that factor."""
     wanted, accelerator = FORMATS[plan.get("training.precision")], plan.get("cluster.accelerator")
-    facts, own = calibration(), measured(accelerator)
+    facts, own = load_calibration(), merge_efficiency(accelerator)
     rows: list[tuple[str, Sequence[str], Fact]]
     rows = [(key, (f"{key}_{wanted}", key), facts["shared"][key]) for key in SHARED]
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
@@ -241,10 +241,10 @@ def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
     default = facts["defaults"]["matmul"]
     rows.append(("matmul_16", (f"matmul_{wide}", "matmul"), default))
     rows.append(("matmul", (f"matmul_{wanted}", *SHARES.get(wanted, ()), "matmul"), default))
-    kernel = "attention" if _kernel(plan, own) == "vendor" else "attention_open"
+    kernel = "attention" if _find_kernel(plan, own) == "vendor" else "attention_open"
     rows.append(("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel)))
     rows.append(("elementwise", (f"elementwise_{wanted}", "elementwise"), AS_FAST))
-    traffic = profile.load(plan.get("training.implementation"))["time"]["elementwise"]
+    traffic = profile.load_profile(plan.get("training.implementation"))["time"]["elementwise"]
     found = {}
     for key, names, otherwise in rows:
         # One of its own holds for all formats, unless others have shares that it would replace.
@@ -252,14 +252,14 @@ def shares(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]:
         name = next((name for name in names if own.get(name)), names[0 if apart else -1])
         fact, times, why = own.get(name) or otherwise, 1, ""
         if key in PRODUCTS:
-            fact, times, why = _dated(plan, PRODUCTS[key], fact)
+            fact, times, why = _adjust_for_date(plan, PRODUCTS[key], fact)
         elif key == "elementwise":
-            times = _value({"value": traffic})
+            times = _parse_fact({"value": traffic})
         found[key] = (name, fact, times, why)
     return found
 
 
-def _found(fact: Mapping[str, Any]) -> str:
+def _name_source(fact: Mapping[str, Any]) -> str:
     """Describe where the value of a fact is from: ``calibrated`` on published runs, ``measured`` on
     a machine, ``assumed`` where no run was compared with it, else its source."""
     rows = fact["rows"].removeprefix("none; ")
@@ -268,37 +268,37 @@ def _found(fact: Mapping[str, Any]) -> str:
 
 
 @cache
-def calibration() -> Mapping[str, Any]:
+def load_calibration() -> Mapping[str, Any]:
     """Return the efficiencies that belong to no accelerator, and the defaults."""
-    facts: Mapping[str, Any] = resources.preset("efficiency/training")
+    facts: Mapping[str, Any] = resources.load_preset("efficiency/training")
     return facts
 
 
 @cache
-def elements() -> Mapping[str, Fraction]:
+def load_elements() -> Mapping[str, Fraction]:
     """Return the bytes of an element of matmul inputs by recipe, with its share of a scale."""
-    return {name: formats.named(INPUTS.get(name, name)).bytes for name in FORMATS}
+    return {name: formats.load_format(INPUTS.get(name, name)).bytes for name in FORMATS}
 
 
-def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
+def merge_efficiency(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an accelerator's own efficiencies over those of the preset that it is ``like``."""
     own: Mapping[str, Any] = accelerator.get("efficiency") or {}
     while "like" in own:
-        like = _shares(own["like"])
+        like = _load_efficiency(own["like"])
         own = {**like, **{key: fact for key, fact in own.items() if key != "like"}}
     return own
 
 
 @cache
-def _shares(name: str) -> Mapping[str, Any]:
+def _load_efficiency(name: str) -> Mapping[str, Any]:
     names = preset_names("accelerator")
     if name not in names:
         fault = f"efficiency.like: unknown accelerator '{name}'"
         raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
-    return resources.preset(f"accelerators/{name}").get("efficiency") or {}
+    return resources.load_preset(f"accelerators/{name}").get("efficiency") or {}
 
 
-def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
+def _parse_fact(fact: Mapping[str, Any], unit: str = "s") -> Any:
     """Parse the value of a fact exactly: 0.92, or `26 us`."""
     return _parsed(fact["value"], unit)
 
@@ -306,9 +306,9 @@ def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
 _parsed = lru_cache(maxsize=1024)(units.parse)
 
 
-def _kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
+def _find_kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
     """Return whose fused attention kernel runs: the vendor's, an open one, or unknown."""
-    kernels = profile.load(draft.get("training.implementation"))["time"]
+    kernels = profile.load_profile(draft.get("training.implementation"))["time"]
     if kernels["attention"] == "vendor" and "attention" in own:
         return "vendor"
     accelerator = draft.get("cluster.accelerator")
@@ -318,16 +318,16 @@ def _kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
     return "open" if known and theirs else "unknown"
 
 
-def assumes_utilisation(draft: Draft | Plan) -> bool:
+def needs_mfu(draft: Draft | Plan) -> bool:
     """Return whether times are computed from the utilisation that a plan gives (``time.mfu``): if
     the plan asks for it (``time.use``), or if a fact that a prediction needs is missing. Otherwise
     the prediction is the answer, and the assumption only a note."""
     if draft.get("time.mfu") is None:
         return False
-    return draft.get("time.use") == "assumed" or not _predictable(draft)
+    return draft.get("time.use") == "assumed" or not _is_predictable(draft)
 
 
-def _predictable(draft: Draft | Plan) -> bool:
+def _is_predictable(draft: Draft | Plan) -> bool:
     """Return whether a plan has every fact that its predicted time needs."""
     cluster, training = draft.get("cluster"), draft.get("training")
     accelerator, network = cluster["accelerator"], cluster.get("network") or {}
@@ -341,10 +341,10 @@ def _predictable(draft: Draft | Plan) -> bool:
     )
 
 
-def settings(draft: Draft) -> dict[str, Any]:
+def pick_settings(draft: Draft) -> dict[str, Any]:
     """Collect the settings that select formulas of time and energy."""
     cluster, training = draft.get("cluster"), draft.get("training")
-    assumed = assumes_utilisation(draft)
+    assumed = needs_mfu(draft)
     failures = cluster.get("failures")
     # Whether interruptions were seen, and whether a run that has them comes to its end.
     interrupted = finishes = True
@@ -353,7 +353,7 @@ def settings(draft: Draft) -> dict[str, Any]:
         interrupted = failures["count"] > 0
         finishes = restarts <= MOST_RESTART * failures["period"] * failures["devices"]
     # What selective recomputation computes again, and whether it does so in some layers only.
-    rules = profile.load(training["implementation"])
+    rules = profile.load_profile(training["implementation"])
     modules = training.get("recompute_modules") or ()
     core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
@@ -369,16 +369,16 @@ def settings(draft: Draft) -> dict[str, Any]:
         "time.again.some": training.get("recompute_layers") is not None,
         **{f"time.again.{key}": key in modules and (core or key != CORE) for key in MODULES},
     }
-    return found if assumed else {**found, **_predicted(draft)}
+    return found if assumed else {**found, **_predict_settings(draft)}
 
 
-def _predicted(draft: Draft) -> dict[str, Any]:
+def _predict_settings(draft: Draft) -> dict[str, Any]:
     layout, training = draft.get("parallelism"), draft.get("training")
     accelerator = draft.get("cluster.accelerator")
     node = draft.get("cluster.link_domain")
     inner = layout["tensor"] * layout["context"]
     devices = draft.get("cluster.devices")
-    kernels = profile.load(training["implementation"])["time"]
+    kernels = profile.load_profile(training["implementation"])["time"]
 
     def span(size: int, reach: int) -> str:
         """Return whether a group whose ranks spread over ``reach`` devices leaves a node."""
@@ -406,8 +406,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.replicas": span(replicas, replicas * shards * layout["tensor"]),
         "time.tiles": systolic is None and accelerator.get("multiprocessors") is not None,
         "time.systolic": systolic is not None,
-        "time.casts": narrow(training["precision"]),
-        "time.attention": _kernel(draft, measured(accelerator)),
+        "time.casts": is_narrow(training["precision"]),
+        "time.attention": _find_kernel(draft, merge_efficiency(accelerator)),
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],

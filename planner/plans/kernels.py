@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.plans import error_bands as bands
-from planner.plans.document import Draft, merged
+from planner.plans.document import Draft, merge_mappings
 
 Profile = Mapping[str, Any]
 #: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
@@ -24,22 +24,22 @@ WORKSPACE = "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB 
 
 
 @lru_cache(maxsize=16)
-def load(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """Load the profile of that name, merged over the one that it ``extends``.
 
     Raises:
         FileNotFoundError: no such profile ships (the schema's list of names is wrong).
     """
-    profile: Profile = resources.preset(f"implementations/{name}")
+    profile: Profile = resources.load_preset(f"implementations/{name}")
     base = profile.get("extends")
-    return merged(load(base), profile) if base else profile
+    return merge_mappings(load_profile(base), profile) if base else profile
 
 
-def layout(draft: Draft) -> None:
+def fill_layout(draft: Draft) -> None:
     """Complete how the implementation cuts layers into stages and whether it divides an expert over
     tensor-parallel ranks."""
     implementation = draft.get("training.implementation")
-    rules = load(implementation)
+    rules = load_profile(implementation)
     draft.default("parallelism.cut", rules["cut"], f"under {implementation}")
     size, why = 1, "an expert is whole on its device"
     if rules["experts"] == "tensor" and draft.get("model.moe") is not None:
@@ -47,12 +47,12 @@ def layout(draft: Draft) -> None:
     draft.default("parallelism.expert_tensor", size, why)
 
 
-def complete(draft: Draft) -> None:
+def fill_kernels(draft: Draft) -> None:
     """Complete what the profile decides: bytes of the recipe, padding, context-parallel
     communication, usable memory, and the memory margin."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
-    profile, under = load(implementation), f"under {implementation}"
+    profile, under = load_profile(implementation), f"under {implementation}"
     recipe: Mapping[str, int] = profile["recipes"][precision]
     held, why = recipe, f"{precision} {under}"
     if training["mode"] == "inference":
@@ -73,7 +73,7 @@ def complete(draft: Draft) -> None:
         draft.default(f"training.{optimizer}.{key}", value, f"under {optimizer}")
     if optimizer in profile["optimizers"]:
         draft.default("training.optimizer_matrices", profile["time"]["matrices"], under)
-    layout(draft)
+    fill_layout(draft)
     accelerator = draft.get("cluster.accelerator")
     kernel, why = "flash", "but for fp32"
     if precision == "fp32" and accelerator.get("matrix_unit") is None:
@@ -93,7 +93,7 @@ def complete(draft: Draft) -> None:
         draft.default(f"memory.{key}", profile[key], under)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
     margin = "calibrated: 95 % of published measurements are below"
-    draft.default("memory.margin", bands.above(), margin)
+    draft.default("memory.margin", bands.find_margin(), margin)
     draft.default("memory.workspace", workspace, WORKSPACE)
     memory = accelerator.get("memory")
     if memory is not None:

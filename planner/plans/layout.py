@@ -54,7 +54,7 @@ class LayoutKey(NamedTuple):
         """The key within its section."""
         return self.key.partition(".")[2]
 
-    def step(self, value: Any, up: bool) -> Any:
+    def step_value(self, value: Any, up: bool) -> Any:
         """Return the next value up or down: of those that a search tries, else the double or the
         half; None where there is none."""
         if self.values:
@@ -102,31 +102,31 @@ ROWS = (
 ROW = {row.key: row for row in ROWS}
 
 
-def at(*places: str) -> tuple[str, ...]:
+def filter_keys(*places: str) -> tuple[str, ...]:
     """List the keys whose values the search finds in one of some ways, by way and then by row."""
     return tuple(row.key for place in places for row in ROWS if row.place == place)
 
 
 #: What divides devices, by name: all of them, and with those that divide the devices of a stage.
-OUTER_DEGREES = tuple(ROW[key].name for key in at(OUTER))
-DEGREES = tuple(ROW[key].name for key in at(OUTER, INNER))
+OUTER_DEGREES = tuple(ROW[key].name for key in filter_keys(OUTER))
+DEGREES = tuple(ROW[key].name for key in filter_keys(OUTER, INNER))
 #: Of each size that follows, what it takes together with it to make all devices; and those that
 #: follow only once it is known how an expert is divided.
 QUOTIENTS = {"data": OUTER_DEGREES, **{row.name: row.over for row in ROWS if row.over}}
 AFTER_EXPERTS = tuple(name for name in QUOTIENTS if name != "data")
 #: What goes with the stages of a pipeline, with each layout, and with all layouts.
-RUN, OWN, AXES = at(OF_PIPELINE), at(OF_ROW), at(CROSSED)
+RUN, OWN, AXES = filter_keys(OF_PIPELINE), filter_keys(OF_ROW), filter_keys(CROSSED)
 #: Keys that a search chooses, or that are fixed to a value.
 KEYS = (
-    *at(OUTER, INNER),
+    *filter_keys(OUTER, INNER),
     *(row.key for row in ROWS if row.place in (OF_PIPELINE, OF_ROW, CROSSED)),
 )
 #: Whose kernels run, and their loss: what follows from the degrees where the plan says nothing.
-OWN_CHOICE = at(OF_KERNELS)
+OWN_CHOICE = filter_keys(OF_KERNELS)
 KERNELS = OWN_CHOICE[0]
 #: What follows from the keys of ``KEYS``, and what a search of these must not keep.
-FOLLOWS = at(FOLLOWING, OF_KERNELS)
-CLEARED = at(FOLLOWING, OTHERWISE)
+FOLLOWS = filter_keys(FOLLOWING, OF_KERNELS)
+CLEARED = filter_keys(FOLLOWING, OTHERWISE)
 #: The layout that divides nothing.
 UNDIVIDED = {key: ROW[key].neutral for key in KEYS if not isinstance(ROW[key].neutral, str)}
 #: Keys that decide, besides the axes, which tensors a layer saves.
@@ -143,7 +143,7 @@ COLUMNS = tuple(
 )
 
 
-def stated(
+def pick_shown(
     get: Callable[[str], Any], keys: Collection[str] = ROW
 ) -> Iterator[tuple[LayoutKey, Any]]:
     """Yield those of some keys whose values must be shown (not neutral, or always ``stated``), with
@@ -154,8 +154,8 @@ def stated(
             yield row, value
 
 
-def described(get: Callable[[str], Any], keys: Collection[str] = ROW) -> str:
+def label_layout(get: Callable[[str], Any], keys: Collection[str] = ROW) -> str:
     """Describe a layout in a few words, by the values that ``stated`` yields."""
     words = {True: "yes", False: "no"}
-    named = ((row, words[v] if isinstance(v, bool) else v) for row, v in stated(get, keys))
+    named = ((row, words[v] if isinstance(v, bool) else v) for row, v in pick_shown(get, keys))
     return ", ".join(f"{row.heading} {word}" for row, word in named) or "nothing divided"

@@ -13,12 +13,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from planner.book.inventory import components
+from planner.book.inventory import list_components
 from planner.plans import patches
-from planner.plans.blocks import TOWERS, Kind, chain, marked, of_tower
-from planner.plans.document import Block, Draft, Model, Part, Stack, copied, merged
-from planner.plans.hardware import narrow
-from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
+from planner.plans.blocks import TOWERS, Kind, chain, mark_block, of_tower
+from planner.plans.document import Block, Draft, Model, Part, Stack, copy_mappings, merge_mappings
+from planner.plans.hardware import is_narrow
+from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, fill_block
 
 #: The part of modules that predict further tokens.
 FURTHER = "mtp"
@@ -29,7 +29,7 @@ WIDE = "wide"
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
-def lower(draft: Draft) -> Model | None:
+def build_model(draft: Draft) -> Model | None:
     """Build the model of a document, None where only its size is given; add faults to the draft."""
     data: dict[str, Any] = draft.get("model")
     if data.get("parameters") is not None:
@@ -38,35 +38,35 @@ def lower(draft: Draft) -> Model | None:
             allowed = "either parameters or layers, hidden and so on"
             draft.fault("model.parameters", said, allowed)
         return None
-    patches.check(draft, data)
+    patches.check_inputs(draft, data)
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
-    plain, order = _kinds(draft, data, data["layers"])
-    kinds, sequence = _wide_ends(draft, plain, order)
+    plain, order = _read_kinds(draft, data, data["layers"])
+    kinds, sequence = _separate_ends(draft, plain, order)
     stack, layers = _layers(draft, kinds, sequence, data), list(sequence)
     mixers = [one.values for part in stack for one in part.blocks if one.kind == "attention"]
     if mixers and data.get("attention") and data["attention"].get("head_dim") is None:
         # Every layer kind has an attention of its own: what the whole model shares fits the first.
         draft.default("model.attention.head_dim", mixers[0]["head_dim"], "of the first attention")
-    ends = _embedding(draft, data, kinds[sequence[0]])
+    ends = _build_embedding(draft, data, kinds[sequence[0]])
     if encoder is not None:
-        inner, before = _kinds(draft, encoder, encoder["layers"])
+        inner, before = _read_kinds(draft, encoder, encoder["layers"])
         names = {name: "encoder" if name == "layer" else f"encoder-{name}" for name in inner}
         inner, before = {names[k]: inner[k] for k in names}, [names[k] for k in before]
-        stack = [*_layers(draft, inner, before, data), *map(_decoder, stack)]
+        stack = [*_layers(draft, inner, before, data), *map(_mark_decoder, stack)]
         layers = before + layers
-        ends += _encoder_ends(encoder, inner[before[0]])
-    modules = _modules(draft, data)
+        ends += _build_ends(encoder, inner[before[0]])
+    modules = _count_modules(draft, data)
     if modules:
-        stack.append(_further(draft, plain[order[-1]], data, modules))
+        stack.append(_build_modules(draft, plain[order[-1]], data, modules))
         layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
-    head = _head(draft, data, 0 if encoder is not None else modules)
-    head = head if encoder is None else _decoder(head)
-    front = [part for name in TOWERS for part in _tower(draft, data, name)]
+    head = _build_head(draft, data, 0 if encoder is not None else modules)
+    head = head if encoder is None else _mark_decoder(head)
+    front = [part for name in TOWERS for part in _build_tower(draft, data, name)]
     blocks = sum(len(part.blocks) for part in (*front, *stack))
     if blocks > MOST_BLOCKS:
         draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
-        draft.finish()
+        draft.raise_faults()
     at_front = tuple(part.name for part in front for copy in range(part.count))
     model = Model((embedding, *front, *stack, head), tuple(layers), at_front)
     _check_adapters(draft, model)
@@ -82,7 +82,7 @@ def _check_adapters(draft: Draft, model: Model) -> None:
         "head" if block.kind == "head" else piece.name
         for part in model.parts
         for block in part.blocks
-        for piece in components(block.kind, block.values)
+        for piece in list_components(block.kind, block.values)
     }
     if "head" in targets and "head" in (draft.get("training.lora.trained") or ()):
         draft.fault("training.lora.trained", "head has an adapter already", "one of them")
@@ -92,9 +92,9 @@ def _check_adapters(draft: Draft, model: Model) -> None:
         draft.fault("training.lora.targets", said, f"some of: {has}")
 
 
-def _decoder(part: Part) -> Part:
+def _mark_decoder(part: Part) -> Part:
     """Mark the blocks of a part as running on the decoder's tokens."""
-    return replace(part, blocks=tuple(marked(block, "decoder") for block in part.blocks))
+    return replace(part, blocks=tuple(mark_block(block, "decoder") for block in part.blocks))
 
 
 def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind) -> list[Part]:
@@ -104,17 +104,17 @@ def _layers(draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: 
             name,
             "layers" if name == "layer" else f"{name} layers",
             sequence.count(name),
-            patches.conditioned(draft, kind, data, _blocks(draft, kind, data)),
-            patches.joint(data, kind),
+            patches.add_modulation(draft, kind, data, _build_blocks(draft, kind, data)),
+            patches.join_streams(data, kind),
         )
         for name, kind in kinds.items()
     ]
 
 
-def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+def _read_kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     """Return the layer kinds by name (each a mapping like a model's) and the kind of each layer."""
     if data.get("kinds"):
-        return _spelled_out(draft, data, layers)
+        return _expand_kinds(draft, data, layers)
     moe, attention = data.get("moe") or {}, data.get("attention") or {}
     every, first = moe.get("every", 1), moe.get("first_dense_layers", 0)
     offset = moe.get("offset")
@@ -143,14 +143,14 @@ def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list
     return kinds, sequence
 
 
-def _wide_ends(
+def _separate_ends(
     draft: Draft, kinds: dict[str, Kind], sequence: list[str]
 ) -> tuple[dict[str, Kind], list[str]]:
     """Separate the layers whose matmuls stay in 16 bits (training.bf16_layers) as kinds of their
     own; without effect if the recipe has no narrower matmuls."""
     ends = draft.get("training.bf16_layers") or {}
     first, last = ends.get("first", 0), ends.get("last", 0)
-    if not first + last or not narrow(draft.get("training.precision")):
+    if not first + last or not is_narrow(draft.get("training.precision")):
         return kinds, sequence
     count = len(sequence)
     if first + last > count:
@@ -171,14 +171,14 @@ def _wide_ends(
     return {name: kind for name, kind in both.items() if name in ordered}, ordered
 
 
-def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+def _expand_kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     place = data.get("place", "model")
     for name in data["kinds"]:
         if name in ("embedding", "head") or (name in TOWERS and data.get(name)):
             wrong = f"a layer kind cannot be called {name}"
             draft.fault(f"{place}.kinds.{name}", wrong, "a name that no end of the model has")
     own = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
-    kinds = {name: merged(own, changes or {}) for name, changes in data["kinds"].items()}
+    kinds = {name: merge_mappings(own, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
     for index, item in enumerate(data.get("pattern") or list(kinds)):
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
@@ -186,23 +186,23 @@ def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind]
             unknown = f"unknown layer kind {name!r}"
             draft.fault(f"{place}.pattern.{index}", unknown, f"one of: {', '.join(kinds)}")
         pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
-    draft.finish()
+    draft.raise_faults()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
     return {k: v for k, v in kinds.items() if k in sequence}, sequence
 
 
-def _groups(value: Any) -> list[list[str]]:
+def _split_groups(value: Any) -> list[list[str]]:
     """Split mixers into groups: items of a list are consecutive, `a+b` parallel, `none` empty."""
     items = [value] if isinstance(value, str) else list(value)
     return [item.replace(" ", "").split("+") for item in items if item != "none"]
 
 
-def _norm_bias(data: Mapping[str, Any]) -> bool:
+def _has_norm_bias(data: Mapping[str, Any]) -> bool:
     given = data.get("norm_bias")
     return bool(data["norm"] == "layernorm" if given is None else given)
 
 
-def _norm(
+def _build_norm(
     data: Mapping[str, Any],
     name: str,
     narrow: bool = False,
@@ -212,7 +212,7 @@ def _norm(
     values = {
         "type": data["norm"],
         "weight": data.get("norm_weight", True),
-        "bias": _norm_bias(data),
+        "bias": _has_norm_bias(data),
         "offset": data.get("norm_offset", False),
         "narrow": narrow,
         "doubled": doubled,
@@ -222,7 +222,7 @@ def _norm(
     return Block("norm", name, values)
 
 
-def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
+def _build_blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     """Return the blocks of one layer kind in the order of the forward pass."""
     labels: list[str] = []  # of the places of a layer; a second mixer is called after its block
     groups: list[list[Block]] = []
@@ -230,20 +230,20 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
         ("mixer", "mixer", TOKEN_MIXERS, "attention"),
         ("mlp", "feed_forward", CHANNEL_MIXERS, "moe" if kind.get("moe") else "mlp"),
     ):
-        for names in _groups(kind.get(role) or otherwise):
+        for names in _split_groups(kind.get(role) or otherwise):
             labels.append(names[0] if label in labels else label)
-            groups.append([_block(draft, kind, name, data, known, role) for name in names])
+            groups.append([_build_block(draft, kind, name, data, known, role) for name in names])
     blocks: list[Block] = []
     shared = kind.get("shared_block")
     if shared and (kind.get("parallel") or groups[0][0].kind != "attention"):
         wrong = "a shared block must start with attention after its norm"
         draft.fault("model.mixer", wrong, "attention, or a list that begins with it")
-        draft.finish()
+        draft.raise_faults()
     if kind.get("parallel"):
         count = 1 if kind.get("shared_norm") else len(labels)
-        routed = [_routes(group) for group in groups]
+        routed = [_has_router(group) for group in groups]
         blocks = [
-            _norm(kind, f"{label}_norm", cast=not (any(routed) if count == 1 else routes))
+            _build_norm(kind, f"{label}_norm", cast=not (any(routed) if count == 1 else routes))
             for label, routes in zip(labels[:count], routed[:count], strict=True)
         ]
         blocks += [block for group in groups for block in group]
@@ -254,80 +254,82 @@ def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
             bare = label == labels[0] and kind.get("mixer_norm") is False
             if placement in ("pre", "sandwich") and not bare:
                 doubled = bool(shared) and label == labels[0]
-                cast = not _routes(group)
-                mine.append(_norm(kind, f"{label}_norm", cast=cast, doubled=doubled))
+                cast = not _has_router(group)
+                mine.append(_build_norm(kind, f"{label}_norm", cast=cast, doubled=doubled))
             mine += group
             if placement != "pre":
                 suffix = "_post_norm" if placement == "sandwich" else "_norm"
-                mine.append(_norm(kind, f"{label}{suffix}"))
+                mine.append(_build_norm(kind, f"{label}{suffix}"))
             again = shared == "again" and label in (labels[0], "mlp")
-            blocks += [marked(block, "reused") for block in mine] if again else mine
+            blocks += [mark_block(block, "reused") for block in mine] if again else mine
     if shared:
         blocks.append(Block("projection", "shared_projection", {"lone": True}))
     if kind.get("altup"):
-        blocks += [_altup(kind, "altup", "layer")]
+        blocks += [_build_altup(kind, "altup", "layer")]
     if kind.get("hyper"):
         blocks.append(Block("hyper", "hyper", {**kind["hyper"], "at": "layer"}))
     if kind.get("laurel"):
         blocks.append(Block("laurel", "laurel", kind["laurel"]))
     if kind.get("per_layer_embedding"):
-        blocks.append(_per_layer(draft, kind, data, table=False))
+        blocks.append(_build_per_layer(draft, kind, data, table=False))
     if kind.get("layer_scale"):
-        blocks = [b if b.kind == "norm" else marked(b, "layer_scale") for b in blocks]
+        blocks = [b if b.kind == "norm" else mark_block(b, "layer_scale") for b in blocks]
     if blocks:
-        blocks[-1] = marked(blocks[-1], "last")
+        blocks[-1] = mark_block(blocks[-1], "last")
     for key, mark in (("reuse", "reused"), (WIDE, WIDE)):
-        blocks = [marked(block, mark) for block in blocks] if kind.get(key) else blocks
+        blocks = [mark_block(block, mark) for block in blocks] if kind.get(key) else blocks
     return tuple(blocks)
 
 
-def _routes(group: list[Block]) -> bool:
+def _has_router(group: list[Block]) -> bool:
     return any(block.kind == "moe" for block in group)
 
 
-def _block(
+def _build_block(
     draft: Draft, kind: Kind, name: str, data: Kind, known: Collection[str], role: str
 ) -> Block:
     if name not in known:
         unknown = f"unknown {role.replace('_', '-')} {name!r}"
         draft.fault(f"model.{role}", unknown, f"one of: {', '.join(known)}")
-        draft.finish()
+        draft.raise_faults()
     block = "attention" if name == "cross_attention" else name
-    return Block(block, name, shape(draft, kind, name, data))
+    return Block(block, name, fill_block(draft, kind, name, data))
 
 
-def _embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
-    blocks = patches.stem(draft, data) if data.get("stem") else [_tables(data, "embedding")]
-    blocks += _positions(draft, first, data["positions"], "positions")
+def _build_embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
+    blocks = (
+        patches.build_stem(draft, data) if data.get("stem") else [_build_table(data, "embedding")]
+    )
+    blocks += _build_positions(draft, first, data["positions"], "positions")
     if data["embedding_norm"]:
-        blocks.append(_norm(data, "embedding_norm", _narrow(data)))
+        blocks.append(_build_norm(data, "embedding_norm", _has_narrow_width(data)))
     if data.get("per_layer_embedding"):
-        blocks.append(_per_layer(draft, data, data, table=True))
+        blocks.append(_build_per_layer(draft, data, data, table=True))
     if data.get("altup"):
-        blocks.append(_altup(data, "altup", "ends"))
+        blocks.append(_build_altup(data, "altup", "ends"))
     return blocks
 
 
-def _tables(data: Kind, name: str) -> Block:
+def _build_table(data: Kind, name: str) -> Block:
     keys = ("embedding_dim", "embedding_projection", "token_types")
     return Block("embedding", name, {key: data.get(key) for key in keys})
 
 
-def _per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
-    values = shape(draft, kind, "per_layer_embedding", data)
+def _build_per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
+    values = fill_block(draft, kind, "per_layer_embedding", data)
     return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
 
 
-def _altup(data: Kind, name: str, at: str) -> Block:
+def _build_altup(data: Kind, name: str, at: str) -> Block:
     return Block("altup", name, {**data["altup"], "at": at})
 
 
-def _narrow(data: Kind) -> bool:
+def _has_narrow_width(data: Kind) -> bool:
     """Return whether positions and norm of the embedding have its own, narrower width."""
     return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
 
 
-def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> list[Block]:
+def _build_positions(draft: Draft | None, first: Kind, positions: str, name: str) -> list[Block]:
     """Build the tables of positions and of biases by distance; MPNet has both."""
     attention = first.get("attention") or {}
     buckets, own = attention.get("relative_buckets"), attention.get("relative_each")
@@ -338,7 +340,7 @@ def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> l
     values = {
         "relative_buckets": buckets,
         "heads": attention.get("heads"),
-        "narrow": draft is not None and _narrow(first),
+        "narrow": draft is not None and _has_narrow_width(first),
     }
     if draft is not None and positions in ("learned", "relative"):
         key = "max_sequence" if positions == "learned" else "relative_buckets"
@@ -353,22 +355,24 @@ def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> l
 def _encoder(data: Kind) -> Kind:
     """Return the encoder's keys: the decoder's, without those that only it has, and its own."""
     own = {k: v for k, v in data["encoder"].items() if v is not None}
-    without = {k: copied(v) for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
+    without = {
+        k: copy_mappings(v) for k, v in data.items() if k not in ("encoder", "kinds", "pattern")
+    }
     without["mixer"], without["causal"] = "attention", False
-    return merged(without, own)
+    return merge_mappings(without, own)
 
 
-def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
+def _build_ends(encoder: Kind, first: Kind) -> list[Block]:
     """Build the blocks around the encoder's layers; it shares the token embedding."""
-    blocks = _positions(None, first, encoder["positions"], "encoder_positions")
+    blocks = _build_positions(None, first, encoder["positions"], "encoder_positions")
     if encoder["embedding_norm"]:
-        blocks.append(_norm(encoder, "encoder_embedding_norm"))
+        blocks.append(_build_norm(encoder, "encoder_embedding_norm"))
     if encoder["final_norm"]:
-        blocks.append(_norm(encoder, "encoder_final_norm"))
+        blocks.append(_build_norm(encoder, "encoder_final_norm"))
     return blocks
 
 
-def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
+def _build_tower(draft: Draft, data: Kind, name: str) -> list[Part]:
     """Build the parts of a tower in front of the layers: the matrices of its stem, its ends, its
     layers, and the projector after them."""
     tower, run = data.get(name), f"training.{name}"
@@ -394,27 +398,27 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
         frozen=still,
     )
     data = {**tower, "place": f"model.{name}", "causal": False}
-    parts = _matrices(draft, data, "stem", replace(own, extra=0), 0, own.hidden)
+    parts = _build_matrices(draft, data, "stem", replace(own, extra=0), 0, own.hidden)
     learned = first + tower["learned_rows"]
     ends = [Block("learned", "learned", {"rows": learned})]
     if own.positions == "learned":
         ends.append(Block("positions", "positions", {"positions": "learned", "narrow": False}))
-    ends += [_norm(data, key) for key in ("embedding_norm", "final_norm") if data[key]]
+    ends += [_build_norm(data, key) for key in ("embedding_norm", "final_norm") if data[key]]
     around = tuple(of_tower(block, still) for block in ends)
     parts.append(Part(own.name, f"{name} ends", 1, around, own, "embedding"))
-    kinds, sequence = _kinds(draft, data, data["layers"])
+    kinds, sequence = _read_kinds(draft, data, data["layers"])
     for kind, values in kinds.items():
         attention = values["attention"]
         label = name if kind == "layer" else f"{name}-{kind}"
         stack = replace(own, name=label, window=attention.get("window"))
         plain = {**values, "attention": {**attention, "window": None}}  # a window is a sequence
-        blocks = [of_tower(block, still) for block in _blocks(draft, plain, data)]
+        blocks = [of_tower(block, still) for block in _build_blocks(draft, plain, data)]
         parts.append(Part(label, f"{label} layers", sequence.count(kind), tuple(blocks), stack))
     if tower["pool"]:
-        parts += _pool(draft, data, own)
+        parts += _build_pool(draft, data, own)
     on = replace(own, rows=Fraction(1, tower["merge"]), extra=0, frozen=False)
     hidden = draft.get("model.hidden")
-    parts += _matrices(draft, data, "projector", on, own.hidden, hidden)
+    parts += _build_matrices(draft, data, "projector", on, own.hidden, hidden)
     if tower["output_rows"]:
         block = of_tower(Block("learned", "learned", {"rows": tower["output_rows"]}), False)
         last = replace(on, name=f"{name}-output", hidden=hidden)
@@ -422,7 +426,7 @@ def _tower(draft: Draft, data: Kind, name: str) -> list[Part]:
     return parts
 
 
-def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
+def _build_pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
     """Build a pooling head: one learned token attends to all of the tower's (Zhai et al. 2022,
     arXiv 2106.04560). One part makes keys and values of these, the other is the rest of a layer."""
     label = f"{own.tower}-pool"
@@ -430,7 +434,7 @@ def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
     values |= {"copies": 1, "norm_width": own.hidden, "group": "pool", "split": "none"}
     keys = Block("matrix", "pool_keys_values", {**values, "activated": False})
     kind = {**data, "attention": {**data["attention"], "shared_kv": True, "window": None}}
-    rest = [block for block in _blocks(draft, kind, data) if block.name != "mixer_norm"]
+    rest = [block for block in _build_blocks(draft, kind, data) if block.name != "mixer_norm"]
     blocks = [Block("learned", "learned", {"rows": 1}), *rest]
     one = replace(own, name=label, queries=1)
     return [
@@ -446,7 +450,7 @@ def _pool(draft: Draft, data: Kind, own: Stack) -> list[Part]:
     ]
 
 
-def _matrices(
+def _build_matrices(
     draft: Draft, data: Kind, key: str, stack: Stack, first: int, last: int
 ) -> list[Part]:
     """Build the matrices of a stem or a projector, in parts of equal rows."""
@@ -464,7 +468,7 @@ def _matrices(
     return parts
 
 
-def _modules(draft: Draft, data: Kind) -> int:
+def _count_modules(draft: Draft, data: Kind) -> int:
     """Count the modules that predict further tokens; 0 in inference, which leaves them out."""
     count = data.get("mtp") or 0
     if not count or draft.get("training.mode") == "inference":
@@ -478,41 +482,41 @@ def _modules(draft: Draft, data: Kind) -> int:
         if there:
             message = f"multi-token prediction is not modelled with {what}"
             draft.fault("model.mtp", message, "0")
-    draft.finish()
+    draft.raise_faults()
     return int(count)
 
 
-def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
+def _build_modules(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
     """Build the modules that predict further tokens: norms of the hidden state and of the next
     token's embedding, their projection, and a layer like the last."""
     blocks = [
-        _norm(data, "hidden_norm"),
-        marked(_tables(data, "next_embedding"), "reused"),
-        _norm(data, "next_norm"),
+        _build_norm(data, "hidden_norm"),
+        mark_block(_build_table(data, "next_embedding"), "reused"),
+        _build_norm(data, "next_norm"),
         Block("projection", "projection", {"lone": False}),
-        *_blocks(draft, last, data),
+        *_build_blocks(draft, last, data),
     ]
     return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
 
 
-def _head(draft: Draft, data: Kind, modules: int) -> Part:
+def _build_head(draft: Draft, data: Kind, modules: int) -> Part:
     """Build the final norm and head, repeated for each module that predicts further tokens."""
-    blocks = [_altup(data, "altup_sum", "ends")] if data.get("altup") else []
+    blocks = [_build_altup(data, "altup_sum", "ends")] if data.get("altup") else []
     if data.get("hyper") and not data["hyper"].get("averaged"):
         blocks.append(Block("hyper", "hyper_sum", {**data["hyper"], "at": "ends"}))
     if data["final_norm"]:
-        blocks.append(_norm(data, "final_norm"))
+        blocks.append(_build_norm(data, "final_norm"))
     if data["pooler"]:
         blocks.append(Block("pooler", "pooler", {}))
     if data.get("classifier"):
-        also = {"norm_bias": _norm_bias(data)}
+        also = {"norm_bias": _has_norm_bias(data)}
         blocks.append(Block("classifier", "classifier", {**data["classifier"], **also}))
     values = {
         "tied": data["tied_embeddings"],
         "bias": data["head_bias"],
         "transform": data["head_transform"],
         "transform_bias": data["bias"],
-        "norm_bias": _norm_bias(data),
+        "norm_bias": _has_norm_bias(data),
         "embedding_dim": data.get("embedding_dim"),
         WIDE: not draft.get("training.narrow_logits"),
     }
@@ -521,14 +525,14 @@ def _head(draft: Draft, data: Kind, modules: int) -> Part:
             "head",
             "head",
             1,
-            (*patches.before_output(draft, data), *blocks, *patches.output(draft, data)),
+            (*patches.build_last_norm(draft, data), *blocks, *patches.build_output(draft, data)),
         )
     if data["head"]:
         blocks.append(Block("head", "head", values))
     for number in range(modules):
         label = f"{FURTHER}_{number + 1}"
         if data["final_norm"]:
-            blocks.append(_norm(data, f"{label}_norm"))
+            blocks.append(_build_norm(data, f"{label}_norm"))
         if data["head"]:
             once_more = {**values, "reused": True, "again": True}
             blocks.append(Block("head", f"{label}_head", once_more))

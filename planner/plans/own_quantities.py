@@ -19,7 +19,7 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import plain_text
 from planner.book import formula_text
 from planner.book.expressions import Expression, Symbol
-from planner.book.formula_text import FormulaError, Term
+from planner.book.formula_text import FormulaError, FormulaTerm
 from planner.book.quantity import BOOK, SIGNED, Book, Formula, Notation, Quantity
 from planner.documents import schema
 from planner.documents.source import Document
@@ -50,7 +50,7 @@ class OwnQuantity(Quantity):
 
     own = True
 
-    def outside(self, value: Any) -> str | None:
+    def explain_outside(self, value: Any) -> str | None:
         size = abs(value)
         if size <= BEYOND and (not size or size * BEYOND >= 1):
             return None
@@ -76,7 +76,7 @@ class Own(Book):
         self.symbols = {**BOOK.symbols}
 
     def __reduce__(self) -> Any:
-        return extended, (self.definitions,)
+        return add_quantities, (self.definitions,)
 
 
 class Wrong(Exception):
@@ -87,7 +87,7 @@ class Wrong(Exception):
         self.name, self.key, self.error = name, key, error
 
 
-def book(draft: Draft) -> Book:
+def extend_book(draft: Draft) -> Book:
     """Return the book of a plan, extended by its own quantities; add their faults to the draft."""
     section = draft.get(SECTION)
     if not section:
@@ -101,14 +101,14 @@ def book(draft: Draft) -> Book:
             title = said.get("title") or name.replace("_", " ")
             definitions.append(Definition(name, text, said.get("unit"), title, why))
     try:
-        return extended(tuple(definitions)) if definitions else BOOK
+        return add_quantities(tuple(definitions)) if definitions else BOOK
     except Wrong as wrong:
-        draft.faults.append(_fault(wrong, draft.document))
+        draft.faults.append(_place_fault(wrong, draft.document))
         return BOOK
 
 
 @lru_cache(maxsize=32)
-def extended(definitions: tuple[Definition, ...]) -> Book:
+def add_quantities(definitions: tuple[Definition, ...]) -> Book:
     """Extend the book by these quantities.
 
     Raises:
@@ -125,7 +125,7 @@ def extended(definitions: tuple[Definition, ...]) -> Book:
             wrong = f"'{definition.name}' is a built-in name of formulas"
             raise Wrong(definition.name, "", FormulaError(wrong, 0, "another name"))
     for definition in definitions:
-        reader.read(definition.name)
+        reader.read_definition(definition.name)
     for definition in definitions:  # in the order of the document
         made.quantities[definition.name] = made.quantities.pop(definition.name)
     return made
@@ -145,16 +145,16 @@ class _Definitions:
     def __init__(self, made: Own) -> None:
         self.made = made
         self.by_name = {one.name: one for one in made.definitions}
-        self.terms: dict[str, Term] = {}
+        self.terms: dict[str, FormulaTerm] = {}
 
-    def read(self, name: str) -> None:
+    def read_definition(self, name: str) -> None:
         """Read a definition, and before it those that it depends on."""
         way = [name]
         while way:
             name = way[-1]
             try:
                 if name not in self.terms:
-                    self._read(self.by_name[name])
+                    self._parse_definition(self.by_name[name])
                 way.pop()
             except _Waits as waits:
                 if waits.name in way:
@@ -165,12 +165,12 @@ class _Definitions:
             except FormulaError as error:
                 raise Wrong(name, "formula", error) from None
 
-    def _read(self, definition: Definition) -> None:
-        found = formula_text.read(definition.formula, self.called)
-        name, unit = definition.name, self._unit(definition, found)
+    def _parse_definition(self, definition: Definition) -> None:
+        found = formula_text.parse_formula(definition.formula, self.resolve_name)
+        name, unit = definition.name, self._choose_unit(definition, found)
         quantity = OwnQuantity(
             name,
-            _upright(name),
+            _format_upright(name),
             definition.title,
             unit=unit,
             within=SIGNED,
@@ -184,29 +184,31 @@ class _Definitions:
             found.rational,
             "1",
             definition.description,
-            formula_text.converted(found, unit),
+            formula_text.convert_unit(found, unit),
         )
         quantity.formulas.append(formula)
-        self.terms[name] = formula_text.named(quantity.symbol, unit, found.size + 1, found.rational)
+        self.terms[name] = formula_text.make_term(
+            quantity.symbol, unit, found.size + 1, found.rational
+        )
 
-    def _unit(self, definition: Definition, found: Term) -> str:
+    def _choose_unit(self, definition: Definition, found: FormulaTerm) -> str:
         """Return the given unit if the formula has its dimension; else derive a unit."""
         unit, constant = definition.unit, not found.tree.symbols
         if unit is None:
-            return formula_text.unit_of(found.dimension)
+            return formula_text.find_unit(found.dimension)
         try:
-            _, dimension = formula_text.measured(unit)
+            _, dimension = formula_text.resolve_unit(unit)
         except units.UnitError as error:
             wrong = FormulaError(error.message, 0, error.allowed, error.hint)
             raise Wrong(definition.name, "unit", wrong) from None
         if dimension != found.dimension and not (constant and found.nothing):
             has = str(found.dimension) if found.dimension else "no unit"
             message = f"unit '{unit}', but the formula gives {has}"
-            allowed = f"such as {formula_text.unit_of(found.dimension)}"
+            allowed = f"such as {formula_text.find_unit(found.dimension)}"
             raise Wrong(definition.name, "formula", FormulaError(message, 0, allowed))
         return unit
 
-    def called(self, name: str, at: int) -> Term:
+    def resolve_name(self, name: str, at: int) -> FormulaTerm:
         """Resolve a name in a formula: an own quantity, one of the book, a key.
 
         Raises:
@@ -224,15 +226,19 @@ class _Definitions:
             if quantity.per:
                 axes = " and ".join(quantity.per)
                 raise FormulaError(f"{name} has a value for each {axes}", at, "one of the plan")
-            return formula_text.named(quantity.symbol, quantity.unit)
-        return self._key(name, at)
+            return formula_text.make_term(quantity.symbol, quantity.unit)
+        return self._read_key(name, at)
 
-    def _key(self, key: str, at: int) -> Term:
+    def _read_key(self, key: str, at: int) -> FormulaTerm:
         """Return the term of a number that the plan has under a key."""
-        note = _notes().get(key)
+        note = _map_notes().get(key)
         said = schema.describe("plan", key) if note is None and "." in key else None
         if note is None and said is None:
-            pool = [*self.by_name, *(i for i, q in BOOK.quantities.items() if q.unit), *_notes()]
+            pool = [
+                *self.by_name,
+                *(i for i, q in BOOK.quantities.items() if q.unit),
+                *_map_notes(),
+            ]
             ends = {each.rpartition(".")[2]: each for each in reversed(pool)}
             near = ends.get(key) or nearest(key, pool) or ends.get(nearest(key, ends) or "")
             allowed = "an own quantity, an id of plan.py list quantities, a key such as"
@@ -245,7 +251,7 @@ class _Definitions:
             note = Notation(
                 Symbol(key, positive=True),
                 str(said.get("description", key)).rstrip(".").partition(".")[0].lower(),
-                _upright(key.rpartition(".")[2]),
+                _format_upright(key.rpartition(".")[2]),
                 len(self.made.notation),
                 key,
                 unit=str(said.get("unit", "1")),
@@ -254,17 +260,17 @@ class _Definitions:
             symbol = Symbol(key, positive=True)
             note = note._replace(symbol=symbol, key=key, per=(), rank=len(self.made.notation))
         self.made.notation.setdefault(note.symbol, note)
-        return formula_text.named(note.symbol, note.unit)
+        return formula_text.make_term(note.symbol, note.unit)
 
 
-def _upright(name: str) -> str:
+def _format_upright(name: str) -> str:
     """Format a name as upright LaTeX."""
     escaped = name.replace("_", r"\_")
     return rf"\mathrm{{{escaped}}}"
 
 
 @lru_cache(maxsize=1)
-def _notes() -> Mapping[str, Notation]:
+def _map_notes() -> Mapping[str, Notation]:
     """Map the inputs that the book has symbols for by their keys in a plan; a symbol of the whole
     plan wins over one of a block."""
     found = {note.dotted: note for note in BOOK.notation.values() if note.per == ("block",)}
@@ -275,21 +281,21 @@ def _notes() -> Mapping[str, Notation]:
 # -- where in the document --------------------------------------------------------------------
 
 
-def _fault(wrong: Wrong, document: Document) -> Fault:
+def _place_fault(wrong: Wrong, document: Document) -> Fault:
     """Return the fault of a definition at its place in the document, inside the text of the formula
     if it can be found there."""
     path = (SECTION, wrong.name, *([wrong.key] if wrong.key else []))
-    error, place = wrong.error, document.place(path)
+    error, place = wrong.error, document.find_place(path)
     label = ".".join(path[:2])
     if not wrong.key:
-        place = document.key_place(path)
+        place = document.find_key_place(path)
     elif wrong.key == "formula":
-        text = document.find(path).value
-        place = inside(place, str(text), error.at)
+        text = document.find_node(path).value
+        place = locate_character(place, str(text), error.at)
     return Fault(f"{label}: {error.message}", place, error.allowed, error.hint)
 
 
-def inside(place: Place, text: str, at: int) -> Place:
+def locate_character(place: Place, text: str, at: int) -> Place:
     """Return the place of a character of a text. If the file differs from the text by more than
     spaces (a folded line of YAML) or is missing, return the place of the whole text."""
     if place.line is None or place.column is None:
@@ -303,17 +309,17 @@ def inside(place: Place, text: str, at: int) -> Place:
     elif written[:1] in ("|", ">"):
         start = written.find("\n")
     for char in (c for c in text[:at] if not c.isspace()):
-        start = _next(written, start)
+        start = _skip_spaces(written, start)
         if written[start : start + 1] != char:
             return place
         start += 1
-    start = _next(written, start) if at < len(text) else start
+    start = _skip_spaces(written, start) if at < len(text) else start
     before = written[:start]
     line = before.count("\n")
     column = len(before) - before.rfind("\n") if line else place.column + start
     return Place(place.file, place.line + line, column)
 
 
-def _next(text: str, at: int) -> int:
+def _skip_spaces(text: str, at: int) -> int:
     """Skip spaces: return the index of the next other character."""
     return at + len(text[at:]) - len(text[at:].lstrip())

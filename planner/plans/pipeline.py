@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-from planner.base.errors import divisors
+from planner.base.errors import format_divisors
 from planner.plans import schedules
 from planner.plans.document import Block, Draft, Model, Stage
 
@@ -35,23 +35,27 @@ FIRST, LAST = "embedding", "head"
 MOST_DISTINCT = 400  # stages times kinds
 
 
-def stages(
+def build_stages(
     model: Model, layout: Mapping[str, Any], schedule: str, micro_batches: int, vocab: int
 ) -> tuple[Stage, ...]:
     """Return the distinct stages: of equal neighbours the first, which has most in flight."""
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
-    own = schedules.alive(layout, micro_batches) if schedule == "own" else None
-    parts = chunk_parts(model, layout, vocab)
+    own = schedules.list_in_flight(layout, micro_batches) if schedule == "own" else None
+    parts = list_chunk_parts(model, layout, vocab)
     found: list[Stage] = []
     for index in range(size):
         held = [index + size * turn for turn in range(virtual)]
         if schedule == "dualpipe":
             held = [index, size - 1 - index]
-        if schedule == "dualpipev" or (own and schedules.returns(layout)):
+        if schedule == "dualpipev" or (own and schedules.has_return(layout)):
             held = [index, 2 * size - 1 - index]
         ahead = 1 if layout["expert_overlap"] else 0
-        alive = own[index] if own else _alive(index, size, virtual, micro_batches, schedule, ahead)
+        alive = (
+            own[index]
+            if own
+            else _count_in_flight(index, size, virtual, micro_batches, schedule, ahead)
+        )
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
@@ -67,9 +71,9 @@ def stages(
     return tuple(found)
 
 
-def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[list[str]]:
+def list_chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[list[str]]:
     """Return the parts of each chunk, in the order of the model."""
-    cuts = _cuts(model, layout, vocab)
+    cuts = _find_cuts(model, layout, vocab)
     found: list[list[str]] = []
     for chunk in range(len(cuts) - 1):
         first = [FIRST, *model.front] if chunk == 0 else []
@@ -78,16 +82,16 @@ def chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[lis
     return found
 
 
-def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+def _find_cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     """Return the layers at which chunks begin: as given, else by a rule. Under `ends` the first
     chunks hold one more where it does not divide (torchtitan, generate_llm_fqn_per_model_part)."""
     given: Sequence[int] | None = layout.get("stages")
     if given is not None:
         return [0, *accumulate(given)]
-    layers, chunks = len(model.sequence), chunk_count(layout)
+    layers, chunks = len(model.sequence), count_chunks(layout)
     cut = cut_rule(layers, layout)
     if cut == "compute" and chunks > 1:
-        return _by_compute(model, chunks, vocab)
+        return _cut_by_compute(model, chunks, vocab)
     cuts = [layers * i // chunks for i in range(chunks + 1)]
     if cut == "ends" and chunks > 1:
         held, more = divmod(layers + 2, chunks)
@@ -99,18 +103,18 @@ def cut_rule(layers: int, layout: Mapping[str, Any]) -> str:
     """Return the rule that cuts the layers: ``parallelism.cut``, but `ends` in the place of `even`
     under virtual stages that the layers do not divide over."""
     cut = str(layout.get("cut") or "even")
-    uneven = layout["virtual_pipeline"] > 1 and layers % chunk_count(layout) > 0
+    uneven = layout["virtual_pipeline"] > 1 and layers % count_chunks(layout) > 0
     return "ends" if cut == "even" and uneven else cut
 
 
-def chunk_count(layout: Mapping[str, Any]) -> int:
+def count_chunks(layout: Mapping[str, Any]) -> int:
     """Count the chunks of the layers: one for each stage and virtual stage."""
     return int(layout["pipeline"] * layout["virtual_pipeline"])
 
 
-def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+def divide_layers(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     """Return the number of layers of each chunk, in the order of the model."""
-    return [stop - start for start, stop in pairwise(_cuts(model, layout, vocab))]
+    return [stop - start for start, stop in pairwise(_find_cuts(model, layout, vocab))]
 
 
 #: Letters of a layout as Megatron-LM writes it: embedding, layer, further-token module, loss.
@@ -128,7 +132,7 @@ _WRONG = (
 _REPEATED = (r"([EtmL|])\*(\d+)", r"\(([EtmL|]*)\)\*(\d+)")
 
 
-def read(text: str) -> tuple[list[int], int]:
+def parse_chunks(text: str) -> tuple[list[int], int]:
     """Parse Megatron-LM's `--pipeline-model-parallel-layout`, such as `Et*3|(tt|)*29,m|L`: the
     layers of each chunk, including modules that predict further tokens, and the number of these.
 
@@ -156,7 +160,7 @@ def read(text: str) -> tuple[list[int], int]:
     return held, layers.count(MODULE)
 
 
-def written(held: Sequence[int], further: int) -> str | None:
+def write_chunks(held: Sequence[int], further: int) -> str | None:
     """Write chunks in Megatron-LM's notation, the last ``further`` layers as further-token modules;
     None where these are in several chunks, which it does not support."""
     starts, plain = [0, *accumulate(held)], sum(held) - further
@@ -173,15 +177,15 @@ def written(held: Sequence[int], further: int) -> str | None:
     return "".join(text * many if many < 3 else f"({text})*{many}" for text, many in runs)[:-1]
 
 
-def counted(layers: int, cut: str, chunks: int) -> int:
+def count_cut_layers(layers: int, cut: str, chunks: int) -> int:
     """Count the layers that a cut divides: `ends` counts embedding and head as one each."""
     return layers + 2 if cut == "ends" and chunks > 1 else layers
 
 
-def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
+def _cut_by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
     """Cut the layers so that a chunk ends with the layer that exceeds its share of all matmul
     weights, those of the head included (nanotron 2024)."""
-    costs = {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
+    costs = {part.name: sum(map(_count_weights, part.blocks)) for part in model.parts}
     steps = list(accumulate([costs[name] for name in model.sequence]))
     total = steps[-1] + vocab
     cuts, chunk = [0], 0
@@ -192,7 +196,7 @@ def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
     return [*cuts, *[len(steps)] * (chunks + 1 - len(cuts))]
 
 
-def _weights(block: Block) -> int:
+def _count_weights(block: Block) -> int:
     """Count the matmul weights of a block as nanotron does, per unit of the hidden size."""
     values = block.values
     if block.kind == "attention":
@@ -204,7 +208,7 @@ def _weights(block: Block) -> int:
     return 0
 
 
-def _alive(
+def _count_in_flight(
     index: int, size: int, virtual: int, micro_batches: int, schedule: str, ahead: int
 ) -> list[int]:
     """Return the micro-batches in flight at the peak, for each chunk of the stage."""
@@ -225,7 +229,7 @@ def _alive(
     return [rounds * size + min(max(rest - size * chunk, 0), size) for chunk in range(virtual)]
 
 
-def most_alive(size: int, schedule: str) -> int | None:
+def max_in_flight(size: int, schedule: str) -> int | None:
     """Return the number of micro-batches from which on the number in flight is constant; None if
     all are in flight."""
     if schedule in ("gpipe", "own"):
@@ -283,7 +287,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
     if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
         return
     layout, schedule = draft.get("parallelism"), draft.get("training.schedule")
-    found = len(stages(model, layout, schedule, 1, draft.get("model.vocab")))
+    found = len(build_stages(model, layout, schedule, 1, draft.get("model.vocab")))
     if found * parts > MOST_DISTINCT:
         said = f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends"
         allowed = f"at most {MOST_DISTINCT // parts} distinct stages"
@@ -301,17 +305,17 @@ def check_groups(draft: Draft, model: Model | None) -> None:
     alike, rest = divmod(ranks, expert * inner)
     if rest:
         wrong = f"expert {expert} × expert_tensor {inner} does not divide tensor × context × data"
-        allowed = divisors(ranks // inner, 4096)
+        allowed = format_divisors(ranks // inner, 4096)
         draft.fault("parallelism.expert", f"{wrong} = {ranks} devices", allowed)
     wrong = f"{replicas} replicas do not divide"
     if shards % replicas:
-        allowed = divisors(shards, 4096)
+        allowed = format_divisors(shards, 4096)
         draft.fault("parallelism.replicate", f"{wrong} data × context = {shards} devices", allowed)
     # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
     elif not rest and alike % replicas:
         of = "hold the same experts (tensor × context × data over expert × expert_tensor)"
         wrong = f"{wrong} the {alike} devices that {of}"
-        draft.fault("parallelism.replicate", wrong, divisors(alike, 4096))
+        draft.fault("parallelism.replicate", wrong, format_divisors(alike, 4096))
     if layout["sequence"] and length and length % (tensor * context):
         wrong = f"{length} tokens are not divisible by tensor {tensor} × context {context}"
         allowed = "a sequence_length that is, or sequence: false"
@@ -336,7 +340,7 @@ def _check_patches(draft: Draft, model: Model) -> None:
 CHECKS = (check_schedule, check_groups, _check_distinct, check_context, _check_patches)
 
 
-def check(draft: Draft, model: Model) -> None:
+def check_pipeline(draft: Draft, model: Model) -> None:
     """Check a layout against its schedule and model."""
     for held in CHECKS:
         held(draft, model)

@@ -10,23 +10,23 @@ from functools import cache
 from typing import Any
 
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError, divisors, nearest
+from planner.base.errors import Fault, Place, PlanError, format_divisors, nearest
 from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, pipeline, schedules
 from planner.plans import kernels as profile
-from planner.plans.document import Draft, Model, Plan, Unknown, copied
+from planner.plans.document import Draft, Model, Plan, Unknown, copy_mappings
 from planner.plans.layout import (
     AFTER_EXPERTS,
     FOLLOWING,
     OUTER_DEGREES,
     OWN_CHOICE,
     QUOTIENTS,
-    at,
+    filter_keys,
 )
-from planner.plans.model import lower
+from planner.plans.model import build_model
 
 #: Sections whose scalars are inputs, or decide which formula holds, by dotted key.
 DECIDING = ("training", "parallelism", "time", "cluster", "model", "memory")
@@ -36,21 +36,21 @@ OF_LAYOUTS = ("parallelism", "training")
 _OF_LAYOUT = ("gradient_accumulation", "distributed_optimizer", "schedule")
 
 
-def opened(document: source.Document) -> source.Document:
+def set_auto_layout(document: source.Document) -> source.Document:
     """Set ``parallelism: auto`` in a checked document that says nothing of a layout, if it trains a
     model of known shape on several devices."""
     data = document.data
     training, model = data["training"], data["model"]
-    said = document.origin(("parallelism",)).kind != "default" or any(
-        document.has(("training", key)) for key in _OF_LAYOUT
+    said = document.find_origin(("parallelism",)).kind != "default" or any(
+        document.has_value(("training", key)) for key in _OF_LAYOUT
     )
     alone = data["cluster"]["devices"] == 1
     if said or alone or training["mode"] != "train" or not model.get("layers"):
         return document
-    return document.changed({"parallelism.auto": True})
+    return document.change_keys({"parallelism.auto": True})
 
 
-def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
+def _resolve_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
     """Resolve stages in Megatron-LM's notation to a list, with the virtual stages that follow; also
     return the reason for these.
 
@@ -58,12 +58,12 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
         PlanError: a text that says no layout, or one of another model.
     """
     layout = document.data.get("parallelism") or {}
-    text, place = layout.get("stages"), document.place(("parallelism", "stages"))
+    text, place = layout.get("stages"), document.find_place(("parallelism", "stages"))
     if not isinstance(text, str):
         return document, {}
     allowed = "E, t, m, L, |, x*n and (…)*n as in Et*3|(tt|)*29,m|L, or a list of layers"
     try:
-        held, further = pipeline.read(text)
+        held, further = pipeline.parse_chunks(text)
     except ValueError as error:
         raise PlanError(Fault(f"{one_line(text)}: {error}", place, allowed)) from None
     modules = document.data["model"].get("mtp") or 0
@@ -75,61 +75,61 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
         wrong = f"{len(held)} stages are not divisible by pipeline {size}"
         raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
     changes: dict[str, Any] = {"parallelism.stages": held}
-    if document.origin(("parallelism", "virtual_pipeline")).kind != "default":
-        return document.changed(changes), {}
+    if document.find_origin(("parallelism", "virtual_pipeline")).kind != "default":
+        return document.change_keys(changes), {}
     virtual = "parallelism.virtual_pipeline"
     why = {virtual: "as many as parallelism.stages says"}
-    return document.changed({**changes, virtual: len(held) // size}), why
+    return document.change_keys({**changes, virtual: len(held) // size}), why
 
 
-def planned(document: source.Document) -> Plan:
+def build_plan(document: source.Document) -> Plan:
     """Build the plan of a valid document with a given layout.
 
     Raises:
         PlanError: every fault that was found.
     """
-    document, why = _with_stages(document)
+    document, why = _resolve_stages(document)
     layout = document.data.get("parallelism") or {}
     for key in ("margin", "for"):
         if layout.get(key) is not None:
             wrong = f"parallelism.{key} needs parallelism: auto; this plan gives a layout"
-            place = document.key_place(("parallelism", key))
+            place = document.find_key_place(("parallelism", key))
             raise PlanError(Fault(wrong, place, "auto: true beside it"))
     try:
-        plan = complete(document)
+        plan = complete_plan(document)
     except PlanError as error:
         # A changed document's nodes are those of the one that it was.
-        raise error if document.held is not None else _with_further(document, error) from None
+        raise error if document.held is not None else _add_faults(document, error) from None
     return replace(plan, derived={**plan.derived, **why})
 
 
-def complete(document: source.Document) -> Plan:
+def complete_plan(document: source.Document) -> Plan:
     """Complete a valid document to a plan."""
-    draft, model = begun(document)
+    draft, model = begin_plan(document)
     for step in STEPS:
         step(draft)
-    for held in checks(model):
+    for held in list_checks(model):
         held(draft, model)
-    own = book(draft)
-    draft.finish()
-    settings = _scalars(draft.data, DECIDING)
+    own = get_book(draft)
+    draft.raise_faults()
+    settings = _collect_scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
-    settings.update(hardware.settings(draft))
+    settings.update(hardware.pick_settings(draft))
     name, defaults = draft.get("name"), draft.defaults
     derived = draft.derived
     return Plan(name, document, draft.data, model, settings, derived, defaults, book=own)
 
 
-def book(draft: Draft) -> Book:
+def get_book(draft: Draft) -> Book:
     """Return the book, with the quantities that the document defines, if any."""
     if not draft.get("quantities"):
         return BOOK
     from planner.plans import own_quantities  # which few plans need
 
-    return own_quantities.book(draft)
+    return own_quantities.extend_book(draft)
 
 
-def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
+def check_despite_faults(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
     """Run the cross-key checks on a document that already has faults; each check that reads a
     faulty value stops there.
 
@@ -138,7 +138,7 @@ def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
         told: its faults. At the place of each is a value, or a key that may mean its hint.
     """
     hints = {fault.place: fault.hint for fault in told}
-    draft = Draft(document, _without_faulty(document.node, hints))
+    draft = Draft(document, _replace_faulty(document.node, hints))
     if isinstance(draft.data, Unknown):
         return []  # the document itself is faulty
     for hint in filter(None, hints.values()):
@@ -146,31 +146,31 @@ def further(document: source.Document, told: Sequence[Fault]) -> list[Fault]:
         held = draft.data.get(section)
         if key and isinstance(held, dict) and not isinstance(held, Unknown):
             draft.data[section] = {**draft.data[section], key: Unknown()}
-    if not document.has(("parallelism",)) or document.get("parallelism.auto"):
+    if not document.has_value(("parallelism",)) or document.get("parallelism.auto"):
         return []  # no size of the layout is stated
     model: Model | None = None
     with suppress(Exception):  # what meets a faulty value stops, and says no more
-        model = lower(draft)
+        model = build_model(draft)
     for check in AGREEMENTS:
         with suppress(Exception):
             check(draft)
     with suppress(Exception):
         if model is not None:
-            _divisions(draft, model)
+            _check_divisions(draft, model)
     return draft.faults
 
 
-def _with_further(document: source.Document, error: PlanError) -> PlanError:
+def _add_faults(document: source.Document, error: PlanError) -> PlanError:
     """Add the faults of cross-key checks, which a faulty model hides, to those of a plan."""
     try:
-        begun(document)
+        begin_plan(document)
     except PlanError:
-        model = Fault("", document.key_place(("model",)))
-        return PlanError([*error.faults, *further(document, [model])])
+        model = Fault("", document.find_key_place(("model",)))
+        return PlanError([*error.faults, *check_despite_faults(document, [model])])
     return error
 
 
-def _without_faulty(
+def _replace_faulty(
     node: Node, hints: Mapping[Place | None, str | None], path: tuple[str, ...] = ()
 ) -> Any:
     """Return plain data with an Unknown for each faulty value, and for each key that an unknown key
@@ -181,7 +181,7 @@ def _without_faulty(
         return Unknown()
     if not isinstance(node.value, dict):
         return node.plain()
-    data = {key: _without_faulty(inner, hints, (*path, key)) for key, inner in node.value.items()}
+    data = {key: _replace_faulty(inner, hints, (*path, key)) for key, inner in node.value.items()}
     for key, inner in node.value.items():
         if inner.key_place not in hints:
             continue
@@ -195,19 +195,19 @@ def _without_faulty(
     return data
 
 
-def begun(document: source.Document) -> tuple[Draft, Model | None]:
+def begin_plan(document: source.Document) -> tuple[Draft, Model | None]:
     """Begin a plan: copy its document to a draft and build its model.
 
     Raises:
         PlanError: what is wrong with the model.
     """
-    draft = Draft(document, copied(document.data))
-    model = lower(draft)
-    draft.finish()
+    draft = Draft(document, copy_mappings(document.data))
+    model = build_model(draft)
+    draft.raise_faults()
     return draft, model
 
 
-def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
+def _collect_scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
     """Collect all values that are neither a mapping nor a list, by dotted key."""
     found: dict[str, Any] = {}
 
@@ -222,13 +222,13 @@ def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]
     return found
 
 
-def chosen_by(plan: Plan, key: str) -> bool:
+def is_own_choice(plan: Plan, key: str) -> bool:
     """Return whether a plan gives a key of ``OWN_CHOICE`` (kernels, loss) itself."""
     section, name = key.split(".")
     return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
 
 
-def _choices(draft: Draft) -> None:
+def _set_choices(draft: Draft) -> None:
     """Set the choices that follow from other choices."""
     layout = draft.get("parallelism")
     megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
@@ -241,7 +241,7 @@ def _choices(draft: Draft) -> None:
         draft.default(f"training.{key}", yes if holds else no, f"{yes} where {when}, else {no}")
 
 
-def _lengths(draft: Draft) -> None:
+def _set_lengths(draft: Draft) -> None:
     """Set sequence lengths that are not given: the longest that the model reads."""
     training = draft.get("training")
     longest = draft.get("model.max_sequence")
@@ -252,7 +252,7 @@ def _lengths(draft: Draft) -> None:
         draft.default("training.decoder_sequence_length", length, why)
 
 
-def _agreements(draft: Draft) -> None:
+def _check_choices(draft: Draft) -> None:
     """Check choices that may contradict each other."""
     layout, training = draft.get("parallelism"), draft.get("training")
     stage, why = layout["zero"], "true where parallelism.zero is above 0"
@@ -266,7 +266,7 @@ def _agreements(draft: Draft) -> None:
     if stage != 3 and draft.get("memory.live_parameters"):
         wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
-    _offloaded(draft)
+    _set_offload(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
         wrong = "eager attention runs in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
@@ -279,7 +279,7 @@ def _agreements(draft: Draft) -> None:
         draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")
 
 
-def _offloaded(draft: Draft) -> None:
+def _set_offload(draft: Draft) -> None:
     """Set the share of activations on the host: as given, or that of the offloaded layers."""
     share, key = "training.offload.activations", "training.offload.layers"
     away, layers = draft.get(key), draft.get("model.layers")
@@ -294,7 +294,7 @@ def _offloaded(draft: Draft) -> None:
             draft.fault(key, f"{share} contradicts {away} of {layers}", "one of the two")
 
 
-def _positions(draft: Draft) -> None:
+def _check_positions(draft: Draft) -> None:
     """Check that no sequence is longer than a table of learned positions."""
     longest = draft.get("model.max_sequence")
     if draft.get("model.positions") != "learned" or longest is None:
@@ -307,7 +307,7 @@ def _positions(draft: Draft) -> None:
             draft.fault(f"training.{key}", wrong, allowed)
 
 
-def _product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]:
+def _compute_product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]:
     """Return the product of some sizes of a layout, and its text."""
     product = 1
     for name in names:
@@ -315,10 +315,10 @@ def _product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]
     return product, " × ".join(names)
 
 
-def _quotient(draft: Draft, name: str) -> int | None:
+def _derive_size(draft: Draft, name: str) -> int | None:
     """Derive a size as devices over the product of other sizes; None where another size is given,
     or where they do not divide."""
-    inner, others = _product(draft.get("parallelism"), QUOTIENTS[name])
+    inner, others = _compute_product(draft.get("parallelism"), QUOTIENTS[name])
     devices = draft.get("cluster.devices")
     if devices % inner:
         return None
@@ -331,17 +331,17 @@ def _quotient(draft: Draft, name: str) -> int | None:
     return None
 
 
-def _sizes(draft: Draft) -> None:
+def _derive_sizes(draft: Draft) -> None:
     """Derive data parallelism, batch and accumulation; check that they fit the devices."""
     layout, training = draft.get("parallelism"), draft.get("training")
     devices = draft.get("cluster.devices")
-    inner, names = _product(layout, OUTER_DEGREES)
+    inner, names = _compute_product(layout, OUTER_DEGREES)
     if devices % inner:
         sizes = " × ".join(str(layout[name]) for name in OUTER_DEGREES)
         wrong = f"{devices} devices are not a multiple of {names} = {sizes} = {inner}"
         draft.fault("cluster.devices", wrong, f"a multiple of {inner}")
         return
-    data = _quotient(draft, "data")
+    data = _derive_size(draft, "data")
     if data is None:
         return
     per_pass = data * training["micro_batch"]
@@ -362,11 +362,11 @@ def _sizes(draft: Draft) -> None:
         draft.fault("training.gradient_accumulation", wrong, f"{steps}")
 
 
-def _experts(draft: Draft) -> None:
+def _derive_experts(draft: Draft) -> None:
     """Derive the sizes that depend on how an expert is divided."""
     for name in AFTER_EXPERTS:
         if draft.get("model.moe") is not None:
-            _quotient(draft, name)
+            _derive_size(draft, name)
         elif draft.get(f"parallelism.{name}") is not None:
             draft.fault(f"parallelism.{name}", "the model has no experts", "left out")
 
@@ -375,7 +375,7 @@ def _experts(draft: Draft) -> None:
 IDLE = "this layout has nothing for it to divide"
 
 
-def _without_idle(draft: Draft, model: Model | None) -> None:
+def _reset_idle(draft: Draft, model: Model | None) -> None:
     """Reset what has nothing to divide: ZeRO where no two devices hold the same weights, replicas
     of what is not sharded, schedule and chunks of a single stage."""
     layout, training = draft.get("parallelism"), draft.get("training")
@@ -394,7 +394,7 @@ def _without_idle(draft: Draft, model: Model | None) -> None:
             draft.derived[f"{section}.{key}"] = IDLE
 
 
-def _divisions(draft: Draft, model: Model) -> None:
+def _check_divisions(draft: Draft, model: Model) -> None:
     """Check that heads, experts and layers divide by the degrees of the layout."""
     layout = draft.get("parallelism")
     tensor, expert = layout["tensor"], layout["expert"]
@@ -403,16 +403,16 @@ def _divisions(draft: Draft, model: Model) -> None:
     experts = blocks["moe"]["experts"] if "moe" in blocks else 0
     if heads % tensor:
         wrong = f"{heads} attention heads are not divisible by tensor {tensor}"
-        draft.fault("parallelism.tensor", wrong, divisors(heads))
+        draft.fault("parallelism.tensor", wrong, format_divisors(heads))
     if expert > 1 and not experts:
         draft.fault("parallelism.expert", "the model has no experts to divide", "1")
     elif experts % expert:
         wrong = f"{experts} experts are not divisible by expert {expert}"
-        draft.fault("parallelism.expert", wrong, divisors(experts))
+        draft.fault("parallelism.expert", wrong, format_divisors(experts))
     layers, stages = len(model.sequence), layout.get("stages")
-    chunks = pipeline.chunk_count(layout)
+    chunks = pipeline.count_chunks(layout)
     if stages is None:
-        if pipeline.counted(layers, pipeline.cut_rule(layers, layout), chunks) < chunks:
+        if pipeline.count_cut_layers(layers, pipeline.cut_rule(layers, layout), chunks) < chunks:
             wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
             draft.fault("parallelism.pipeline", wrong, f"at most {layers} stages")
     elif len(stages) != chunks or sum(stages) != layers:
@@ -424,23 +424,35 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
-AGREEMENTS = (_choices, _lengths, _agreements, _positions, _sizes)  # they need no other step
-STEPS = (schedules.adopt, *AGREEMENTS, hardware.complete, profile.complete, _experts)
-CHECKS = (_divisions, *pipeline.CHECKS, schedules.check, _without_idle)
+AGREEMENTS = (
+    _set_choices,
+    _set_lengths,
+    _check_choices,
+    _check_positions,
+    _derive_sizes,
+)  # they need no other step
+STEPS = (
+    schedules.apply_schedule,
+    *AGREEMENTS,
+    hardware.fill_hardware,
+    profile.fill_kernels,
+    _derive_experts,
+)
+CHECKS = (_check_divisions, *pipeline.CHECKS, schedules.check_table, _reset_idle)
 
 
-def checks(model: Model | None) -> Sequence[Any]:
+def list_checks(model: Model | None) -> Sequence[Any]:
     """Return the checks of a draft against its model, and the reset of what divides nothing; a
     model given by its size has groups only."""
-    return (pipeline.check_groups, _without_idle) if model is None else CHECKS
+    return (pipeline.check_groups, _reset_idle) if model is None else CHECKS
 
 
-def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
+def collect_devices(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counts of devices, all that checks of a layout may read of the cluster."""
     return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
 
 
-def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
+def build_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
     """Return the draft of a plan with another layout, with the faults of this.
 
     A search asks about thousands of layouts of one model, and what is wrong with most of them shows
@@ -450,20 +462,20 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     """
     assert plan.model is not None
     # Sections within are filled too, and the document stays as it is.
-    sections = {name: copied(plan.document.data[name]) for name in OF_LAYOUTS}
+    sections = {name: copy_mappings(plan.document.data[name]) for name in OF_LAYOUTS}
     for dotted, value in changes.items():
         if dotted.startswith(OF_LAYOUTS):
             section, _, key = dotted.partition(".")
             sections[section][key] = about(dotted).get("default") if value is None else value
-    data = {**plan.data, "cluster": devices_of(plan.data), **sections}
+    data = {**plan.data, "cluster": collect_devices(plan.data), **sections}
     draft = Draft(plan.document, data)
     if whole:
-        for step in (_choices, _lengths, _agreements, _sizes):
+        for step in (_set_choices, _set_lengths, _check_choices, _derive_sizes):
             step(draft)
-        profile.layout(draft)
-    _divisions(draft, plan.model)
+        profile.fill_layout(draft)
+    _check_divisions(draft, plan.model)
     if whole and not draft.faults:
-        pipeline.check(draft, plan.model)
+        pipeline.check_pipeline(draft, plan.model)
     return draft
 
 
@@ -477,19 +489,19 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    values = {key: checked(key, value) for key, value in changes.items()}
-    return planned(plan.document.changed(values))
+    values = {key: check_value(key, value) for key, value in changes.items()}
+    return build_plan(plan.document.change_keys(values))
 
 
-def at_utilisation(share: Any) -> dict[str, Any]:
+def use_utilisation(share: Any) -> dict[str, Any]:
     """Return the changes after which times follow from a utilisation, not a prediction."""
     return {"time.mfu": share, "time.use": "assumed"}
 
 
-def follows_again(plan: Plan) -> dict[str, None]:
+def reset_derived(plan: Plan) -> dict[str, None]:
     """Return changes for a variant with another layout: they reset the given keys that otherwise
     follow from the layout and would contradict it."""
-    return {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
+    return {key: None for key in filter_keys(FOLLOWING) if plan.document.get(key) is not None}
 
 
 @cache
@@ -502,17 +514,17 @@ def about(key: str) -> Mapping[str, Any]:
     said = schema.describe("plan", key)
     if said is None:
         allowed = "a dotted key of a plan such as training.tokens"
-        raise PlanError(Fault(f"unknown key {key}", None, allowed, near_key(key)))
+        raise PlanError(Fault(f"unknown key {key}", None, allowed, find_near_key(key)))
     return said
 
 
-def near_key(key: str) -> str | None:
+def find_near_key(key: str) -> str | None:
     """Suggest the key of a plan that is most similar to an unknown key or to its last part."""
-    pool = schema.paths("plan")
+    pool = schema.list_key_paths("plan")
     by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
     return (
         by_last.get(key)
-        or aliases.suggested(key)
+        or aliases.suggest_key(key)
         or nearest(key, pool)
         or by_last.get(nearest(key, by_last) or "")
     )
@@ -522,7 +534,7 @@ def near_key(key: str) -> str | None:
 NAMED = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
 
 
-def checked(key: str, value: Any) -> Any:
+def check_value(key: str, value: Any) -> Any:
     """Check a value against the schema of its key; return it in the unit of the key.
 
     Raises:

@@ -59,13 +59,13 @@ class Schedule(NamedTuple):
     ways: tuple[tuple[Place, ...], ...]
     orders: tuple[tuple[Pass, ...], ...]
 
-    def neighbours(self) -> tuple[dict[Place, Place], dict[Place, Place]]:
+    def find_neighbours(self) -> tuple[dict[Place, Place], dict[Place, Place]]:
         """Return the next and the previous (stage, chunk) of each on the way of a micro-batch."""
         behind = {one: other for way in self.ways for one, other in pairwise(way)}
         return behind, {other: one for one, other in behind.items()}
 
 
-def ways(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
+def list_paths(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
     """Return the sequences of (stage, chunk) that micro-batches pass, by the path of a table."""
     if path == LOOP:
         return (tuple((stage, turn) for turn in range(virtual) for stage in range(size)),)
@@ -86,26 +86,26 @@ def schedule(
     Raises:
         ValueError: it does not run each pass once, or there are more than anybody looks at.
     """
-    table: Mapping[str, Any] = resources.preset(f"schedules/{name}")
-    return expanded(table, size, virtual, micro_batches, ahead)
+    table: Mapping[str, Any] = resources.load_preset(f"schedules/{name}")
+    return expand_table(table, size, virtual, micro_batches, ahead)
 
 
-def expanded(
+def expand_table(
     table: Mapping[str, Any], size: int, virtual: int, micro_batches: int, ahead: bool = False
 ) -> Schedule:
     """Return what ``schedule`` does, of a given table."""
-    return _expanded(_text(table), size, virtual, micro_batches, ahead)
+    return _expand_text(_format_table(table), size, virtual, micro_batches, ahead)
 
 
-def _text(table: Mapping[str, Any]) -> str:
+def _format_table(table: Mapping[str, Any]) -> str:
     """Return a table as text, by which results are cached."""
     return json.dumps(table, default=str)
 
 
 @lru_cache(16)
-def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> Schedule:
+def _expand_text(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> Schedule:
     table = parse_json(text)
-    found = ways(table["path"], size, virtual)
+    found = list_paths(table["path"], size, virtual)
     chunks = 1 + max(chunk for way in found for _, chunk in way)
     if size * chunks * micro_batches > MOST:
         count = f"{size} stages × {chunks} chunks × {micro_batches} micro-batches"
@@ -116,21 +116,21 @@ def _expanded(text: str, size: int, virtual: int, micro_batches: int, ahead: boo
         for name, text in (table.get("let") or {}).items():
             if name in names or not re.fullmatch("[a-z]+", name) or name in ("min", "max"):
                 raise ValueError(f"let: '{name}' is not a new name of lower-case letters")
-            names[name] = number(text, names)
+            names[name] = evaluate_number(text, names)
         held = [range(micro_batches)] * chunks
         if len(found) > 1:  # half of them from either end
             half = micro_batches // 2
             starts = [range(half), range(half, micro_batches)]
             held = [starts[(stage, chunk) not in found[0]] for chunk in (0, 1)]
-        orders.append(_order(table, names, held))
+        orders.append(_order_passes(table, names, held))
     return Schedule(table["name"], found, tuple(orders))
 
 
-def _order(
+def _order_passes(
     table: Mapping[str, Any], names: Mapping[str, int], held: Sequence[range]
 ) -> tuple[Pass, ...]:
     """Order the passes of a stage; ``held`` has the micro-batches of each of its chunks."""
-    group = number(table.get("group", "p"), names)
+    group = evaluate_number(table.get("group", "p"), names)
     if group < 1:
         raise ValueError(f"group is {group}")
     turns = [
@@ -172,7 +172,7 @@ def _order(
     passes: list[Pass] = []
     for phase in table["phases"]:
         rounds, times = 0, phase.get("times")
-        most = number(times, names) if times is not None else None
+        most = evaluate_number(times, names) if times is not None else None
         before = -1
         while (most is None or rounds < most) and len(passes) > before:
             rounds, before = rounds + 1, len(passes)
@@ -188,14 +188,14 @@ def _order(
     return tuple(passes)
 
 
-def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
+def compute_length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
     """Compute how long a pipeline takes if each kind of pass takes its ``seconds`` and sends take
     no time.
 
     Raises:
         ValueError: stages wait for each other for ever.
     """
-    behind, before = schedule.neighbours()
+    behind, before = schedule.find_neighbours()
     #: When a (chunk of a stage, forward?, micro-batch) has what it needs.
     ready: dict[tuple[Place, bool, int], Any] = {}
     free = [0] * len(schedule.orders)
@@ -218,11 +218,11 @@ def length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
                 ready[there, forward, batch] = free[stage]
         return True
 
-    walk(schedule, run)
+    run_passes(schedule, run)
     return max(free)
 
 
-def walk(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
+def run_passes(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
     """Run the passes of all stages, each stage in its order, as soon as what they need is there:
     ``run`` returns whether it could run a pass.
 
@@ -255,7 +255,7 @@ OWN = "own"
 USUAL = {FORWARD: 1, BACKWARD: 2, INPUT: 1, WEIGHT: 1}
 
 
-def adopt(draft: Draft) -> None:
+def apply_schedule(draft: Draft) -> None:
     """Move a schedule that is a table to ``parallelism.passes``, which the stages read."""
     found = draft.get("training.schedule")
     if isinstance(found, Mapping):
@@ -263,7 +263,7 @@ def adopt(draft: Draft) -> None:
         draft.default("parallelism.passes", found, "the table of training.schedule")
 
 
-def check(draft: Draft, model: Model) -> None:
+def check_table(draft: Draft, model: Model) -> None:
     """Check that a table runs every pass once and ends; set its bubble."""
     table, layout = draft.get("parallelism.passes"), draft.get("parallelism")
     batches = draft.get("training.gradient_accumulation")
@@ -279,7 +279,9 @@ def check(draft: Draft, model: Model) -> None:
         draft.fault(key, wrong, "parallelism.virtual_pipeline: 2")
     else:
         try:
-            whole = _length(_text(table), size, virtual, batches, layout["expert_overlap"])
+            whole = _measure_length(
+                _format_table(table), size, virtual, batches, layout["expert_overlap"]
+            )
         except ValueError as error:
             of = f"for {size} stages, {virtual} chunks a device and {batches} micro-batches"
             draft.fault("training.schedule.phases", str(error), f"each pass once, {of}")
@@ -290,24 +292,26 @@ def check(draft: Draft, model: Model) -> None:
 
 
 @lru_cache(16)
-def _length(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> int:
-    found: int = length(_expanded(text, size, virtual, micro_batches, ahead), USUAL)
+def _measure_length(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> int:
+    found: int = compute_length(_expand_text(text, size, virtual, micro_batches, ahead), USUAL)
     return found
 
 
-def alive(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
+def list_in_flight(layout: Mapping[str, Any], micro_batches: int) -> list[list[int]]:
     """Return the micro-batches in flight at the peak, for each stage and each of its chunks."""
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     try:
         ahead = layout["expert_overlap"]
-        return _alive(_text(layout["passes"]), size, virtual, micro_batches, ahead)
+        return _find_in_flight(_format_table(layout["passes"]), size, virtual, micro_batches, ahead)
     except ValueError:  # which a check tells
         return [[micro_batches] * virtual] * size
 
 
 @lru_cache(16)
-def _alive(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> list[list[int]]:
-    orders, found = _expanded(text, size, virtual, micro_batches, ahead).orders, []
+def _find_in_flight(
+    text: str, size: int, virtual: int, micro_batches: int, ahead: bool
+) -> list[list[int]]:
+    orders, found = _expand_text(text, size, virtual, micro_batches, ahead).orders, []
     for order in orders:
         now, most = [0] * virtual, [0] * virtual
         for work in order:
@@ -319,7 +323,7 @@ def _alive(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) 
     return found
 
 
-def returns(layout: Mapping[str, Any]) -> bool:
+def has_return(layout: Mapping[str, Any]) -> bool:
     """Return whether a schedule of the plan's own sends micro-batches down the stages and back."""
     return bool(layout["passes"]["path"] == THERE_AND_BACK)
 
@@ -334,7 +338,7 @@ _PRODUCTS: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
-def number(text: Any, names: Mapping[str, int]) -> int:
+def evaluate_number(text: Any, names: Mapping[str, int]) -> int:
     """Evaluate a whole number of a table, an expression of names.
 
     Raises:

@@ -30,11 +30,11 @@ from planner.questions.batch_graph import (
     GRAPHS,
     BatchGraph,
     Variety,
-    batch_graph,
-    deciding,
+    find_graph,
+    list_deciders,
 )
 from planner.questions.batch_pipelines import Pipelines
-from planner.questions.batch_rows import Layouts, Rows, chosen
+from planner.questions.batch_rows import Layouts, Rows, encode_values
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
@@ -73,15 +73,15 @@ class Batch:
         self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
         self.worth: dict[Content, Any] = {}  # values of leaves that are the same in all tables
         every = np.arange(len(layouts.degrees))
-        keys, of_degrees = chosen((degrees.kind for degrees in layouts.degrees), every)
+        keys, of_degrees = encode_values((degrees.kind for degrees in layouts.degrees), every)
         self.kind_of: list[int] = of_degrees.tolist()
         first = (layouts.degrees[self.kind_of.index(place)] for place in range(len(keys)))
-        kinds = {degrees.kind: layouts.kind(degrees) for degrees in first}
+        kinds = {degrees.kind: layouts.get_kind(degrees) for degrees in first}
         self.kinds = tuple(kinds.values())
         for kind in self.kinds:
             if kind.plan.settings[SCHEDULE] == schedules.OWN:
                 wrong = "searches and studies support built-in schedules only"
-                place = kind.plan.document.place(("training", "schedule"))
+                place = kind.plan.document.find_place(("training", "schedule"))
                 raise PlanError(Fault(wrong, place, "a name, or evaluate this plan alone"))
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
@@ -90,7 +90,7 @@ class Batch:
         # Number of distinct stages of the pipeline that has most.
         slots = len(max(shapes, key=len, default=()))
         variety = Variety(kinds, self.varying, named, slots, checked)
-        self.graph = batch_graph(variety, graphs)
+        self.graph = find_graph(variety, graphs)
         made = self.graph.variety
         # Indices of our stages, modes and tensor conditions among the graph's.
         self.places = np.ix_(
@@ -100,7 +100,7 @@ class Batch:
         if self.pipelines:
             #: The line of each slot, as (shapes, slots); one with fewer stages repeats them.
             self.slots = np.stack([np.resize(shape, made.slots) for shape in shapes])
-            self.lines = self.pipelines.lines()
+            self.lines = self.pipelines.build_lines()
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:
@@ -137,11 +137,11 @@ class Batch:
             layout = {**base.data["parallelism"], **degrees.named}
             layout |= {"data": degrees.data, "replicate": self.replicas[replicas]}
             draft = Draft(base.document, {**base.data, "parallelism": layout})
-            settings.append(hardware.settings(draft))
+            settings.append(hardware.pick_settings(draft))
         places = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=np.int64)
         places[tuple(self.pairs)] = np.arange(len(settings))
-        names = dict.fromkeys(name for one in settings for name in one if name in deciding())
-        found = {name: chosen((one.get(name) for one in settings), places) for name in names}
+        names = dict.fromkeys(name for one in settings for name in one if name in list_deciders())
+        found = {name: encode_values((one.get(name) for one in settings), places) for name in names}
         of_kind = self.kinds[0].case.settings  # without replicas
         return {
             name: (at, tuple(values))
@@ -156,7 +156,7 @@ class Batch:
         columns = {key: table[self.pairs[0]] for key, table in self.of_degrees.items()}
         columns[REPLICAS] = self.pairs[1]
         found = {
-            name: (KIND, chosen(values, np.arange(len(values)))[1])
+            name: (KIND, encode_values(values, np.arange(len(values)))[1])
             for name, values in self.of_kinds.items()
         }
         for name, (codes, _) in self.of_hardware.items():
@@ -172,7 +172,7 @@ class Batch:
     def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:
         """Settings that differ between kinds, with one value per kind."""
         settings = [kind.case.settings for kind in self.kinds]
-        others = deciding() - {*OF_ROWS, *self.of_hardware}
+        others = list_deciders() - {*OF_ROWS, *self.of_hardware}
         names = dict.fromkeys(name for one in settings for name in one if name in others)
         found = {name: tuple(one.get(name) for one in settings) for name in names}
         return {name: values for name, values in found.items() if len(set(values)) > 1}
@@ -204,16 +204,16 @@ class Batch:
 
     # -- a block of rows ----------------------------------------------------------------------
 
-    def over(
+    def evaluate_rows(
         self, rows: Rows, *groups: tuple[str, ...]
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
         """Yield stretches of some rows that fit a core's cache, with their quantities as (zero,
         recompute, rows, …), the further axes last; NaN where one is absent. Quantities of a group
         share a graph. A further axis along which a quantity does not vary has length 1."""
-        columns, numbers = self._columns(rows)
+        columns, numbers = self._build_columns(rows)
         table = Table(len(rows), columns)
-        leaf, beside = partial(self._leaf, numbers), np.ones_like(self.beside)
-        graphs = [self.graph.compiled(quantities) for quantities in groups]
+        leaf, beside = partial(self._compute_leaf, numbers), np.ones_like(self.beside)
+        graphs = [self.graph.compile_graph(quantities) for quantities in groups]
         programs = [
             Program(found.graph, found.roots.values(), table, leaf, len(beside)) for found in graphs
         ]
@@ -224,13 +224,13 @@ class Batch:
             part = slice(start, min(start + step, len(rows)))
             values: dict[str, Array] = {}
             for found, program in zip(graphs, programs, strict=True):
-                roots = program.run(part, self.axes)
+                roots = program.run_rows(part, self.axes)
                 values |= {name: roots[node] for name, node in found.roots.items()}
                 shape = (*self.axes, part.stop - part.start, *beside)
                 values |= dict.fromkeys(found.absent, np.broadcast_to(np.nan, shape))
             yield part, values
 
-    def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
+    def _build_columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
         """Build the columns of a table, and the values that codes of numeric columns stand for."""
         columns = {SEQUENCE: Codes(rows.of_sequence, len(ROW[SEQUENCE].values))}
         numbers: dict[str, Array] = {}
@@ -249,7 +249,7 @@ class Batch:
             numbers[key], codes = np.unique(table, return_inverse=True)
             columns[key] = Codes(codes.ravel()[places], len(numbers[key]))
         for place, key in enumerate(RUN[1:], start=1):
-            found, codes = chosen((run[place] for run in self.layouts.runs), rows.of_run)
+            found, codes = encode_values((run[place] for run in self.layouts.runs), rows.of_run)
             columns[key] = Codes(codes, len(found))
         for name, (of_pairs, values) in self.of_hardware.items():
             if name not in self.following:
@@ -259,15 +259,15 @@ class Batch:
             coded = Table(len(rows), columns)
             names = ("parallelism.pipeline", *RUN, "training.gradient_accumulation", KIND)
             decide = (said["parallelism.pipeline"], rows.of_run, steps, said[KIND])
-            columns["stages"] = _told(coded, names, decide, self.pipelines.places)
+            columns["stages"] = _encode_columns(coded, names, decide, self.pipelines.places)
             kept = (np.minimum(said[key], 2) for key in KEPT)
             keeping = {one: place for place, one in enumerate(self.keeping)}
-            columns["keeping"] = _told(coded, (KIND, *KEPT), (said[KIND], *kept), keeping)
+            columns["keeping"] = _encode_columns(coded, (KIND, *KEPT), (said[KIND], *kept), keeping)
         return columns, numbers
 
     # -- values of the leaves of its graph ----------------------------------------------------
 
-    def _leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
+    def _compute_leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
         """Return the value of a leaf in a table, whose numeric columns are ``numbers``."""
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
@@ -277,19 +277,19 @@ class Batch:
             if key in numbers:
                 return Values(key, numbers[key].astype(np.float64)[None, None, :])
         if content not in self.worth:  # the same in every table
-            self.worth[content] = self._worth(operation, arguments)
+            self.worth[content] = self._compute_shared(operation, arguments)
         return self.worth[content]
 
-    def _worth(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+    def _compute_shared(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         """Compute the value of a leaf that is the same in every table."""
         if operation == "is":
-            return self._is(arguments[0], arguments[1:])
+            return self._test_setting(arguments[0], arguments[1:])
         if operation == "present":
             pattern = self.graph.patterns[arguments[0]][self.places]
-            return self._along("keeping", pattern.astype(np.float64))
+            return self._make_values("keeping", pattern.astype(np.float64))
         if arguments in self.graph.lines:
             slot, place = self.graph.lines[arguments]
-            return self._along("stages", self.lines[None, :, self.slots[:, slot], place])
+            return self._make_values("stages", self.lines[None, :, self.slots[:, slot], place])
         symbol, *scope = arguments
         bound = [kind.case.bindings for kind in self.kinds]
         for entry in scope:  # one of the model, if any
@@ -302,7 +302,7 @@ class Batch:
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
         return Values(KIND, array[None, None, :])
 
-    def _along(self, column: str, array: Array) -> Values:
+    def _make_values(self, column: str, array: Array) -> Values:
         """Return an array (zero, recompute, codes) as values of a column, with length 1 along an
         axis on which it does not vary."""
         for axis, _ in enumerate(self.axes):
@@ -310,7 +310,7 @@ class Batch:
                 array = array.take([0], axis=axis)
         return Values(column, array)
 
-    def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
+    def _test_setting(self, name: str, wanted: tuple[Any, ...]) -> Any:
         """Return whether a setting has one of some values, as a constant or by row."""
         if name not in self.varying:
             return self.kinds[0].case.settings.get(name) in wanted
@@ -325,12 +325,12 @@ class Batch:
         return Values(name, found[None, None, :])
 
 
-def _told(
+def _encode_columns(
     table: Table, names: Sequence[str], said: Sequence[Array], places: Mapping[tuple[Any, ...], int]
 ) -> Codes:
     """Encode the values of some columns (rows,) as ``places``; these columns depend only on the
     columns ``names`` of the table."""
-    group = table.exact(table.mask(names))
+    group = table.build_group(table.encode_mask(names))
     keys = zip(*(column[group.first].tolist() for column in said), strict=True)
     found = np.array([places[key] for key in keys])[group.of_rows]
     return Codes(found, len({*places.values()}))

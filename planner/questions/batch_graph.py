@@ -21,10 +21,10 @@ from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.engine import instance as case
-from planner.engine.arrays.graph import Compiled, compiled
+from planner.engine.arrays.graph import Compiled, compile_graph
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
-from planner.engine.tensors import choices
+from planner.engine.tensors import list_choices
 from planner.plans import kernels as profiles
 from planner.plans.document import Model, Plan
 from planner.plans.layout import AXES, KEPT
@@ -99,10 +99,10 @@ class BatchGraph:
     lines: Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]
     _compiled: dict[tuple[str, ...], Compiled] = field(default_factory=dict)
 
-    def compiled(self, quantities: tuple[str, ...]) -> Compiled:
+    def compile_graph(self, quantities: tuple[str, ...]) -> Compiled:
         """Compile the graph of some quantities, once."""
         if quantities not in self._compiled:
-            made = compiled(self.case, quantities, self.conditional, self.variety.checked)
+            made = compile_graph(self.case, quantities, self.conditional, self.variety.checked)
             self._compiled[quantities] = made
         return self._compiled[quantities]
 
@@ -115,7 +115,7 @@ class BatchGraph:
             for place, entry in enumerate(self.case.entries(axis))
         }
 
-    def serves(self, asked: Variety) -> bool:
+    def can_cover(self, asked: Variety) -> bool:
         """Decide whether the graph covers a batch, which then distinguishes no more."""
         made = self.variety
         return (
@@ -125,11 +125,11 @@ class BatchGraph:
             and asked.varying.keys() <= made.varying.keys()
             and all(set(asked.values(name)) <= set(said) for name, said in made.varying.items())
             and set(asked.keeping) <= set(made.keeping)
-            and all(self._alike(made.kinds[key], kind) for key, kind in asked.kinds.items())
+            and all(self._is_same_kind(made.kinds[key], kind) for key, kind in asked.kinds.items())
         )
 
-    def _alike(self, one: Kind, other: Kind) -> bool:
-        names = {*deciding(), *self.read, *DECIDING} - self.variety.varying.keys()
+    def _is_same_kind(self, one: Kind, other: Kind) -> bool:
+        names = {*list_deciders(), *self.read, *DECIDING} - self.variety.varying.keys()
         return (
             one.case.book is other.case.book  # else a name may have another definition
             and one.absent.keys() == other.absent.keys()
@@ -146,24 +146,24 @@ GRAPHS: list[BatchGraph] = []
 MOST_KEPT = 8
 
 
-def batch_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
+def find_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
     """Return a known graph that covers the batch; else build one and add it to the known ones."""
     for graph in known:
-        if graph.serves(asked):
+        if graph.can_cover(asked):
             return graph
-    made = _made(asked)
+    made = _build_graph(asked)
     known[:] = [made, *known][:MOST_KEPT]
     return made
 
 
 @cache
-def deciding() -> frozenset[str]:
+def list_deciders() -> frozenset[str]:
     """Return the settings that conditions of the book's formulas read."""
-    return frozenset(n for d in BOOK.formulas() for n in d.when)
+    return frozenset(n for d in BOOK.list_formulas() for n in d.when)
 
 
 @cache
-def below(quantities: tuple[str, ...]) -> frozenset[str]:
+def collect_inputs(quantities: tuple[str, ...]) -> frozenset[str]:
     """Return some quantities and all quantities that they depend on in any plan."""
     found: set[str] = set()
     waiting = [*quantities]
@@ -177,34 +177,34 @@ def below(quantities: tuple[str, ...]) -> frozenset[str]:
 
 
 @cache
-def turning() -> tuple[str, ...]:
+def find_switches() -> tuple[str, ...]:
     """Return the settings that decide which of two quantities depends on the other; a graph that
     covered both directions would have a cycle."""
     found: set[str] = set()
     for quantity in BOOK.quantities.values():
         for formula in quantity.formulas:
             used = [BOOK.symbols[s] for s in formula.expression.symbols if s in BOOK.symbols]
-            if formula.when and any(quantity.id in below((each,)) for each in used):
+            if formula.when and any(quantity.id in collect_inputs((each,)) for each in used):
                 found.update(formula.when)
     return tuple(sorted(found))
 
 
-def shape(kind: Kind) -> Hashable:
+def make_graph_key(kind: Kind) -> Hashable:
     """Return what kinds that share a graph must have in common: which quantities and inputs exist,
     and the entries of the model's axes."""
     settings = kind.case.settings
     return (
         kind.case.book,
         frozenset(kind.absent),
-        tuple(repr(settings.get(name)) for name in (*DECIDING, *turning())),
-        _of_entries(tuple(kind.case.entries(axis) for axis in OF_MODEL)),
+        tuple(repr(settings.get(name)) for name in (*DECIDING, *find_switches())),
+        _make_entry_key(tuple(kind.case.entries(axis) for axis in OF_MODEL)),
     )
 
 
 @lru_cache(maxsize=64)
-def _of_entries(axes: Sequence[Sequence[Entry]]) -> Hashable:
+def _make_entry_key(axes: Sequence[Sequence[Entry]]) -> Hashable:
     """Return what must agree of each entry: path, stack, and all but the numbers it binds."""
-    known, found, stacks = deciding(), [], (None, *axes[0])
+    known, found, stacks = list_deciders(), [], (None, *axes[0])
     for entry in (entry for axis in axes for entry in axis):
         bound = [(s, None if schema.is_number(v) else v) for s, v in entry.bindings.items()]
         said = [(n, repr(v if n in known else _sort(v))) for n, v in entry.settings.items()]
@@ -217,7 +217,7 @@ def _sort(value: Any) -> Any:
     return (value > 0, value > 1) if schema.is_number(value) else value
 
 
-def _made(asked: Variety) -> BatchGraph:
+def _build_graph(asked: Variety) -> BatchGraph:
     """Build the graph of a batch."""
     kinds = list(asked.kinds.values())
     first = kinds[0].case
@@ -226,7 +226,7 @@ def _made(asked: Variety) -> BatchGraph:
         absent = [symbol for symbol, value in bindings.items() if isinstance(value, Absent)]
         bindings |= {symbol: kind.case.bindings[symbol] for symbol in absent}
     settings = {**first.settings, **{n: Varying(v) for n, v in asked.varying.items()}}
-    axes: dict[str, Any] = {**first.axes, **_merged([kind.case for kind in kinds])}
+    axes: dict[str, Any] = {**first.axes, **_merge_entries([kind.case for kind in kinds])}
     lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
     read: set[str] = set()
     patterns: list[Array] = []
@@ -238,13 +238,13 @@ def _made(asked: Variety) -> BatchGraph:
             places += [(symbol, stage, c) for symbol in OF_COMPONENT for c in axes["component"]]
             lines |= {place: (slot, number) for number, place in enumerate(places)}
         axes["stage"] = tuple(stages)
-        axes["tensor"], patterns, conditional = _tensors(asked, axes["block"], read)
+        axes["tensor"], patterns, conditional = _collect_tensors(asked, axes["block"], read)
     whole = Case(bindings, settings, axes, lines, book=first.book)  # what varies may have any value
     decide = frozenset(read.difference(GIVEN))
     return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
 
 
-def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
+def _merge_entries(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
     """Merge the entries of the model's axes over several models; differing bindings vary."""
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
@@ -266,7 +266,7 @@ def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
     return found
 
 
-def _tensors(
+def _collect_tensors(
     asked: Variety, blocks: Sequence[Entry], read: set[str]
 ) -> tuple[tuple[Entry, ...], list[Array], dict[Entry, int]]:
     """Collect the tensors that some layout keeps, one boolean mask (zero, recompute, keeping) for
@@ -281,9 +281,9 @@ def _tensors(
         for zero, recompute in np.ndindex(*shape[:2]):
             given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
             settings = Watched({**kind.case.settings, **dict(given)}, read)
-            profile = profiles.load(settings["training.implementation"])
-            found: Sequence[Entry] = case.kept_tensors(
-                kind.layers, tuple(order), profile, settings, choices(settings)
+            profile = profiles.load_profile(settings["training.implementation"])
+            found: Sequence[Entry] = case.list_saved_tensors(
+                kind.layers, tuple(order), profile, settings, list_choices(settings)
             )
             for entry in found:
                 assert entry.parent is not None

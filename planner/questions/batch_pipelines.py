@@ -46,7 +46,7 @@ class Pipelines:
     def _pipeline(self, stages: int, run: int, micro_batches: int, kind: int) -> tuple[int, ...]:
         """Return the distinct stages of a pipeline, as indices of lines."""
         virtual, schedule, chosen = self.layouts.runs[run]
-        most = pipeline.most_alive(stages, schedule)
+        most = pipeline.max_in_flight(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan, alike, lines = self.kinds[kind].plan, self.alike[kind], self._lines
         layout, vocab = plan.data["parallelism"], plan.get("model.vocab")
@@ -55,11 +55,13 @@ class Pipelines:
         if key not in self._known:
             layout = {**layout, "pipeline": stages, "virtual_pipeline": virtual, "cut": cut}
             layers = self.kinds[kind].layers
-            found = _fullest(pipeline.stages(layers, layout, schedule, micro_batches, vocab))
+            found = _filter_stages(
+                pipeline.build_stages(layers, layout, schedule, micro_batches, vocab)
+            )
             self._known[key] = tuple(lines.setdefault((alike, s), len(lines)) for s in found)
         return self._known[key]
 
-    def lines(self) -> Array:
+    def build_lines(self) -> Array:
         """Return what each distinct stage binds the crossed symbols to, as (recompute, lines,
         positions in a line)."""
         entry = Entry("stage", "")
@@ -67,17 +69,17 @@ class Pipelines:
         for number, (holds, alive) in self._lines:
             kind = self.kinds[number]
             parts, components = kind.case.entries("part"), kind.case.entries("component")
-            most = [case.recomputed_at_most(kind.plan, mode) for mode in self.layouts.recompute]
+            most = [case.limit_recompute(kind.plan, mode) for mode in self.layouts.recompute]
             counts = dict(holds), dict(alive)
-            kept = [case.parts_on_stage(*counts, entry, parts, m) for m in most]
+            kept = [case.bind_parts(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
-            held = case.components_on_stage(dict(holds), entry, components)
+            held = case.bind_components(dict(holds), entry, components)
             of_components = [held[s, entry, c] for s in OF_COMPONENT for c in components]
             table.append([[*line, *of_components] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
 
 
-def _fullest(stages: Sequence[Stage]) -> list[Line]:
+def _filter_stages(stages: Sequence[Stage]) -> list[Line]:
     """Return what stages hold and keep, without stages that hold the same as an earlier one and
     keep no more: uneven cuts repeat themselves."""
     found: list[Stage] = []

@@ -16,7 +16,7 @@ from planner.questions.batch_graph import Kind
 
 Array = NDArray[Any]
 #: Degrees that divide all devices, and those that divide the devices of a stage once more.
-OUTER, INNER = (layout.at(place) for place in (layout.OUTER, layout.INNER))
+OUTER, INNER = (layout.filter_keys(place) for place in (layout.OUTER, layout.INNER))
 #: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
 Run = tuple[int, str, str | None]
 #: Sequence parallelism, replicas, and as (n, 2) the pipelines (index in ``runs``) with their
@@ -78,7 +78,7 @@ class Layouts(Protocol):
     @property
     def crossed(self) -> tuple[Crossed, ...]: ...
 
-    def kind(self, degrees: Degrees) -> Kind:
+    def get_kind(self, degrees: Degrees) -> Kind:
         """Build a plan with some degrees, and its case."""
         ...
 
@@ -109,7 +109,7 @@ class Rows:
         return dict(zip(layout.OWN, self.columns[2:], strict=True))
 
 
-def chosen(values: Iterable[Any], places: Array) -> tuple[list[Any], Array]:
+def encode_values(values: Iterable[Any], places: Array) -> tuple[list[Any], Array]:
     """Return the distinct values, and for each row the index of its value among them, as (rows,);
     ``places`` (rows,) are indices into ``values``."""
     codes: dict[Any, int] = {}

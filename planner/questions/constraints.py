@@ -33,7 +33,7 @@ class Limit:
     def unit(self) -> str:
         return self.book.quantities[self.quantity].unit
 
-    def text(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Format a value of the quantity for people, a count in full."""
         return self.book.quantities[self.quantity].text(value, full=True)
 
@@ -47,23 +47,23 @@ class Limit:
         said = {"quantity": self.quantity, "relation": self.relation, "value": self.value}
         return {**said, "unit": self.unit}
 
-    def holds(self, value: Any) -> Any:
+    def is_met(self, value: Any) -> Any:
         """Decide whether a value, or each of an array of any shape, satisfies the limit."""
-        return self.slack(value) >= 0
+        return self.compute_slack(value) >= 0
 
-    def slack(self, value: Any) -> Any:
+    def compute_slack(self, value: Any) -> Any:
         """Return how far a value (or each of an array) is inside the limit; negative outside."""
         # Arrays do not support fractions.
         bound = float(self.value) if hasattr(value, "dtype") else self.value
         return bound - value if self.relation == "<=" else value - bound
 
-    def share(self, value: Any) -> float:
+    def compute_share(self, value: Any) -> float:
         """Return the slack as a share of the limit or of the value, whichever is larger."""
         size = max(abs(self.value), abs(value)) or 1
-        return float(self.slack(value) / size)
+        return float(self.compute_slack(value) / size)
 
     def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {self.written or self.text(self.value)}"
+        return f"{self.quantity} {self.relation} {self.written or self.format_value(self.value)}"
 
 
 def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit:
@@ -78,20 +78,20 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
         raise PlanError(Fault(f"not a limit: {text!r}", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
     if plan is not None:
-        name, book = called(plan, name), plan.book
+        name, book = find_quantity(plan, name), plan.book
     numeric(name, book)
     declared = book.quantities[name]
     try:
         # The plan's own quantities have their unit in the same document.
         plain = declared.own and units.NUMBER.fullmatch(value)
-        number = units.number(value) if plain else units.parse(value, declared.unit)
+        number = units.parse_number(value) if plain else units.parse(value, declared.unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
     written = one_line(value) if re.search("[A-Za-z]{2}|%", value) else ""
     return Limit(name, relation, number, book, written)
 
 
-def called(plan: Plan, name: str) -> str:
+def find_quantity(plan: Plan, name: str) -> str:
     """Find the id of the quantity of a plan that has a name.
 
     Raises:
@@ -102,9 +102,9 @@ def called(plan: Plan, name: str) -> str:
     if name in plan.book.quantities:
         return name
     from planner.results.lookup import look_up
-    from planner.results.result import evaluate
+    from planner.results.result import evaluate_plan
 
-    return look_up(evaluate(plan), name).id
+    return look_up(evaluate_plan(plan), name).id
 
 
 #: The default safety margin.
@@ -147,7 +147,7 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     return Limit("memory.process", "<=", capacity / (1 + share))
 
 
-def known(quantity: str, book: Book = BOOK) -> None:
+def check_quantity(quantity: str, book: Book = BOOK) -> None:
     """Raise PlanError unless the book has this quantity and it has one value for the whole plan."""
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
@@ -156,7 +156,7 @@ def known(quantity: str, book: Book = BOOK) -> None:
         raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
 
 
-def sums_stages(quantity: str, book: Book = BOOK) -> bool:
+def is_stage_sum(quantity: str, book: Book = BOOK) -> bool:
     """Decide whether a quantity depends on all stages of a pipeline; a batch has only the
     fullest."""
     rest, seen = [quantity], set[str]()
@@ -171,16 +171,16 @@ def sums_stages(quantity: str, book: Book = BOOK) -> bool:
     return False
 
 
-def known_to_batch(quantity: str, book: Book = BOOK) -> None:
+def check_batchable(quantity: str, book: Book = BOOK) -> None:
     """Raise PlanError unless the quantity exists and a batch of plans can evaluate it."""
-    known(quantity, book)
-    if sums_stages(quantity, book):
+    check_quantity(quantity, book)
+    if is_stage_sum(quantity, book):
         wrong = f"{quantity} is a sum over all stages; searches and studies have the fullest only"
         raise PlanError(Fault(wrong, None, "memory.total; of one plan: report, explain, solve"))
 
 
 def numeric(quantity: str, book: Book = BOOK) -> None:
     """Raise PlanError unless the quantity exists and is a number."""
-    known(quantity, book)
+    check_quantity(quantity, book)
     if not book.quantities[quantity].unit:
         raise PlanError(Fault(f"{quantity} is a name, not a number"))

@@ -15,8 +15,8 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
-from planner.plans.layout import INNER, OUTER, at
-from planner.plans.pipeline import chunk_count
+from planner.plans.layout import INNER, OUTER, filter_keys
+from planner.plans.pipeline import count_chunks
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -48,14 +48,14 @@ class Domain:
 
     def has(self, index: int) -> bool:
         """Decide whether an index is in the domain."""
-        return self.within(index) == index
+        return self.clamp_index(index) == index
 
-    def within(self, index: int) -> int:
+    def clamp_index(self, index: int) -> int:
         """Clamp an index to the domain."""
         return max(self.first, index if self.last is None else min(index, self.last))
 
 
-def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
+def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
     """Return the candidate values of a numeric key of a plan; ``free``: the layout may change.
 
     Raises:
@@ -71,31 +71,31 @@ def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
             Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
         )
     if free and key == "cluster.devices":
-        return devices(plan)
-    listed = _listed(plan, key)
+        return make_count_domain(plan)
+    listed = _list_key_values(plan, key)
     if free and key == "training.micro_batch":
         listed = divisors(plan.get("training.global_batch"))
     if said.get("enum"):
         listed = tuple(v for v in said["enum"] if isinstance(v, int))
     if listed is not None:
-        return among(key, said.get("unit", "1"), listed, current)
+        return make_list_domain(key, said.get("unit", "1"), listed, current)
     if "integer" not in kinds and key != "training.tokens":
         size = math.floor(math.log10(float(abs(Fraction(current)) or 1)))
-        return _in_steps(plan, key, current, said, Fraction(10) ** (size - DIGITS + 1))
-    step = 1 if free and key == "model.layers" else _step(plan, key)
+        return _make_step_domain(plan, key, current, said, Fraction(10) ** (size - DIGITS + 1))
+    step = 1 if free and key == "model.layers" else _find_step(plan, key)
     if free and key == "training.sequence_length":
         # Lengths that many layouts divide: an eighth of the present one, as a power of two.
         step = 1 << max(6, int(current).bit_length() - 4)
-    return _in_steps(plan, key, current, said, step)
+    return _make_step_domain(plan, key, current, said, step)
 
 
-def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
+def make_list_domain(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
     """Make a domain of listed values, in increasing order."""
     nearest = min(range(len(values)), key=lambda i: abs(values[i] - current))
     return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
 
 
-def _in_steps(
+def _make_step_domain(
     plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | Fraction
 ) -> Domain:
     """Make a domain of multiples of a step: of an integer from 1 on, unless the schema says
@@ -125,11 +125,11 @@ def _in_steps(
     )
 
 
-def _step(plan: Plan, key: str) -> int:
+def _find_step(plan: Plan, key: str) -> int:
     """Return the smallest increment of a value that the layout permits."""
     get = plan.get
     if key == "cluster.devices":
-        return math.prod(get(outer) for outer in at(OUTER))
+        return math.prod(get(outer) for outer in filter_keys(OUTER))
     if key == "training.global_batch":
         return int(get("parallelism.data") * get("training.micro_batch"))
     if key == "training.tokens" and get("training.sequence_length"):
@@ -144,14 +144,14 @@ def _step(plan: Plan, key: str) -> int:
         layout, model = plan.data["parallelism"], plan.model
         plain = model is not None and len(model.sequence) == get(key)
         if plain and layout.get("stages") is None and layout.get("cut") != "ends":
-            return chunk_count(layout)
+            return count_chunks(layout)
     if key == "model.hidden":
         fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
         return 1 if fixed else int(get("model.attention.heads") or 1)
     return 1
 
 
-def devices(plan: Plan, node: int | None = None) -> Domain:
+def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     """Make a domain of device counts with whole nodes and even layouts: a divisor of the batch,
     times a divisor of the layers, times a power of two that divides the heads.
 
@@ -171,20 +171,20 @@ def devices(plan: Plan, node: int | None = None) -> Domain:
     }
     current = plan.get("cluster.devices")
     counts = tuple(sorted(n for n in whole if n % node == 0 or n == current)) or (current,)
-    domain = among("cluster.devices", "1", counts, current)
+    domain = make_list_domain("cluster.devices", "1", counts, current)
     return replace(domain, step="whole nodes that batch, layers and heads divide over")
 
 
-def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
+def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:
     """List the values of a key that must divide something; None for other keys."""
     given = plan.document.data["training"]
     data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
     batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
     if key == "cluster.devices" and batch:
-        return tuple(_step(plan, key) * d for d in divisors(batch // micro))
+        return tuple(_find_step(plan, key) * d for d in divisors(batch // micro))
     if key in ("training.micro_batch", "training.gradient_accumulation") and batch:
         return divisors(batch // data)
-    if key in (*at(OUTER, INNER), "parallelism.replicate"):
+    if key in (*filter_keys(OUTER, INNER), "parallelism.replicate"):
         return divisors(devices)
     return None
 
@@ -199,7 +199,7 @@ def divisors(value: int) -> tuple[int, ...]:
 def starts(devices: int) -> Iterator[dict[str, int]]:
     """Yield layouts of which one is probably valid, for a search to start from: every combination
     of degrees that divide all devices, small ones first."""
-    outer, sizes = at(OUTER), divisors(devices)
+    outer, sizes = filter_keys(OUTER), divisors(devices)
 
     def split_size(size: int, many: int) -> Iterator[tuple[int, ...]]:
         """Yield every way to write a size as an ordered product of so many factors."""

@@ -16,12 +16,12 @@ from planner.base.errors import Fault, PlanError
 from planner.documents.source import Document
 from planner.plans import plan as plans
 from planner.plans.document import Plan
-from planner.plans.layout import CLEARED, KEYS, ROW, RUN, at
+from planner.plans.layout import CLEARED, KEYS, ROW, RUN, filter_keys
 from planner.questions.domains import divisors, starts
 
 DEVICES, BATCH, MICRO_BATCH = "cluster.devices", "training.global_batch", "training.micro_batch"
 LENGTH, LONGEST = "training.sequence_length", "model.max_sequence"
-OUTER = at("outer")
+OUTER = filter_keys("outer")
 #: Keys that may change, least important first: those of the layout, and all. The last two always
 #: have a value.
 LAYOUT = (*reversed(RUN), *CLEARED, *(key for key in reversed(KEYS) if key not in RUN))
@@ -45,16 +45,16 @@ class _Healing:
 
     def __init__(self, document: Document, held: Collection[str], among: Iterable[str]) -> None:
         layout = document.data.get("parallelism") or {}
-        self.document = closed(document) if layout.get("auto") else document
-        self.faults = self.broken({})
+        self.document = drop_auto_keys(document) if layout.get("auto") else document
+        self.faults = self.find_faults({})
         stay = tuple(f"{key}." for key in held)
         self.own = {k: document.get(k) for k in among if not f"{k}.".startswith(stay)}
 
-    def broken(self, changes: Mapping[str, Any]) -> tuple[Fault, ...]:
+    def find_faults(self, changes: Mapping[str, Any]) -> tuple[Fault, ...]:
         """Return the faults of the document with some changes; None stands for a key's default."""
         values = {k: plans.about(k).get("default") if v is None else v for k, v in changes.items()}
         try:
-            plans.planned(self.document.changed(values))
+            plans.build_plan(self.document.change_keys(values))
         except PlanError as error:
             return error.faults
         return ()
@@ -86,7 +86,7 @@ class _Healing:
             found = tuple(range(1, 2 * (own or 1) + 1))
         return sorted({*found} - {own}, key=lambda value: abs(math.log(value / (own or 1))))
 
-    def released(self) -> dict[str, Any]:
+    def release_keys(self) -> dict[str, Any]:
         """Find some valid plan in which the least important keys have their defaults.
 
         Raises:
@@ -98,21 +98,21 @@ class _Healing:
             sized = [k for k in (LONGEST, BATCH, DEVICES) if k in self.own and key not in RUN]
             others = ({k: size} for k in sized for size in self.near(k, changes)[:MOST_SIZES])
             for tried, also in product(chain([{}], others), ({}, *two)):
-                if not self.broken(made := {**changes, **tried, **also}):
+                if not self.find_faults(made := {**changes, **tried, **also}):
                     return made
         for degrees in islice(starts(self.document.get(DEVICES)), MOST_STARTS):
             tried = {**changes, **{key: degrees[key] for key in OUTER if key in self.own}}
-            if not self.broken(tried):
+            if not self.find_faults(tried):
                 return tried
         raise PlanError(self.faults)
 
-    def restored(self, changes: dict[str, Any]) -> list[Followed]:
+    def restore_keys(self, changes: dict[str, Any]) -> list[Followed]:
         """Move each key of a valid plan as near to its own value as the others allow, and return
         the keys that stay changed."""
         why = dict[str, str]()
         for key in [*reversed([*changes])] * ROUNDS:
             for value in (self.own[key], *self.near(key, changes)):
-                faults = () if value == changes[key] else self.broken({**changes, key: value})
+                faults = () if value == changes[key] else self.find_faults({**changes, key: value})
                 if not faults:
                     changes[key] = value
                     break
@@ -135,10 +135,10 @@ def heal(document: Document, held: Collection[str], among: Iterable[str] = ALL) 
         PlanError: no values of these make a valid plan; the faults are those of the document.
     """
     healing = _Healing(document, held, among)
-    return healing.restored(healing.released()) if healing.faults else []
+    return healing.restore_keys(healing.release_keys()) if healing.faults else []
 
 
-def near(document: Document, held: Collection[str] = ()) -> Plan:
+def build_near_plan(document: Document, held: Collection[str] = ()) -> Plan:
     """Build the plan of a document that spells its layout out; if that layout is invalid, a valid
     plan near it, with the fault in ``Plan.invalid``.
 
@@ -146,14 +146,14 @@ def near(document: Document, held: Collection[str] = ()) -> Plan:
         PlanError: no layout makes a valid plan; the faults are those of the document.
     """
     try:
-        return plans.planned(document)
+        return plans.build_plan(document)
     except PlanError:
         followed = heal(document, held, LAYOUT)
-    plan = plans.planned(document.changed({one.key: one.after for one in followed}))
+    plan = plans.build_plan(document.change_keys({one.key: one.after for one in followed}))
     return replace(plan, invalid=followed[0].why)
 
 
-def closed(document: Document) -> Document:
+def drop_auto_keys(document: Document) -> Document:
     """Return the document without the keys that leave its layout to the search."""
     entries = dict(document.node.value)  # type: ignore[arg-type]
     layout = dict(entries["parallelism"].value)  # type: ignore[arg-type]
@@ -161,5 +161,5 @@ def closed(document: Document) -> Document:
         layout.pop(key, None)
     entries["parallelism"] = replace(entries["parallelism"], value=layout)
     # The data decides: it may have changed since the nodes were read.
-    closed = document.changed({f"parallelism.{key}": None for key in CHOOSING})
+    closed = document.change_keys({f"parallelism.{key}": None for key in CHOOSING})
     return replace(closed, node=replace(document.node, value=entries))

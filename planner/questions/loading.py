@@ -37,34 +37,36 @@ def load(
             across keys that it does not reach; a launcher for a layout that is spelled out.
     """
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
-    ours = defaults.of(document, team)
+    ours = defaults.find_defaults(document, team)
     try:
         read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
-        if defaults.is_left_out(team) and defaults.around(document) is not None:
+        if defaults.is_left_out(team) and defaults.locate_defaults(document) is not None:
             read = replace(read, left_out=True)
-        found = plan.opened(schema.validate(read, "plan", unknown))
+        found = plan.set_auto_layout(schema.validate(read, "plan", unknown))
     except PlanError as error:
         refuse_other_kind(document, "plan")
         if not isinstance(error, schema.Invalid):
             raise
-        raise PlanError([*error.faults, *plan.further(error.document, error.faults)]) from None
+        raise PlanError(
+            [*error.faults, *plan.check_despite_faults(error.document, error.faults)]
+        ) from None
     if not (found.data.get("parallelism") or {}).get("auto"):
         margin = None  # it applies to the plan as it is, not to a search for its layout
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}
     said = {key: value for key, value in asked.items() if value is not None}
     if said:
-        found = found.changed(said)
-        if found.origin(("parallelism",)).kind == "default":
+        found = found.change_keys(said)
+        if found.find_origin(("parallelism",)).kind == "default":
             said = {"parallelism.auto": "true", **said}
         found = replace(found, overrides=(*found.overrides, *said.items()))
     if not searched or (found.data.get("parallelism") or {}).get("auto"):
-        return planned(found)
+        return complete_document(found)
     from planner.questions import healing
 
-    return healing.near(found)
+    return healing.build_near_plan(found)
 
 
-def planned(document: Document) -> Plan:
+def complete_document(document: Document) -> Plan:
     """Complete a document that conforms to the schema; an open layout is searched for.
 
     Raises:
@@ -72,23 +74,23 @@ def planned(document: Document) -> Plan:
     """
     layout = document.data.get("parallelism") or {}
     if not layout.get("auto"):
-        return plan.planned(document)
+        return plan.build_plan(document)
     from planner.questions.search import automatic
 
     try:
-        return automatic.planned(document)
+        return automatic.add_best_layout(document)
     except PlanError:
-        if document.has(("parallelism", "auto")):
+        if document.has_value(("parallelism", "auto")):
             raise
         # The layout is open by default, not by request.
-        return plan.complete(document.changed({"parallelism.auto": None}))
+        return plan.complete_plan(document.change_keys({"parallelism.auto": None}))
 
 
 #: The kinds of documents, in the order in which they are tested.
 _KINDS = ("study", "schedule", "plan", "accelerator", "cluster", "model")
 
 
-def kind_of(keys: Collection[str]) -> str:
+def find_doc_type(keys: Collection[str]) -> str:
     """Return the kind of a document: the first that alone has one of its keys, else a plan."""
     # References stay unresolved: resolving them takes longer than all the rest.
     known = dict[str, set[str]]()
@@ -136,21 +138,25 @@ def refuse_other_kind(document: object, wanted: str) -> None:
     name, place, kind = "FILE", Place("<mapping>"), wanted
     with contextlib.suppress(PlanError):
         if isinstance(document, Node):
-            place, kind = document.place, kind_of(document.plain())
+            place, kind = document.place, find_doc_type(document.plain())
         elif isinstance(document, Mapping):
-            kind = kind_of(document)
+            kind = find_doc_type(document)
         elif isinstance(document, (str, Path)) and str(document) != "-":
             name, place = str(document), Place(str(document))
-            kind, file = kind_named(document, wanted)
-            root = source.read(file)
+            kind, file = find_document(document, wanted)
+            root = source.read_document(file)
             place = root.place if files.is_file(name) else place
             if kind == wanted:
-                kind = "file of defaults" if defaults.is_defaults(file) else kind_of(root.plain())
+                kind = (
+                    "file of defaults"
+                    if defaults.is_defaults(file)
+                    else find_doc_type(root.plain())
+                )
     if kind != wanted:
         raise OtherKind(kind, wanted, place, name)
 
 
-def kind_named(name: str | Path, wanted: str = "plan") -> tuple[str, Path]:
+def find_document(name: str | Path, wanted: str = "plan") -> tuple[str, Path]:
     """Return the kind and the file of a shipped document's name, ``wanted`` first; for a path,
     ``wanted`` and the path.
 
@@ -159,13 +165,13 @@ def kind_named(name: str | Path, wanted: str = "plan") -> tuple[str, Path]:
     """
     text = str(name)
     for kind in () if files.is_file(text) else (wanted, *source.FOLDERS):
-        meant = aliases.preset(kind, text, source.preset_names(kind))
+        meant = aliases.find_preset(kind, text, source.preset_names(kind))
         if meant is not None:
-            return kind, source.located(meant, kind)[0]
-    return wanted, source.located(text, wanted)[0]
+            return kind, source.locate_file(meant, kind)[0]
+    return wanted, source.locate_file(text, wanted)[0]
 
 
-def check(
+def check_file(
     file: str | Path,
     overrides: Sequence[str] = (),
     further: Callable[[Plan], object] = lambda plan: None,
@@ -178,11 +184,13 @@ def check(
         PlanError: every fault of the first stage that found one.
     """
     if defaults.is_defaults(file):
-        _ = defaults.load(Path(file)).reports  # reading it raises faults about missing folders
+        _ = defaults.load_defaults(
+            Path(file)
+        ).reports  # reading it raises faults about missing folders
         return "file of defaults"
     kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
-    file, _ = source.located(file, next(kinds, "plan"))
-    kind = kind_of(source.read(file).plain())
+    file, _ = source.locate_file(file, next(kinds, "plan"))
+    kind = find_doc_type(source.read_document(file).plain())
     if kind == CONFIGURATION:
         refuse_other_kind(file, "plan")
     if kind == "plan":
@@ -194,5 +202,5 @@ def check(
     unknown: dict[source.Path_, tuple[Fault, ...]] = {}
     document = schema.validate(source.load(file, overrides, kind, unknown=unknown), kind, unknown)
     if kind == "model":
-        plan.begun(replace(document, held={"model": document.data}))
+        plan.begin_plan(replace(document, held={"model": document.data}))
     return kind

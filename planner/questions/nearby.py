@@ -15,7 +15,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, ROW
-from planner.plans.plan import follows_again, variant
+from planner.plans.plan import reset_derived, variant
 
 STEP, SAFE = "time.step_seconds", "memory.headroom_p95"
 #: Keys that a step changes, and whether upwards: only changes that can save time by themselves.
@@ -53,7 +53,7 @@ class Nearby(NamedTuple):
         return {k: self.changes[k] for k in keys if not (single and k == "parallelism.sequence")}
 
 
-def faster(
+def find_faster(
     plan: Plan, quantities: tuple[str, ...] = (), like: Evaluation | None = None
 ) -> list[Nearby]:
     """Find the fastest safe plan with one change, with two and with three, each faster than the one
@@ -67,13 +67,13 @@ def faster(
     quantities = (STEP, SAFE, *quantities)
     base = Evaluation(like.case if like else case.build(plan), like=like, exact=False)
     try:
-        here, best = Nearby({}, plan, base.values_of(quantities)), dict[int, Nearby]()
+        here, best = Nearby({}, plan, base.get_values(quantities)), dict[int, Nearby]()
     except PlanError:
         return []
     tried, stands = set[frozenset[tuple[str, Any]]](), base
     for _ in range(MOST_STEPS):
         fastest, there = here, stands
-        for changes, other in _steps(plan, here):
+        for changes, other in _yield_moves(plan, here):
             at_values = frozenset(changes.items())
             if at_values in tried:
                 continue
@@ -84,7 +84,7 @@ def faster(
                 evaluation = evaluation or Evaluation(built, like=stands, exact=False)
                 if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first
                     continue
-                found = Nearby(changes, other, evaluation.values_of(quantities))
+                found = Nearby(changes, other, evaluation.get_values(quantities))
                 many = len(found.chosen)
                 if not 0 < many <= MOST_CHANGES:
                     continue
@@ -103,16 +103,16 @@ def faster(
     return rows
 
 
-def _steps(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
+def _yield_moves(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
     """Yield each plan one step from the current one, with its changes of the original plan."""
-    stands, again = here.plan, follows_again(plan)
+    stands, again = here.plan, reset_derived(plan)
     for key, ways in WAYS.items():
         value = stands.get(key)
         if value is None:
             continue
         for up in ways:
             many = up and ROW[key].values == ()
-            for after in [value * f for f in FACTORS] if many else [ROW[key].step(value, up)]:
+            for after in [value * f for f in FACTORS] if many else [ROW[key].step_value(value, up)]:
                 if after is None:
                     continue
                 changes = {**here.changes, **again, key: after}

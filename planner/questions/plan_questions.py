@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from planner.base.display import flow
+from planner.base.display import format_flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents.yaml_nodes import Node
 from planner.plans.document import Plan
@@ -33,16 +33,16 @@ def evaluate(plan: Plan) -> Result:
     """Evaluate a plan; its questions and requirements are answered lazily."""
     from planner.results import result as results
 
-    return with_questions(results.evaluate(plan))
+    return attach_questions(results.evaluate_plan(plan))
 
 
-def with_questions(result: Result) -> Result:
+def attach_questions(result: Result) -> Result:
     """Attach to a result the questions and requirements of its plan, answered lazily."""
     result.questions = PlanQuestions(result)
     return result
 
 
-def checked(plan: Plan) -> Plan:
+def check_questions(plan: Plan) -> Plan:
     """Check the questions and requirements of a plan without answering them, and return the plan.
 
     Raises:
@@ -50,8 +50,8 @@ def checked(plan: Plan) -> Plan:
     """
     faults = list[Fault]()
     for node, read in [
-        *((node, _question) for node in _items(plan, QUESTIONS)),
-        *((node, _requirement) for node in _items(plan, REQUIRE)),
+        *((node, _parse_question) for node in _list_items(plan, QUESTIONS)),
+        *((node, _parse_requirement) for node in _list_items(plan, REQUIRE)),
     ]:
         try:
             read(plan, node)
@@ -76,14 +76,14 @@ class PlanQuestions:
             PlanError: a question without an answer, such as one without a limit, at its place.
         """
         plan = self.result.plan
-        return tuple(_question(plan, node).answer() for node in _items(plan, QUESTIONS))
+        return tuple(_parse_question(plan, node).answer() for node in _list_items(plan, QUESTIONS))
 
     @cached_property
-    def requirements(self) -> tuple[Outcome, ...]:
+    def requirements(self) -> tuple[Requirement, ...]:
         """Each requirement, and whether it is met."""
         plan = self.result.plan
-        read = (_requirement(plan, node) for node in _items(plan, REQUIRE))
-        return tuple(outcome(self.result, *requirement) for requirement in read)
+        read = (_parse_requirement(plan, node) for node in _list_items(plan, REQUIRE))
+        return tuple(judge_limit(self.result, *requirement) for requirement in read)
 
     @property
     def missed(self) -> list[Fault]:
@@ -100,7 +100,7 @@ class PlanQuestions:
         return data
 
 
-def _items(plan: Plan, key: str) -> list[Node]:
+def _list_items(plan: Plan, key: str) -> list[Node]:
     """Return the items of a list of the plan as they were written."""
     node = plan.document.node.value
     found = node.get(key) if isinstance(node, dict) else None
@@ -128,7 +128,7 @@ class PlanQuestion:
         try:
             return PlanAnswer(self, self.ready())
         except PlanError as error:
-            raise PlanError(_placed(error, self.name, self.place)) from None
+            raise PlanError(_place_faults(error, self.name, self.place)) from None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class PlanAnswer:
         return {**said, **self._writer.data_of(self.found)}
 
 
-def _question(plan: Plan, node: Node) -> PlanQuestion:
+def _parse_question(plan: Plan, node: Node) -> PlanQuestion:
     """Parse a question of a plan and check its options.
 
     Raises:
@@ -178,44 +178,44 @@ def _question(plan: Plan, node: Node) -> PlanQuestion:
     """
     from planner.questions.solve import questions
 
-    question, options = _options(node)
+    question, options = _read_options(node)
     changes, name = options.pop("set", None), options.pop("name", None)
     name = name or question or options["vary"]
     try:
-        asked = plan if changes is None else _with(plan, changes)
+        asked = plan if changes is None else _change_plan(plan, changes)
         ready = questions.prepare(asked, question, **options)
     except PlanError as error:
-        raise PlanError(_placed(error, name, node.place)) from None
+        raise PlanError(_place_faults(error, name, node.place)) from None
     return PlanQuestion(name, node.plain(), node.place, ready)
 
 
-def _options(node: Node) -> tuple[str | None, dict[str, Any]]:
+def _read_options(node: Node) -> tuple[str | None, dict[str, Any]]:
     """Return an item's question (None: it varies a key) and its options as on a command line."""
     if not isinstance(node.value, dict):
         return str(node.value), {}
     entries = node.value
     if "vary" in entries:
-        return None, {key: _option(key, value) for key, value in entries.items()}
+        return None, {key: _read_option(key, value) for key, value in entries.items()}
     ((question, value),) = entries.items()
     if isinstance(value.value, dict):
-        return question, {key: _option(key, inner) for key, inner in value.value.items()}
-    return question, {ALONE.get(question, "deadline"): _text(value)}
+        return question, {key: _read_option(key, inner) for key, inner in value.value.items()}
+    return question, {ALONE.get(question, "deadline"): _write_scalar(value)}
 
 
-def _option(key: str, node: Node) -> Any:
+def _read_option(key: str, node: Node) -> Any:
     if key in ("set", "unbounded"):
         return node.plain()
     if isinstance(node.value, list):
-        return [_text(item) for item in node.value]
-    return _text(node)
+        return [_write_scalar(item) for item in node.value]
+    return _write_scalar(node)
 
 
-def _text(node: Node) -> str:
+def _write_scalar(node: Node) -> str:
     """Return a scalar as it was written."""
-    return node.text if node.text is not None else flow(node.value)
+    return node.text if node.text is not None else format_flow(node.value)
 
 
-def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
+def _change_plan(plan: Plan, changes: dict[str, Any]) -> Plan:
     """Change some keys of a plan and drop its questions; a layout that it leaves open is searched
     for again.
 
@@ -224,7 +224,7 @@ def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
     """
     from planner.questions import loading
 
-    root = _stated(plan.document.node)
+    root = _drop_defaults(plan.document.node)
     assert isinstance(root.value, dict)
     kept = {key: node for key, node in root.value.items() if key not in (QUESTIONS, REQUIRE)}
     if plan.searched is not None:
@@ -235,15 +235,15 @@ def _with(plan: Plan, changes: dict[str, Any]) -> Plan:
     return loading.load(replace(root, value=kept), changes, team=plan.document.defaults)
 
 
-def _stated(node: Node) -> Node:
+def _drop_defaults(node: Node) -> Node:
     """Return a tree without values that are defaults."""
     if isinstance(node.value, dict):
-        stated = {k: _stated(v) for k, v in node.value.items() if v.origin.kind != "default"}
+        stated = {k: _drop_defaults(v) for k, v in node.value.items() if v.origin.kind != "default"}
         return replace(node, value=stated)
     return node
 
 
-def _placed(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
+def _place_faults(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
     """Yield the faults of a question or requirement at its place, with options spelled as keys."""
 
     def keys(text: str | None) -> str | None:
@@ -259,7 +259,7 @@ def _placed(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Requirement:
     """A requirement as it was written, its limit, and the value of the quantity."""
 
     text: str
@@ -275,13 +275,13 @@ class Outcome:
         """Whether the requirement is met, with the value, and by how much it is missed."""
         if self.holds is None or self.value is None:
             return f"{self.text} is not known: {self.reason}"
-        value = self.limit.text(self.value)
+        value = self.limit.format_value(self.value)
         if self.limit.quantity not in self.text:
             value = f"{self.limit.quantity} is {value}"
         if self.holds:
-            may = "" if self.worst is None else f", {self.limit.text(self.worst)} at worst"
+            may = "" if self.worst is None else f", {self.limit.format_value(self.worst)} at worst"
             return f"{self.text} holds ({value}{may})"
-        off = self.limit.text(-self.limit.slack(self.value))
+        off = self.limit.format_value(-self.limit.compute_slack(self.value))
         return f"{self.text} does not hold: {value}, missed by {off}"
 
     def to_json(self) -> dict[str, Any]:
@@ -298,22 +298,24 @@ class Outcome:
         }
 
 
-def outcome(result: Result, text: str, place: Place, limit: Limit, fits: bool = False) -> Outcome:
+def judge_limit(
+    result: Result, text: str, place: Place, limit: Limit, fits: bool = False
+) -> Requirement:
     """Decide whether a result satisfies a limit. ``fits``: the limit is what makes the plan fit,
     which is unknown if only the optimizer states are known."""
     quantity = result[limit.quantity]
     if quantity.absent is not None:
-        return Outcome(text, place, limit, None, None, quantity.absent)
+        return Requirement(text, place, limit, None, None, quantity.absent)
     if fits and result.verdict["state"] == "open":
-        return Outcome(text, place, limit, None, None, result.verdict["reason"])
+        return Requirement(text, place, limit, None, None, result.verdict["reason"])
     value, worst = quantity.number, None
     ends = quantity.interval or ()
-    if limit.holds(value):
-        worst = next((end for end in ends if not limit.holds(end)), None)
-    return Outcome(text, place, limit, value, bool(limit.holds(value)), "", worst)
+    if limit.is_met(value):
+        worst = next((end for end in ends if not limit.is_met(end)), None)
+    return Requirement(text, place, limit, value, bool(limit.is_met(value)), "", worst)
 
 
-def _requirement(plan: Plan, node: Node) -> tuple[str, Place, Limit, bool]:
+def _parse_requirement(plan: Plan, node: Node) -> tuple[str, Place, Limit, bool]:
     """Parse a requirement into what decides it; True at the end if the plan must fit.
 
     Raises:
@@ -321,15 +323,15 @@ def _requirement(plan: Plan, node: Node) -> tuple[str, Place, Limit, bool]:
     """
     from planner.questions.constraints import MARGIN, fit_limit, parse_limit
 
-    text, margin = _text(node) if not isinstance(node.value, dict) else "", None
+    text, margin = _write_scalar(node) if not isinstance(node.value, dict) else "", None
     if isinstance(node.value, dict):
         ((key, value),) = node.value.items()
-        margin = _text(value) if key == "fits" else None
-        text = f"{key} {_text(value)}" if margin is None else f"fits: {margin}"
+        margin = _write_scalar(value) if key == "fits" else None
+        text = f"{key} {_write_scalar(value)}" if margin is None else f"fits: {margin}"
     elif text == "fits":
         margin = MARGIN
     try:
         limit = parse_limit(text, plan) if margin is None else fit_limit(margin, plan)
     except PlanError as error:
-        raise PlanError(_placed(error, text, node.place)) from None
+        raise PlanError(_place_faults(error, text, node.place)) from None
     return text, node.place, limit, margin is not None

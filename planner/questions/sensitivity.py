@@ -26,8 +26,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Number
 from planner.engine.run import slopes as derivatives
 from planner.plans.document import Plan
-from planner.plans.pipeline import chunk_count
-from planner.plans.plan import follows_again, variant
+from planner.plans.pipeline import count_chunks
+from planner.plans.plan import reset_derived, variant
 from planner.questions import domains
 from planner.questions.constraints import numeric
 from planner.questions.solve.evaluations import AsItIs, Probes
@@ -76,7 +76,7 @@ class Measure(NamedTuple):
     meaning: str
 
 
-class Step(NamedTuple):
+class ChoiceStep(NamedTuple):
     """The next natural value of a choice, and the relative change of the quantity there."""
 
     key: str
@@ -95,13 +95,13 @@ def is_measure(key: str) -> bool:
     return "integer" not in said.get("type", ())
 
 
-def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
+def list_elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
     """Compute the elasticity of an evaluated plan's quantity for each measure, strongest first.
 
     Raises:
         PlanError: the quantity has no value.
     """
-    value, found = evaluation.values_of([target])[target], list[Elasticity]()
+    value, found = evaluation.get_values([target])[target], list[Elasticity]()
     if not value:
         return found
     nodes, values = evaluation.graph.nodes, evaluation.values
@@ -120,7 +120,7 @@ def elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
     return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
 
 
-def settable(plan: Plan, key: str) -> str:
+def find_settable(plan: Plan, key: str) -> str:
     """Return the key to set in order to change a derived value: a run's peak is that of a
     format."""
     for name in ("peak", "peak_16"):
@@ -130,13 +130,13 @@ def settable(plan: Plan, key: str) -> str:
     return key
 
 
-def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measure]:
+def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measure]:
     """Yield the measures that a quantity depends on, by the keys that set them, strongest
     derivative first; if a key cannot be set a tenth higher or lower, only the formulas' inputs
     vary."""
     together: dict[str, list[Elasticity]] = {}
-    for entry in elasticities(evaluation, target):
-        together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
+    for entry in list_elasticities(evaluation, target):
+        together.setdefault(find_settable(plan, str(entry.note.key)), []).append(entry)
     whole = {
         key: sum((entry.elasticity for entry in found), Fraction(0))
         for key, found in together.items()
@@ -157,7 +157,7 @@ def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measur
         with suppress(Absent):
             there = evaluation
             for entry in together[key]:
-                there = there.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
+                there = there.change_input(entry.note.symbol, Fraction(entry.value) * (1 + share))
             return Fraction(there.value(target)) / here - 1
         return None
 
@@ -173,7 +173,7 @@ def measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measur
         yield Measure(key, first.value, slope, more, less is not None, first.note.meaning)
 
 
-def by_step(plan: Plan, target: str) -> list[Step]:
+def step_choices(plan: Plan, target: str) -> list[ChoiceStep]:
     """Change each choice that a quantity depends on by one step; the strongest elasticity first.
 
     Raises:
@@ -181,10 +181,10 @@ def by_step(plan: Plan, target: str) -> list[Step]:
     """
     evaluator, found = AsItIs([target, FITS]), []
     try:
-        here = evaluator.values((plan,), exact=True)[1][target]
+        here = evaluator.evaluate_best((plan,), exact=True)[1][target]
     except PlanError:  # whether a plan fits is unknown without a shape
         evaluator = AsItIs([target])
-        here = evaluator.values((plan,), exact=True)[1][target]
+        here = evaluator.evaluate_best((plan,), exact=True)[1][target]
     for key, own in plan.settings.items() if here else ():
         # Choices: whole numbers above zero.
         whole = isinstance(own, int) and not isinstance(own, bool) and own > 0
@@ -192,9 +192,9 @@ def by_step(plan: Plan, target: str) -> list[Step]:
         if not (whole and chosen) or is_measure(key):
             continue
         try:
-            domain = domains.of_key(plan, key)
+            domain = domains.build_domain(plan, key)
             search = Probes(plan, domain, (), [target], evaluator)
-            value, first = natural(plan, key), domain.start + 1
+            value, first = find_next_value(plan, key), domain.start + 1
             last = first + value if domain.last is None else domain.last
             reached = bisect_left(range(first, last), True, key=lambda i: domain.value(i) >= value)
             probe = search.beyond(first + reached, 1) or search.beyond(domain.start - 1, -1)
@@ -202,21 +202,21 @@ def by_step(plan: Plan, target: str) -> list[Step]:
             continue
         if probe is None:
             continue
-        probe = search.confirm(probe)
+        probe = search.evaluate_exact(probe)
         change = Fraction(probe.values[target]) / Fraction(here) - 1
         if change:
             fits = bool(probe.values[FITS] >= 0) if FITS in probe.values else None
             each = change / (Fraction(probe.value) / own - 1)
-            found.append(Step(key, own, probe.value, change, each, fits))
+            found.append(ChoiceStep(key, own, probe.value, change, each, fits))
     return sorted(found, key=lambda step: -abs(step.elasticity))
 
 
-def natural(plan: Plan, key: str) -> int:
+def find_next_value(plan: Plan, key: str) -> int:
     """Return the value to try next: the next multiple of 128 for a width, one more layer for each
     stage, twice as much for all else."""
     value = int(plan.get(key))
     if key == "model.layers":
-        return value + chunk_count(plan.data["parallelism"])
+        return value + count_chunks(plan.data["parallelism"])
     if key.startswith("model.") and value > TILE:
         return (value // TILE + 1) * TILE
     return 2 * value
@@ -229,7 +229,7 @@ class Sensitivity(Shown):
     quantity: str
     value: Number
     measures: tuple[Measure, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ChoiceStep, ...]
     unit: str = "1"
     said: str = ""  # the value, for people
 
@@ -237,7 +237,7 @@ class Sensitivity(Shown):
         return f"<Sensitivity of {self.quantity}>"
 
 
-def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
+def find_sensitivity(plan: Plan, quantity: str) -> Sensitivity:
     """Compute the sensitivity of a quantity to every measure and every choice of a plan.
 
     Raises:
@@ -245,14 +245,14 @@ def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
     """
     numeric(quantity, plan.book)
     evaluation = Evaluation(case.build(plan))
-    value = evaluation.values_of([quantity])[quantity]
-    found = tuple(measures(plan, evaluation, quantity))
+    value = evaluation.get_values([quantity])[quantity]
+    found = tuple(yield_measures(plan, evaluation, quantity))
     declared = plan.book.quantities[quantity]
-    steps = tuple(by_step(plan, quantity))
+    steps = tuple(step_choices(plan, quantity))
     return Sensitivity(quantity, value, found, steps, declared.unit, declared.text(value))
 
 
-def text(found: Sensitivity, most: int | None = None) -> str:
+def format_sensitivity(found: Sensitivity, most: int | None = None) -> str:
     """Format a table for a terminal, with at most ``most`` rows of each kind."""
     lines = [f"{found.quantity} is {found.said}"]
     measured, stepped = list[tuple[str, ...]](), list[tuple[str, ...]]()
@@ -277,7 +277,7 @@ def text(found: Sensitivity, most: int | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_json(found: Sensitivity, most: int | None = None) -> str:
+def encode_sensitivity(found: Sensitivity, most: int | None = None) -> str:
     """Return JSON text, with at most ``most`` entries of each kind."""
     measured = [entry._asdict() for entry in found.measures[:most]]
     for entry in measured:
@@ -308,13 +308,13 @@ SMOOTH = (
 )
 
 
-def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
+def rank_measures(result: Result, target: str, most: int = 5) -> list[Measure]:
     """Return the ``most`` measures to which ``target`` is most sensitive, choices left out. Each
     change is that of a plan with the input set a tenth higher."""
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    found = measures(result.plan, result.evaluation, target)
+    found = yield_measures(result.plan, result.evaluation, target)
     return list(islice((each for each in found if each.key.startswith(SMOOTH)), most))
 
 
@@ -329,7 +329,7 @@ def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
     for words, key in DOUBLED:
         value = result.plan.get(key)
         with suppress(PlanError, Absent):
-            built = case.build(variant(result.plan, {key: 2 * value, **follows_again(result.plan)}))
+            built = case.build(variant(result.plan, {key: 2 * value, **reset_derived(result.plan)}))
             there = Evaluation(built, like=result.evaluation)
             found.append((words, key, Fraction(there.value(target)) / here - 1))
     return found

@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.base import files
-from planner.base.display import flow, one_line
+from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.numbers import plain_text
 from planner.documents import defaults, schema, source
 from planner.documents import yaml_nodes as nodes
-from planner.documents.editing import edited
+from planner.documents.editing import change_values
 from planner.documents.json_schema import is_number
 from planner.documents.source import Document
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
-from planner.plans.plan import about, opened, planned
+from planner.plans.plan import about, build_plan, set_auto_layout
 from planner.questions import loading
 from planner.questions.healing import CHOOSING
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
-    from planner.questions.search.engine import Found, Layout
+    from planner.questions.search.engine import Layout, SearchResult
 
 Changes = Mapping[str, Any]
 
 
-def of_layout(get: Mapping[str, Any]) -> dict[str, Any]:
+def expand_layout(get: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that spell a layout out; keys that follow, or that search for one, are
     None."""
     gone = (*CLEARED, *(f"parallelism.{key}" for key in CHOOSING))
@@ -44,10 +44,10 @@ def of_searched(plan: Plan, layout: Layout) -> dict[str, Any]:
     """Return the keys of a layout of a search. If the plan leaves its layout open, add the kernels
     that were found for it, which all layouts of the search share."""
     kernels = {} if plan.searched is None else {KERNELS: plan.get(KERNELS)}
-    return of_layout({**kernels, **layout.changes})
+    return expand_layout({**kernels, **layout.changes})
 
 
-def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
+def list_ranked_keys(found: SearchResult, rank: str | None = None) -> dict[str, Any]:
     """Return the keys of one of the layouts of a search.
 
     Args:
@@ -67,32 +67,32 @@ def of_found(found: Found, rank: str | None = None) -> dict[str, Any]:
     return of_searched(found.plan, ranks[rank or "1"])
 
 
-def of_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
+def list_answer_keys(plan: Plan, answer: Answer) -> dict[str, Any]:
     """Return the keys of an answer, with the layout if one was searched for, and with the ``--set``
     changes that applied."""
     assert answer.holds is not None
-    root = {key: nodes.compose(text, "--set") for key, text in plan.document.overrides}
+    root = {key: nodes.parse_yaml(text, "--set") for key, text in plan.document.overrides}
     changes: dict[str, Any] = {key: node and node.plain() for key, node in root.items()}
     if answer.question == "cheapest":
         changes |= answer.extra["offer"].keys
     family = answer.extra.get("family")
-    if family and family != plan.document.find(("model",)).reference:
+    if family and family != plan.document.find_node(("model",)).reference:
         changes["model"] = family
     changes |= answer.domain.changes(answer.holds.value)
     if "layouts" in answer.extra:
         made = answer.holds.plan
         keys = [*KEYS, KERNELS]
-        changes |= of_layout({key: made.get(key) for key in keys if made.get(key) is not None})
+        changes |= expand_layout({key: made.get(key) for key in keys if made.get(key) is not None})
     return changes
 
 
-def target(file: str, output: str | None = None) -> Path:
+def find_target(file: str, output: str | None = None) -> Path:
     """Return the plan's file, which is to be changed, or copied to an output.
 
     Raises:
         PlanError: it must not be changed, or the output must not be written.
     """
-    path, name = source.located(file, "plan")
+    path, name = source.locate_file(file, "plan")
     if output is None and (name or file == "-"):
         what = "a built-in plan" if name else "standard input"
         raise PlanError(Fault(f"{what} is read-only", Place(file), "solve -o FILE writes a copy"))
@@ -106,7 +106,7 @@ def target(file: str, output: str | None = None) -> Path:
     return path
 
 
-def write(file: str, changes: Changes, output: str | None = None) -> str:
+def write_values(file: str, changes: Changes, output: str | None = None) -> str:
     """Put values into a plan's file, or into a copy of it, and return a line for each that changed.
 
     Args:
@@ -118,18 +118,18 @@ def write(file: str, changes: Changes, output: str | None = None) -> str:
         PlanError: a shipped plan or standard input would be changed in place; the changed plan is
             invalid; a key cannot change alone.
     """
-    path = target(file, output)
+    path = find_target(file, output)
     shown, to = "<stdin>" if file == "-" else str(path), output or str(path)
     raw = files.read_bytes(path, nodes.MAX_BYTES)
-    team = defaults.of(file)
-    _read(file, team)  # raises faults of the unchanged plan
-    made, told = put(raw.decode("utf-8"), file, changes, shown, to, team)
+    team = defaults.find_defaults(file)
+    _open_plan(file, team)  # raises faults of the unchanged plan
+    made, told = put_values(raw.decode("utf-8"), file, changes, shown, to, team)
     files.write_text(to, made)
     lines = [to if told else f"{to}: nothing changes", *(f"  {line}" for line in told)]
     return "".join(f"{one_line(line)}\n" for line in lines)
 
 
-def put(
+def put_values(
     text: str,
     document: str | Node,
     changes: Changes,
@@ -148,51 +148,55 @@ def put(
     Raises:
         PlanError: the changed plan is invalid; a key cannot change alone.
     """
-    to, before = to or shown, _read(document, team)
+    to, before = to or shown, _open_plan(document, team)
     stated = source.load(document, defaults=team)
     told = {
-        key: as_written(key, value)
+        key: format_setting(key, value)
         for key, value in changes.items()
-        if value is not None or stated.has(key.split("."))
+        if value is not None or stated.has_value(key.split("."))
     }
-    wanted, asked = _read(document, team, told), dict[str, Any]()
+    wanted, asked = _open_plan(document, team, told), dict[str, Any]()
     for key, value in told.items():
         around = any(key.startswith(f"{other}.") for other in asked)
         if around or wanted.get(key) != before.get(key):
             asked[key] = value
-    for key in [k for k in asked if not stated.has(k.split(".")) and k in ROW]:
+    for key in [k for k in asked if not stated.has_value(k.split(".")) and k in ROW]:
         shorter = {k: value for k, value in asked.items() if k != key}
         with contextlib.suppress(PlanError):
-            without = opened(_read(document, team, shorter))
-            if planned(without).data == planned(wanted).data:  # it has this value by default
+            without = set_auto_layout(_open_plan(document, team, shorter))
+            if build_plan(without).data == build_plan(wanted).data:  # it has this value by default
                 asked = shorter
-    wanted = _read(document, team, asked)
+    wanted = _open_plan(document, team, asked)
     gone = [key for key, value in asked.items() if value is None]
-    made = edited(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
-    root = nodes.compose(made, to)
+    made = change_values(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
+    root = nodes.parse_yaml(made, to)
     assert root is not None
     # A removed key may be inherited from the document that the plan extends.
-    back = [key for key in gone if _read(root, team).get(key) != wanted.get(key)]
+    back = [key for key in gone if _open_plan(root, team).get(key) != wanted.get(key)]
     if back:
-        made = edited(made, to, dict.fromkeys(back))
-        root = nodes.compose(made, to)
+        made = change_values(made, to, dict.fromkeys(back))
+        root = nodes.parse_yaml(made, to)
         assert root is not None
-    found = _read(root, team)
+    found = _open_plan(root, team)
     if found.data != wanted.data:
-        key = _first_difference(found.data, wanted.data)
+        key = _find_difference(found.data, wanted.data)
         what = f"{key} would have another value in the changed file"
         allowed = "no anchor that is used twice, and names that hold where the file lies"
-        raise PlanError(Fault(what, before.key_place(key.split(".")), allowed))
-    loading.planned(opened(found))  # raises faults across keys
-    return made, [f"{key}: {_told(before, key)} → {_told(found, key)}" for key in asked]
+        raise PlanError(Fault(what, before.find_key_place(key.split(".")), allowed))
+    loading.complete_document(set_auto_layout(found))  # raises faults across keys
+    return made, [
+        f"{key}: {_show_setting(before, key)} → {_show_setting(found, key)}" for key in asked
+    ]
 
 
-def _read(document: str | Node, team: Defaults | None, changes: Changes | None = None) -> Document:
+def _open_plan(
+    document: str | Node, team: Defaults | None, changes: Changes | None = None
+) -> Document:
     """Read a plan, checked and completed by its schema."""
     return schema.validate(source.load(document, changes or {}, defaults=team), "plan")
 
 
-def as_written(key: str, value: Any) -> Any:
+def format_setting(key: str, value: Any) -> Any:
     """Format a value as somebody would write it: a number with its unit, many tokens as 1.5T."""
     if not is_number(value):
         return value
@@ -202,23 +206,23 @@ def as_written(key: str, value: Any) -> Any:
         for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
             if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
                 return f"{plain_text(Fraction(value) / size)}{suffix}"
-    text = flow(value, unit)
-    return value if text == flow(value) or "integer" in said.get("type", ()) else text
+    text = format_flow(value, unit)
+    return value if text == format_flow(value) or "integer" in said.get("type", ()) else text
 
 
-def _told(document: Document, key: str) -> str:
+def _show_setting(document: Document, key: str) -> str:
     value = document.get(key)
-    if document.has(key.split(".")):
-        node = document.find(key.split("."))
-        return node.reference or node.text or flow(value)
-    return "not given" if value is None else flow(value)
+    if document.has_value(key.split(".")):
+        node = document.find_node(key.split("."))
+        return node.reference or node.text or format_flow(value)
+    return "not given" if value is None else format_flow(value)
 
 
-def _first_difference(one: Any, other: Any) -> str:
+def _find_difference(one: Any, other: Any) -> str:
     """Return the first dotted key in which two mappings differ."""
     for key in {**one, **other}:
         a, b = one.get(key), other.get(key)
         if a != b:
             both = isinstance(a, Mapping) and isinstance(b, Mapping)
-            return f"{key}.{_first_difference(a, b)}" if both else str(key)
+            return f"{key}.{_find_difference(a, b)}" if both else str(key)
     return ""

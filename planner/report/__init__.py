@@ -7,10 +7,10 @@ from pathlib import Path
 
 from planner.base.display import as_json
 from planner.base.files import format_of, write_text
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.results.result import Result
 
-__all__ = ["SUFFIXES", "as_text", "text", "write"]
+__all__ = ["SUFFIXES", "as_text", "render_text", "write_report"]
 
 #: Formats by ending; the longest ending that matches wins.
 SUFFIXES = {
@@ -22,11 +22,11 @@ SUFFIXES = {
 }
 
 
-def text(result: Result, colour: bool | None = None) -> str:
+def render_text(result: Result, colour: bool | None = None) -> str:
     """Return the summary for a terminal, coloured if standard output is one."""
-    from planner.report.terminal import summary
+    from planner.report.terminal import format_summary
 
-    return summary(result, colour)
+    return format_summary(result, colour)
 
 
 def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
@@ -34,32 +34,32 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
     json (schemas/result.schema.json; with `only`,
     those quantities) or trace (a simulated step, for Perfetto)."""
     if kind == "text":
-        return text(result)
+        return render_text(result)
     if kind == "json":
-        from planner.results.lookup import called
+        from planner.results.lookup import select_quantities
 
-        return as_json(result.to_json(called(result, only) if only else None))
+        return as_json(result.to_json(select_quantities(result, only) if only else None))
     if kind == "trace":
         from planner.report import trace
 
-        return trace.text(result)
-    from planner.report.report import page, words
+        return trace.format_trace(result)
+    from planner.report.report import render_md, render_page
     from planner.report.view import view_of
 
     view = view_of(result).to_data(drawn=kind == "html")
     return (
-        words("report.md.jinja", view=view)
+        render_md("report.md.jinja", view=view)
         if kind == "md"
-        else page("report.html.jinja", view=view)
+        else render_page("report.html.jinja", view=view)
     )
 
 
-def write(result: Result, path: str | Path) -> None:
+def write_report(result: Result, path: str | Path) -> None:
     """Write a report atomically, in the format of the file's ending.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.
     """
     kind = format_of(path, SUFFIXES, "report")
-    tell(f"writing {path}")
-    write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))
+    report_progress(f"writing {path}")
+    write_text(path, render_text(result, colour=False) if kind == "text" else as_text(result, kind))

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from planner.base import numbers
 from planner.base.display import clean, headline, thin
-from planner.base.numbers import GIB, exact_text, scale, scientific, shares, trimmed
+from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.engine.lower import SIZE_ONLY
-from planner.plans.layout import DEGREES, stated
+from planner.plans.layout import DEGREES, pick_shown
 from planner.plans.pipeline import cut_rule
-from planner.questions.nearby import faster
-from planner.questions.sensitivity import sensitivities, twice
+from planner.questions.nearby import find_faster
+from planner.questions.sensitivity import rank_measures, twice
 from planner.report.layout import (
     DAYS,
     NUMBERS,
@@ -28,7 +28,7 @@ from planner.report.layout import (
     STEP,
     Data,
     pick,
-    short_key,
+    trim_key,
 )
 from planner.results import intervals
 from planner.results.remedies import Remedy
@@ -67,7 +67,7 @@ class Better(NamedTuple):
     takes: Mapping[str, Any]  # the keys that make it so; none of the plan itself
 
 
-class Answer:
+class Overview:
     """The contents of the first screen."""
 
     def __init__(self, result: Result) -> None:
@@ -94,12 +94,12 @@ class Answer:
             pieces += [(f"{headline(clean(why))}. ", False)]
         elif self.status == "bad":
             process = result["memory.process"]
-            low, high = _ends(process)
+            low, high = _format_ends(process)
             between = f" ({low}–{high})" if low else ""
             pieces += [
                 (f"{gib(process.value)}\u00a0GiB", True),
                 (f"{between} needed per device of {gib(result[CAPACITY].value)} GiB", False),
-                (f"; {self._most()}. ", False),
+                (f"; {self._name_largest()}. ", False),
             ]
         elif self.status == "tight":
             worst = gib(result["memory.at_worst"].value)
@@ -109,7 +109,7 @@ class Answer:
                 (f" of {gib(result[CAPACITY].value)} GiB per device ", False),
                 (f"({worst} at the 95th percentile). ", False),
             ]
-        runs = self._runs()
+        runs = self._describe_run()
         if runs:
             pieces += runs
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
@@ -122,7 +122,7 @@ class Answer:
             pieces.append((f"{what} {used} of {capacity} GiB per device{why}.", False))
         return pieces
 
-    def _runs(self) -> list[tuple[str, bool]]:
+    def _describe_run(self) -> list[tuple[str, bool]]:
         """Return how long training takes and its cost, or the rate of serving."""
         result, pieces = self.result, list[tuple[str, bool]]()
         name = clean(result.plan.get("model.name") or "The model")
@@ -144,7 +144,7 @@ class Answer:
             pieces.append((f" at an assumed utilisation of {thin(mfu.text())}{said}", False))
         return [*pieces, (". ", False)]
 
-    def _most(self) -> str:
+    def _name_largest(self) -> str:
         """Name the part with the most bytes on a device that is too small."""
         parts = [q for base in OF_MEMORY if (q := self.result.get(f"memory.{base}")) is not None]
         most = max(parts, key=lambda part: part.number)
@@ -179,7 +179,7 @@ class Answer:
             pieces.append(("", f"{exact_text(devices)} × {clean(accelerator or 'device')}", each))
         tokens = get("training.tokens")
         if tokens and not self.serves:
-            pieces.append(("", trimmed(numbers.text(tokens, "tokens", "table")), " tokens"))
+            pieces.append(("", trim_zeros(numbers.text(tokens, "tokens", "table")), " tokens"))
         batch, length = get("training.global_batch"), get("training.sequence_length")
         if length:
             sizes = f"{exact_text(batch)} × {exact_text(length)}" if batch else exact_text(length)
@@ -188,7 +188,7 @@ class Answer:
         pieces.append(("", clean(get("training.precision")), optimizer))
         if not self.serves:
             pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
-        degrees = list(stated(get))
+        degrees = list(pick_shown(get))
         divided = [
             row.heading if value is True else f"{row.heading} {value}"
             for row, value in degrees
@@ -231,7 +231,7 @@ class Answer:
         first = SERVING if self.serves else NUMBERS
         every = self.result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
-        rows = (self._number(label, i) for label, i in (*first[:4], *own, *first[4:]))
+        rows = (self._build_number(label, i) for label, i in (*first[:4], *own, *first[4:]))
         return [row for row in rows if row is not None]
 
     @property
@@ -245,12 +245,12 @@ class Answer:
         """Whether an assumed value is marked beside a predicted one."""
         return any(row.whisker and row.whisker.assumed for row in self.numbers)
 
-    def _number(self, label: str, identifier: str) -> Data | None:
+    def _build_number(self, label: str, identifier: str) -> Data | None:
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:
             return None
-        number, unit = _split(quantity)
-        low, high = _ends(quantity)
+        number, unit = _split_value(quantity)
+        low, high = _format_ends(quantity)
         if identifier == PROCESS and self.status == "unknown":
             label = "Memory, states alone"
         row = Data(id=identifier, label=label, number=number, unit=unit, kind=quantity.kind,
@@ -258,19 +258,19 @@ class Answer:
         if identifier == PROCESS and CAPACITY in self.result:
             row.number = gib(quantity.value)
             row.unit = f"of {gib(self.result[CAPACITY].value)} GiB"
-            row.limit = _at(self.result[CAPACITY].number, quantity.number)
+            row.limit = _locate_value(self.result[CAPACITY].number, quantity.number)
         price = self.result.plan.get("cluster.price")
         if identifier == COST and price:
             row.label = f"{label} at {numbers.text(price)} USD per GPU-hour"
         between, other = quantity.interval, quantity.alternative
         if between is not None and quantity.number:
-            ends = [_at(end, quantity.number, True) for end in between]
-            over = [_at(end, quantity.number) is None for end in between]
+            ends = [_locate_value(end, quantity.number, True) for end in between]
+            over = [_locate_value(end, quantity.number) is None for end in between]
             row.whisker = Data(low=ends[0], high=ends[1], lower=over[0], higher=over[1],
                                assumed=None)  # fmt: skip
-            row.labels = _apart(ends[0], ends[1])
+            row.labels = _shift_labels(ends[0], ends[1])
             if other is not None:
-                row.whisker.assumed = _at(other.number, quantity.number)
+                row.whisker.assumed = _locate_value(other.number, quantity.number)
         if other is not None and self.result.assumes_utilisation:
             row.note = f"assumed; predicted: {thin(other.text())}"
         elif other is not None:
@@ -285,7 +285,7 @@ class Answer:
         """The published runs behind the intervals: their number and kind."""
         settings, said = self.result.evaluation.case.settings, []
         for name, base in (("time", STEP), ("memory", PROCESS)):
-            found = intervals.basis(base, settings)
+            found = intervals.find_basis(base, settings)
             if found is None or base not in self.result:
                 continue
             runs = f"{found.rows} runs, {found.sources} source{'s' * (found.sources != 1)}"
@@ -326,27 +326,27 @@ class Answer:
         rows = [row for row in rows if row[1] > 0]
         low, high = process.interval or (process.number, process.number)
         whole = max(capacity.number, high, process.number)
-        segments = segmented(rows, whole)
+        segments = build_segments(rows, whole)
         for part, (_, size, _) in zip(segments, rows, strict=True):
             part.text = gib(size)
         free = capacity.number - process.number
         stage, phase = result.get("memory.stage"), result.get("memory.phase")
-        several = len(result.entries("stage")) > 1
+        several = len(result.list_entries("stage")) > 1
         notes = [clean(stage.value)] if several and stage is not None else []
         notes += [f"peak: {clean(phase.value)}"] if phase is not None else []
-        ends = _ends(process)
+        ends = _format_ends(process)
         return Data(
             id=PROCESS,
             segments=segments,
             total=gib(process.value),
             between=f"{ends[0]}–{ends[1]}" if ends[0] else "",
             capacity=gib(capacity.value),
-            at=share_text(capacity.number, whole),
-            label=_beside(process.number / whole),
+            at=format_share(capacity.number, whole),
+            label=_place_label(process.number / whole),
             room=abs(capacity.number - process.number) > whole / 5,
-            low=share_text(low, whole),
-            high=share_text(high, whole),
-            over=share_text(max(-free, Fraction(0)), whole),
+            low=format_share(low, whole),
+            high=format_share(high, whole),
+            over=format_share(max(-free, Fraction(0)), whole),
             free=gib(abs(free)),
             free_word="Free" if free >= 0 else "Too much",
             note=" · ".join(notes),
@@ -388,9 +388,9 @@ class Answer:
             named, key=lambda k: (GROUPS.index(k[0]), k[0] != "arithmetic" and -named[k])
         )
         order = [key for key in order if named[key] > 0]
-        segments = segmented([(name, named[group, name], "") for group, name in order], whole)
-        looks = looked(order)
-        each = shares([named[key] for key in order])
+        segments = build_segments([(name, named[group, name], "") for group, name in order], whole)
+        looks = choose_looks(order)
+        each = format_shares([named[key] for key in order])
         if order[0] == PEAK and mfu is not None:  # its share is the utilisation, as that is printed
             own = mfu.text().removesuffix(" %")
             rest = Fraction(each[1]) + Fraction(each[0]) - Fraction(own)
@@ -398,28 +398,28 @@ class Answer:
             each[0] = own
         for part, key, look, share in zip(segments, order, looks, each, strict=True):
             part.look, part.group, part.share = look, key[0], share
-            part.text = seconds_text(named[key], whole)
+            part.text = format_seconds(named[key], whole)
         groups, left = [], Fraction(0)
         for group in GROUPS:
             size = sum((named[key] for key in order if key[0] == group), Fraction(0))
             if size:
                 share = exact_text(round(100 * size / whole))
-                at = {"x": share_text(left, whole), "width": share_text(size, whole)}
-                text = seconds_text(size, whole)
+                at = {"x": format_share(left, whole), "width": format_share(size, whole)}
+                text = format_seconds(size, whole)
                 groups.append(Data(label=group, share=share, text=text, **at))
                 left += size
-        tokens, rate = self._tokens(), result.get("time.tokens_per_second")
-        low, high = _ends(step)
+        tokens, rate = self._format_tokens(), result.get("time.tokens_per_second")
+        low, high = _format_ends(step)
         return Data(
             id=STEP,
             total=thin(step.text()),
-            between=f"{low}–{high} {_split(step)[1]}" if low else "",
+            between=f"{low}–{high} {_split_value(step)[1]}" if low else "",
             note=" · ".join(filter(None, (tokens, thin(rate.text()) if rate is not None else ""))),
             segments=segments,
             groups=groups,
         )
 
-    def _tokens(self) -> str:
+    def _format_tokens(self) -> str:
         get = self.result.plan.get
         batch, length = get("training.global_batch"), get("training.sequence_length")
         return f"{exact_text(batch * length)} tokens" if batch and length else ""
@@ -437,7 +437,7 @@ class Answer:
             if own is None and each == COST and advice is not None:
                 costs = (Fraction(remedy.cost) for remedy in advice.remedies if remedy.cost)
                 size = next(costs, size)
-            found[each] = scale(size, unit)
+            found[each] = choose_unit(size, unit)
         return found
 
     @cached_property
@@ -446,7 +446,7 @@ class Answer:
         time, money = (self.units[each][0] for each in (DAYS, COST))
         return time, money.replace("million", "M")
 
-    def _in_column(self, identifier: str, value: Any) -> str:
+    def _format_cell(self, identifier: str, value: Any) -> str:
         return numbers.text(Fraction(value) / self.units[identifier][1], style="table")
 
     @cached_property
@@ -458,18 +458,18 @@ class Answer:
         days, note = self.result.get(DAYS), ""
         if days is not None and self.result.assumes_utilisation:  # which no change would move
             days, note = days.alternative, "Time and cost are predicted here."
-        rows = [self._remedy(remedy, days) for remedy in advice.remedies]
+        rows = [self._build_remedy(remedy, days) for remedy in advice.remedies]
         none = "" if rows else "No change of one or two settings makes it fit."
         return Data(rows=rows, none=none, note=note)
 
-    def _remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
+    def _build_remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
         capacity = self.result[CAPACITY].number
         slower, text, change = remedy.slowdown, "–", ""
         if slower is not None and days is not None:
-            text = self._in_column(DAYS, Fraction(slower) * Fraction(days.number))
+            text = self._format_cell(DAYS, Fraction(slower) * Fraction(days.number))
             change = numbers.text(Fraction(slower) - 1, style="change")
-        cost = self._in_column(COST, remedy.cost) if remedy.cost else "–"
-        return Better(changed(remedy.changes, self.result.plan.get), text, change, cost,
+        cost = self._format_cell(COST, remedy.cost) if remedy.cost else "–"
+        return Better(format_changes(remedy.changes, self.result.plan.get), text, change, cost,
                       gib(capacity - remedy.headroom), gib(capacity - remedy.at_worst),
                       *STATUS["fits"], remedy.changes)  # fmt: skip
 
@@ -482,24 +482,24 @@ class Answer:
             return []
         ids = (DAYS, PROCESS, "memory.at_worst", *([COST] if COST in own else ()))
         rows, days = [], Fraction(own[DAYS].number)
-        for near in faster(plan, ids, own.evaluation):
+        for near in find_faster(plan, ids, own.evaluation):
             values = {i: Fraction(near.values[i]) for i in ids}
-            words, change = changed(near.chosen, plan.get), values[DAYS] / days - 1
-            rows.append(self._better(words, values, change, near.changes))
+            words, change = format_changes(near.chosen, plan.get), values[DAYS] / days - 1
+            rows.append(self._build_better(words, values, change, near.changes))
         if not rows:
             return []
-        return [self._better("This plan", {i: Fraction(own[i].number) for i in ids}), *rows]
+        return [self._build_better("This plan", {i: Fraction(own[i].number) for i in ids}), *rows]
 
-    def _better(
+    def _build_better(
         self,
         words: str,
         values: Mapping[str, Fraction],
         change: Fraction | None = None,
         takes: Mapping[str, Any] | None = None,
     ) -> Better:
-        cost = self._in_column(COST, values[COST]) if COST in values else "–"
+        cost = self._format_cell(COST, values[COST]) if COST in values else "–"
         by = "" if change is None else numbers.text(change, style="change")
-        days = self._in_column(DAYS, values[DAYS])
+        days = self._format_cell(DAYS, values[DAYS])
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
         return Better(words, days, by, cost, memory, worst, *STATUS["fits"], takes or {})
 
@@ -511,8 +511,8 @@ class Answer:
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
-        found = [(f"10\u00a0% {_of_key(each.key, each.meaning)}", each.key, Fraction(each.change))
-                 for each in sensitivities(own, DAYS, most=4)]  # fmt: skip
+        found = [(f"10\u00a0% {_describe_key(each.key, each.meaning)}", each.key, Fraction(each.change))
+                 for each in rank_measures(own, DAYS, most=4)]  # fmt: skip
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
         found = [row for row in found if abs(row[2]) >= LEAST_MOVE]
         found.sort(key=lambda row: -abs(row[2]))
@@ -528,9 +528,9 @@ class Answer:
                     key=key,
                     text=numbers.text(change, style="change"),
                     days=thin(numbers.text(Fraction(days.number) * (1 + change), "days")),
-                    x=share_text(start - low, span),
-                    width=share_text(stop - start, span),
-                    zero=share_text(-low, span),
+                    x=format_share(start - low, span),
+                    width=format_share(stop - start, span),
+                    zero=format_share(-low, span),
                     sooner=change < 0,
                 )
             )
@@ -538,22 +538,22 @@ class Answer:
 
 
 #: The answer of a result; the formats of one report and the summary share it.
-answer_of = lru_cache(maxsize=1)(Answer)
+answer_of = lru_cache(maxsize=1)(Overview)
 #: Settings of parallelism that the plan line names.
 DIVIDE = frozenset((*DEGREES, "sequence", "virtual_pipeline", "data", "replicate"))
 
 
-def segmented(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
+def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
     """Return the segments of a bar: label, id, look, start and width in per cent."""
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:
-        parts.append(Data(label=label, id=identifier, look=label, x=share_text(left, whole),
-                          width=share_text(size, whole)))  # fmt: skip
+        parts.append(Data(label=label, id=identifier, look=label, x=format_share(left, whole),
+                          width=format_share(size, whole)))  # fmt: skip
         left += Fraction(size)
     return parts
 
 
-def looked(keys: Iterable[tuple[str, str]]) -> list[str]:
+def choose_looks(keys: Iterable[tuple[str, str]]) -> list[str]:
     """Choose a look for each part of a step by its group, distinct while looks remain."""
     looks = {
         "arithmetic": iter(("peak", "below", "again")),
@@ -564,7 +564,7 @@ def looked(keys: Iterable[tuple[str, str]]) -> list[str]:
     return [next(looks[group], "other") for group, _ in keys]
 
 
-def changed(changes: Any, get: Any) -> str:
+def format_changes(changes: Any, get: Any) -> str:
     """Format the changes of a layout: tensor 8→4, zero 1→2."""
     said = []
     for key, value in changes.items():
@@ -572,7 +572,7 @@ def changed(changes: Any, get: Any) -> str:
             continue
         before = get(key)
         words = ["yes" if v is True else "no" if v is False else str(v) for v in (before, value)]
-        said.append(f"{short_key(key)} {words[0]}→{words[1]}")
+        said.append(f"{trim_key(key)} {words[0]}→{words[1]}")
     return ", ".join(said)
 
 
@@ -581,12 +581,12 @@ def gib(size: Any) -> str:
     return numbers.text(Fraction(size) / GIB, style="table")
 
 
-def seconds_text(size: Fraction, whole: Fraction) -> str:
+def format_seconds(size: Fraction, whole: Fraction) -> str:
     """Format a part of a step in the unit of the step."""
     return numbers.text(size, "s") if whole < 1 else f"{numbers.text(size, style='table')} s"
 
 
-def _of_key(key: str, meaning: str) -> str:
+def _describe_key(key: str, meaning: str) -> str:
     """Describe an increase of an input by the start of its meaning."""
     if key == "training.tokens":
         return "more tokens"
@@ -594,9 +594,9 @@ def _of_key(key: str, meaning: str) -> str:
     return f"higher {words[:1].lower()}{words[1:]}"
 
 
-def _split(quantity: Quantity) -> tuple[str, str]:
+def _split_value(quantity: Quantity) -> tuple[str, str]:
     """Split a value as printed into number and unit."""
-    if _wide(quantity):
+    if _is_wide(quantity):
         return scientific(quantity.number), "" if quantity.unit == "1" else quantity.unit
     number, _, unit = quantity.text().partition(" ")
     if quantity.unit == "parameters":
@@ -604,7 +604,7 @@ def _split(quantity: Quantity) -> tuple[str, str]:
     return number, "% of peak" if quantity.base == "time.mfu" else unit
 
 
-def _ends(quantity: Quantity) -> tuple[str, str]:
+def _format_ends(quantity: Quantity) -> tuple[str, str]:
     """Format the ends of an interval, three digits, in the unit of the value."""
     if quantity.interval is None:
         return "", ""
@@ -613,40 +613,40 @@ def _ends(quantity: Quantity) -> tuple[str, str]:
     elif quantity.base == PROCESS:
         low, high = map(gib, quantity.interval)
     else:
-        size = scale(quantity.value, quantity.unit)[1]
-        wide = _wide(quantity)
+        size = choose_unit(quantity.value, quantity.unit)[1]
+        wide = _is_wide(quantity)
         ends = (Fraction(end) / (1 if wide else size) for end in quantity.interval)
         low, high = (scientific(end) if wide else numbers.text(end, style="table") for end in ends)
     return low, high
 
 
-def _wide(quantity: Quantity) -> bool:
+def _is_wide(quantity: Quantity) -> bool:
     """Decide whether a value in a unit of the user's has too many digits for a line."""
-    _, size = scale(quantity.value, quantity.unit)
+    _, size = choose_unit(quantity.value, quantity.unit)
     return quantity.declared.own and abs(quantity.number / size) >= 10**7
 
 
-def share_text(part: Any, whole: Any) -> str:
+def format_share(part: Any, whole: Any) -> str:
     """Format a share in per cent, two decimals, for a style sheet."""
     return f"{float(Fraction(part) * 100 / Fraction(whole)):.2f}"
 
 
-def _beside(share: Any) -> str:
+def _place_label(share: Any) -> str:
     """Place the label of a bar's end: right of it, or left of it near the edge."""
     place = float(100 * share)
     return f"right:{100 - place:.2f}%" if place > 75 else f"left:{place:.2f}%"
 
 
-def _at(value: Any, around: Any, clip: bool = False) -> str | None:
+def _locate_value(value: Any, around: Any, clip: bool = False) -> str | None:
     """Return a value's position on the scale around another, in per cent; None if outside."""
     low, high = SCALE
     place = (Fraction(value) / Fraction(around) - low) / (high - low)
     if clip:
         place = min(max(place, Fraction(0)), Fraction(1))
-    return share_text(place, 1) if 0 <= place <= 1 else None
+    return format_share(place, 1) if 0 <= place <= 1 else None
 
 
-def _apart(low: str | None, high: str | None) -> tuple[str, str]:
+def _shift_labels(low: str | None, high: str | None) -> tuple[str, str]:
     """Separate the positions of two labels, in per cent, so that they do not overlap."""
     a, b = float(low or 0), float(high or 100)
     least = 24.0

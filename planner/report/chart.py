@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.base import numbers
-from planner.base.numbers import trimmed
+from planner.base.numbers import trim_zeros
 from planner.report.layout import Data, pick
 
 #: The box, and its margins for text.
@@ -61,18 +61,18 @@ class Plane:
         height: int = HEIGHT,
     ) -> None:
         xs, ys = ([point[way] for point in points] for way in (0, 1))
-        self.x_low, self.x_high, across = _range(xs)
-        self.y_low, self.y_high, up = _range(ys)
-        y_ticks = [(y, words[1](y)) for y in _ticks(self.y_low, self.y_high, up is math.log10)]
+        self.x_low, self.x_high, across = _fit_range(xs)
+        self.y_low, self.y_high, up = _fit_range(ys)
+        y_ticks = [(y, words[1](y)) for y in _pick_ticks(self.y_low, self.y_high, up is math.log10)]
         left = 12 + LETTER * max((len(text) for _, text in y_ticks), default=0)
         self.left, self.right = round(left), WIDTH - RIGHT
         self.top, self.bottom = TOP, height - BOTTOM
-        self.x = axis(self.x_low, self.x_high, self.left, self.right, across, 1)
-        self.y = axis(self.y_low, self.y_high, self.bottom, self.top, up, 1)
-        x_ticks = x_values or _ticks(self.x_low, self.x_high, across is math.log10)
+        self.x = make_axis(self.x_low, self.x_high, self.left, self.right, across, 1)
+        self.y = make_axis(self.y_low, self.y_high, self.bottom, self.top, up, 1)
+        x_ticks = x_values or _pick_ticks(self.x_low, self.x_high, across is math.log10)
         self.x_name, self.y_name = names
         self.width, self.height = WIDTH, height
-        self.x_ticks = _spread([(self.x(x), words[0](x)) for x in x_ticks])
+        self.x_ticks = _drop_overlaps([(self.x(x), words[0](x)) for x in x_ticks])
         self.y_ticks = [Data(at=self.y(y), text=text) for y, text in y_ticks]
         self._taken: list[Box] = []
 
@@ -81,12 +81,12 @@ class Plane:
         """What templates draw: the box, its margins and the axes."""
         return pick(self, DRAWN)
 
-    def holds(self, point: Point) -> bool:
+    def is_inside(self, point: Point) -> bool:
         """Decide whether a point lies inside the axes."""
         x, y = point
         return self.x_low <= x <= self.x_high and self.y_low <= y <= self.y_high
 
-    def nearest(self, point: Point) -> Point:
+    def clamp_point(self, point: Point) -> Point:
         """Clamp a point to the range of the axes."""
         x, y = point
         return min(max(x, self.x_low), self.x_high), min(max(y, self.y_low), self.y_high)
@@ -99,10 +99,10 @@ class Plane:
         """Draw a mark at each point inside, as one path: a dot (a stroke of no length with round
         ends), ``CROSS`` or ``TRIANGLE``."""
         begin = {CROSS: (-3, -3), TRIANGLE: (0, -4.5)}.get(shape, (0, 0))
-        placed = dict.fromkeys(map(self.at, filter(self.holds, points)))
+        placed = dict.fromkeys(map(self.at, filter(self.is_inside, points)))
         return "".join(f"M{x + begin[0]:g} {y + begin[1]:g}{shape}" for x, y in placed)
 
-    def line(self, points: Sequence[Point], steps: bool = False) -> str:
+    def draw_line(self, points: Sequence[Point], steps: bool = False) -> str:
         """Draw a path through points, straight or in steps."""
         placed = list(map(self.at, points))
         if not placed:
@@ -122,15 +122,15 @@ class Plane:
             along = ((x + (to_x - x) * i / parts, y + (to_y - y) * i / parts) for i in range(parts))
             self._taken += [(a - 1, b - 1, a + 1, b + 1) for a, b in along]
 
-    def labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Data]:
+    def place_labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Data]:
         """Place labels at points, the most important first, where they overlap nothing; if ``far``,
         also further away with a line to the point. Labels without room are left out."""
         found = []
         for point, text in wanted:
             x, y = self.at(point)
             for dx, dy, anchor in (*NEAR, *FAR) if far else NEAR:
-                box = _written(x + dx, y + dy, text, anchor)
-                if self._free(box):
+                box = _measure_label(x + dx, y + dy, text, anchor)
+                if self._is_free(box):
                     self._taken.append(box)
                     tie = (
                         f"M{x:g} {y:g}L{x + dx:g} {y + dy - 5:g}" if (dx, dy, anchor) in FAR else ""
@@ -140,30 +140,30 @@ class Plane:
                     break
         return found
 
-    def _free(self, box: Box) -> bool:
+    def _is_free(self, box: Box) -> bool:
         left, top, right, bottom = box
         if left < self.left or right > WIDTH or top < self.top - 8 or bottom > self.bottom:
             return False
-        return not any(overlap(box, other) for other in self._taken)
+        return not any(has_overlap(box, other) for other in self._taken)
 
 
 CROSS, TRIANGLE = "l6 6m0-6l-6 6", "l4.6 8h-9.2z"
 
 
-def overlap(one: Box, other: Box) -> bool:
+def has_overlap(one: Box, other: Box) -> bool:
     """Decide whether two boxes overlap."""
     across = one[0] < other[2] and other[0] < one[2]
     return across and one[1] < other[3] and other[1] < one[3]
 
 
-def _written(x: float, y: float, text: str, anchor: str) -> Box:
+def _measure_label(x: float, y: float, text: str, anchor: str) -> Box:
     """Return the box of a label."""
     wide = LETTER * len(text)
     left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
     return left, y - LINE + 4, left + wide, y + 4
 
 
-def _range(values: Sequence[float]) -> tuple[float, float, Callable[[float], float]]:
+def _fit_range(values: Sequence[float]) -> tuple[float, float, Callable[[float], float]]:
     """Return the ends of an axis for some values, with padding, and its scale."""
     low, high = min(values), max(values)
     if low > 0 and high / low > RATIO:
@@ -173,14 +173,14 @@ def _range(values: Sequence[float]) -> tuple[float, float, Callable[[float], flo
     return max(low - room, 0.0) if low >= 0 else low - room, high + room, float
 
 
-def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
+def _pick_ticks(low: float, high: float, logarithmic: bool) -> list[float]:
     """Return three to eight round numbers inside a range."""
     if logarithmic and high / low < 25:
         decade = 10.0 ** math.floor(math.log10(low))
         places = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
         found = [place for place in places if low <= place <= high]
     else:
-        found = powers(low, high) if logarithmic else []
+        found = list_powers(low, high) if logarithmic else []
     if len(found) > 2:
         return found
     size = 10.0 ** math.floor(math.log10(high - low))
@@ -191,7 +191,7 @@ def _ticks(low: float, high: float, logarithmic: bool) -> list[float]:
     return [round(time * step, 12) for time in times]
 
 
-def powers(low: float, high: float) -> list[float]:
+def list_powers(low: float, high: float) -> list[float]:
     """List powers of ten inside a range, with steps between them if few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
@@ -199,7 +199,7 @@ def powers(low: float, high: float) -> list[float]:
     return [t for t in ticks if low <= t <= high]
 
 
-def axis(
+def make_axis(
     low: float,
     high: float,
     start: float,
@@ -212,7 +212,7 @@ def axis(
     return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 
 
-def steps(low: float, high: float) -> list[float]:
+def list_steps(low: float, high: float) -> list[float]:
     """List about five round numbers, from at or below the low end to at or above the high one."""
     span = (high - low) or abs(high) or 1.0
     size = 10.0 ** math.floor(math.log10(span / 5))
@@ -222,7 +222,7 @@ def steps(low: float, high: float) -> list[float]:
     return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]
 
 
-def _spread(ticks: Sequence[tuple[float, str]]) -> list[Data]:
+def _drop_overlaps(ticks: Sequence[tuple[float, str]]) -> list[Data]:
     """Drop ticks whose labels would overlap."""
     kept: list[Data] = []
     free = -math.inf
@@ -236,4 +236,4 @@ def _spread(ticks: Sequence[tuple[float, str]]) -> list[Data]:
 
 def tick(value: float) -> str:
     """Format the label of a tick."""
-    return trimmed(numbers.text(value if abs(value) < 1000 else round(value)))
+    return trim_zeros(numbers.text(value if abs(value) < 1000 else round(value)))

@@ -11,14 +11,14 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.display import clean, headline
-from planner.base.numbers import PLAIN, column, digits
+from planner.base.numbers import PLAIN, format_column, split_digits
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
-from planner.report.facts import brief, with_interval
+from planner.report.facts import brief, format_interval
 from planner.report.layout import SECTIONS, SHOWN, Data, pick
-from planner.results.closed_form import closed_form
+from planner.results.closed_form import derive_form
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, Box, is_flat, is_tall, parse
+from planner.typeset import TEXT, Box, is_flat, is_tall, parse_latex
 
 #: Prefixes of the keys of a plan that select a formula.
 CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
@@ -44,25 +44,25 @@ class Derivations:
             alike = quantity.chosen if quantity.entries else quantity.id
             instances.setdefault(alike, []).append(quantity)
         self.items = [
-            self._table(alike) if alike[0].entries else self._one(alike[0])
+            self._derive_table(alike) if alike[0].entries else self._derive_one(alike[0])
             for alike in instances.values()
         ]
 
-    def _head(self, quantity: Quantity) -> dict[str, Any]:
+    def _build_head(self, quantity: Quantity) -> dict[str, Any]:
         """Return what each derivation begins with; number each cited work once."""
         works = map(clean, re.split(r";(?=\s*[A-Z])(?![^()]*\))", quantity.source))
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
-            "why": clean(f"{quantity.why}{_predicted(quantity)}", 2000),
+            "why": clean(f"{quantity.why}{_note_prediction(quantity)}", 2000),
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
         }
 
-    def _one(self, quantity: Quantity) -> Data:
+    def _derive_one(self, quantity: Quantity) -> Data:
         """Derive a quantity: formula, numbers and value as separate lines."""
         boxes = [*quantity.boxes]
         steps = [TEXT.write(box) for box in boxes]
-        value, text = _value(quantity), _number(quantity.value)
+        value, text = _format_exact(quantity), _typeset_value(quantity.value)
         # The numbers may be the formula, or the value already where nothing is left to compute.
         if len(steps) > 1 and (steps[1] in (steps[0], "") or steps[1] == text):
             del steps[1], boxes[1]
@@ -71,20 +71,20 @@ class Derivations:
             kind="one",
             nothing=quantity.value == 0,
             id=quantity.id,
-            **self._head(quantity),
+            **self._build_head(quantity),
             known=quantity.kind,
             name=quantity.symbol_name,
             plain=f"{name} = {steps[0]} = {quantity.text('exact')}",
-            closed=closed_of(quantity),
-            symbolic=broken(boxes[0]),
+            closed=pick_closed_form(quantity),
+            symbolic=break_sum(boxes[0]),
             put=boxes[1:],
             value=value,
-            terms=_terms(quantity),
-            inputs=inputs_of(quantity),
-            uses=grouped(quantity.uses),
+            terms=_list_summands(quantity),
+            inputs=describe_inputs(quantity),
+            uses=group_links(quantity.uses),
         )
 
-    def _table(self, quantities: Sequence[Quantity]) -> Data:
+    def _derive_table(self, quantities: Sequence[Quantity]) -> Data:
         """Derive a formula at several entries: one row for all entries with the same numbers."""
         first, typesetter = quantities[0], self.result.typesetter
         formula = first.chosen
@@ -100,8 +100,8 @@ class Derivations:
         for quantity in quantities:
             node = quantity.trace.body
             if node not in said:
-                said[node] = _instance(quantity, generic, plain)
-            row, entry = said[node], " · ".join(map(place, quantity.entries))
+                said[node] = _build_instance(quantity, generic, plain)
+            row, entry = said[node], " · ".join(map(label_entry, quantity.entries))
             rows.setdefault(row.alike, row).entries.append(Data(id=quantity.id, text=entry))
             self.headings[quantity.id] = identifier
         top, *others = rows.values()
@@ -113,28 +113,28 @@ class Derivations:
             kind="table",
             nothing=all(quantity.value == 0 for quantity in quantities),
             id=identifier,
-            **self._head(first),
+            **self._build_head(first),
             known=max((quantity.kind for quantity in quantities), key=KINDS.index),
-            where=", ".join(f"{key} {either(value)}" for key, value in chosen),
+            where=", ".join(f"{key} {format_options(value)}" for key, value in chosen),
             unit="value" if first.unit in PLAIN else first.unit,
             axis=" · ".join(entry.axis for entry in first.entries),
-            name=typesetter.name(formula.quantity.symbol),
+            name=typesetter.make_name(formula.quantity.symbol),
             generic=generic,
             tall=is_tall(generic),
             formulas=any(row.alike[0] != plain for row in said.values()),
             numbers=not all(row.same for row in said.values()),
             rows=[*rows.values()],
-            inputs=[row for quantity in quantities for row in inputs_of(quantity)],
-            uses=grouped({used.key: used for q in quantities for used in q.uses}.values()),
+            inputs=[row for quantity in quantities for row in describe_inputs(quantity)],
+            uses=group_links({used.key: used for q in quantities for used in q.uses}.values()),
             # The section whose table shows its values.
             shown=next((section for section, t in alone if first.base in t.columns), ""),
         )
 
 
-def closed_of(quantity: Quantity) -> Data | None:
+def pick_closed_form(quantity: Quantity) -> Data | None:
     """Return the closed form of a quantity, if it adds to the formula: a published equation or
     named terms."""
-    form = closed_form(quantity)
+    form = derive_form(quantity)
     if form is None or not (form.recognised or len(form.terms) > 1):
         return None
     terms = [
@@ -145,13 +145,13 @@ def closed_of(quantity: Quantity) -> Data | None:
     return Data(**vars(pick(form, names)), terms=terms)
 
 
-def _predicted(quantity: Quantity) -> str:
+def _note_prediction(quantity: Quantity) -> str:
     """Describe the prediction for a quantity that rests on an assumed utilisation."""
     other = quantity.alternative if quantity.result.assumes_utilisation else None
-    return f" Without the assumption {with_interval(other)} is predicted." if other else ""
+    return f" Without the assumption {format_interval(other)} is predicted." if other else ""
 
 
-def _value(quantity: Quantity) -> tuple[str, str]:
+def _format_exact(quantity: Quantity) -> tuple[str, str]:
     """Format the exact value with its unit, and the rounded value if it differs."""
     full = quantity.text("exact")
     if isinstance(quantity.value, str):
@@ -160,13 +160,13 @@ def _value(quantity: Quantity) -> tuple[str, str]:
     return full, rounded if rounded != full else ""
 
 
-def _terms(quantity: Quantity) -> Data | None:
+def _list_summands(quantity: Quantity) -> Data | None:
     """Return the named summands, if the numbers alone would be unclear."""
     formula, terms = quantity.chosen, quantity.terms
     folded = formula is not None and formula.expression.op == "total"
     if not folded or len(terms) < 2 or quantity.base in SHOWN:
         return None
-    unit, texts = column([term.value for term in terms], quantity.unit)
+    unit, texts = format_column([term.value for term in terms], quantity.unit)
     rows = [
         Data(label=clean(term.label), text=text, id=term.id)
         for term, text in zip(terms, texts, strict=True)
@@ -174,10 +174,10 @@ def _terms(quantity: Quantity) -> Data | None:
     return Data(unit=unit, rows=rows)
 
 
-def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
+def _build_instance(quantity: Quantity, generic: Box, plain: str) -> Data:
     """Return a row of a table: the formula at one entry, and what identifies equal rows."""
     symbolic, numeric = quantity.boxes
-    text, figures = _number(quantity.value), TEXT.write(numeric)
+    text, figures = _typeset_value(quantity.value), TEXT.write(numeric)
     formula = plain if symbolic == generic else TEXT.write(symbolic)
     return Data(
         entries=[],
@@ -192,17 +192,18 @@ def _instance(quantity: Quantity, generic: Box, plain: str) -> Data:
     )
 
 
-def inputs_of(quantity: Quantity) -> list[Data]:
+def describe_inputs(quantity: Quantity) -> list[Data]:
     """Return the inputs of a formula: name, meaning, values as text, origin, and whether a value
     was ``stated`` or derived."""
     return [
         Data(
             symbol=str(note.symbol),
             key=note.dotted or "",
-            name=parse(note.latex),
+            name=parse_latex(note.latex),
             meaning=clean(note.meaning),
             given=values,
-            value=", ".join(map(_number, values[:MANY])) + (", …" if len(values) > MANY else ""),
+            value=", ".join(map(_typeset_value, values[:MANY]))
+            + (", …" if len(values) > MANY else ""),
             origin=clean(given.origin) if given is not None else "",
             stated=given is not None and given.kind != "derived",
         )
@@ -210,11 +211,11 @@ def inputs_of(quantity: Quantity) -> list[Data]:
     ]
 
 
-def _number(value: Any) -> str:
-    return clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+def _typeset_value(value: Any) -> str:
+    return clean(value) if isinstance(value, str) else TEXT.format_number(*split_digits(value))
 
 
-def grouped(quantities: Iterable[Quantity]) -> list[Data]:
+def group_links(quantities: Iterable[Quantity]) -> list[Data]:
     """Return links to quantities by symbol; several instances of one share a link to their
     table."""
     by_base: dict[str, list[Quantity]] = {}
@@ -223,18 +224,18 @@ def grouped(quantities: Iterable[Quantity]) -> list[Data]:
     return [
         Data(
             id=base if alike[0].entries else alike[0].id,
-            text=TEXT.write(alike[0].result.typesetter.name(alike[0].declared.symbol)),
+            text=TEXT.write(alike[0].result.typesetter.make_name(alike[0].declared.symbol)),
         )
         for base, alike in by_base.items()
     ]
 
 
-def place(entry: Entry) -> str:
+def label_entry(entry: Entry) -> str:
     """Return the label of an entry: its title, or its path in the model."""
     return clean(entry.path if entry.parent or not entry.title else entry.title)
 
 
-def either(value: Any, mark: str = "") -> str:
+def format_options(value: Any, mark: str = "") -> str:
     """Format the values of a setting under which a formula applies, each between two marks."""
     values = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
     return " or ".join(
@@ -242,7 +243,7 @@ def either(value: Any, mark: str = "") -> str:
     )
 
 
-def broken(box: Box) -> list[Box]:
+def break_sum(box: Box) -> list[Box]:
     """Break a sum into lines of at most LINE characters, each before a sign."""
     if box.kind != "sum" or len(TEXT.write(box)) <= LINE:
         return [box]

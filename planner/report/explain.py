@@ -11,19 +11,19 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from planner.base import numbers
-from planner.base.display import clean, flow
+from planner.base.display import clean, format_flow
 from planner.base.errors import Fault, PlanError
-from planner.base.numbers import PLAIN, column
+from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
-from planner.report.derivations import inputs_of
-from planner.report.facts import brief, left_open, with_interval
+from planner.report.derivations import describe_inputs
+from planner.report.facts import brief, format_interval, left_open
 from planner.report.layout import Data
-from planner.results.closed_form import closed_form
+from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
-from planner.results.lookup import input_called, is_pattern, look_up, matching
+from planner.results.lookup import find_input, is_pattern, look_up, matching
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, parse
+from planner.typeset import TEXT, parse_latex
 
 WIDTH = 80
 #: Levels that are shown: a quantity and its inputs.
@@ -34,7 +34,7 @@ SHORT = 16  # characters of a value in a list that others are aligned with
 LONG = 24  # characters of a value or an id that others are aligned with
 
 
-class Row(NamedTuple):
+class OperandRow(NamedTuple):
     """An operand of a formula: its name, value, id or key, and its certainty or origin."""
 
     name: str
@@ -59,26 +59,26 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
     if depth is not None and depth < 0:
         raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
     if is_pattern(asked):
-        return _listed(matching(result, asked))
-    given = input_called(result, asked)
+        return _list_matches(matching(result, asked))
+    given = find_input(result, asked)
     if given is not None:
-        return _input(result, given)
+        return _describe_input(result, given)
     quantity = look_up(result, asked)
-    lines = _head(quantity)
+    lines = _format_head(quantity)
     if quantity.absent is not None:
         lines += ["", f"  absent: {clean(quantity.absent)}"]
     elif symbolic:
-        lines += ["", *_symbolic(quantity)]
+        lines += ["", *_format_symbolic(quantity)]
     else:
-        lines += ["", *_formula(quantity)]
+        lines += ["", *_format_formula(quantity)]
         left = None if depth is None else max(0, depth - 1)
-        below = _below(quantity, "", left, {quantity.id})
+        below = _format_below(quantity, "", left, {quantity.id})
         lines += ["", *below] if below else []
-        lines += _onwards(quantity, depth)
+        lines += _suggest_depth(quantity, depth)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def as_data(
+def explain_as_data(
     result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False
 ) -> dict[str, Any]:
     """Return the same as plain data: a ``quantity`` with the ``inputs`` of its formula, so many
@@ -90,16 +90,18 @@ def as_data(
     if depth is not None and depth < 0:
         raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
     if is_pattern(asked):
-        return {"quantities": {one.id: _data(one, 0, set()) for one in matching(result, asked)}}
-    given = input_called(result, asked)
+        return {
+            "quantities": {one.id: _dump_quantity(one, 0, set()) for one in matching(result, asked)}
+        }
+    given = find_input(result, asked)
     if given is not None:
-        entry, (unit, meaning, users) = result.inputs[given], _of_key(result, given)
+        entry, (unit, meaning, users) = result.inputs[given], _look_up_key(result, given)
         about = {"key": given, "value": entry.value, "unit": unit, "title": meaning}
         return {"input": {**about, "origin": entry.origin, "used_by": users}}
     quantity = look_up(result, asked)
     left = None if depth is None else max(0, depth - 1)
-    data = _data(quantity, 0 if symbolic else left, {quantity.id})
-    found = closed_form(quantity) if symbolic else None
+    data = _dump_quantity(quantity, 0 if symbolic else left, {quantity.id})
+    found = derive_form(quantity) if symbolic else None
     if found is not None:
         data["closed_form"] = {
             "formula": TEXT.write(found.symbolic),
@@ -118,16 +120,16 @@ def as_data(
     return {"quantity": data}
 
 
-def _data(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, Any]:
+def _dump_quantity(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, Any]:
     """Return a quantity as plain data, with ``depth`` levels of inputs."""
     if quantity.absent is not None:
         return {"id": quantity.id, "title": quantity.title, "absent": quantity.absent}
     data = {"id": quantity.id, **quantity.to_json(users=False)}
     if depth == 0:
         return data
-    deeper = depth if depth is None or _taken(quantity) else depth - 1
+    deeper = depth if depth is None or _find_selected(quantity) else depth - 1
     data["inputs"] = []
-    for row in _rows(quantity):
+    for row in _list_operands(quantity):
         used = row.quantity
         if used is None:
             one: dict[str, Any] = {
@@ -140,14 +142,14 @@ def _data(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, An
             one = {"id": used.id, "symbol": used.symbol, "value": used.value, "unit": used.unit}
         else:
             seen.add(used.id)
-            one = _data(used, deeper, seen)
+            one = _dump_quantity(used, deeper, seen)
         data["inputs"].append(one)
     return data
 
 
-def _listed(quantities: Sequence[Quantity]) -> str:
+def _list_matches(quantities: Sequence[Quantity]) -> str:
     """List ids with values and titles, each cut to one line."""
-    values = [_plain_value(one) for one in quantities]
+    values = [_format_plain(one) for one in quantities]
     wide = max(len(one.id) for one in quantities)
     width = max((len(value) for value in values if len(value) <= SHORT), default=0)
     lines = [
@@ -157,23 +159,23 @@ def _listed(quantities: Sequence[Quantity]) -> str:
     return "".join(f"{line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}\n" for line in lines)
 
 
-def _input(result: Result, key: str) -> str:
+def _describe_input(result: Result, key: str) -> str:
     """Describe an input: value, key, meaning, origin, and the quantities that use it."""
     given, value = result.inputs[key], result.inputs[key].value
-    unit, meaning, users = _of_key(result, key)
+    unit, meaning, users = _look_up_key(result, key)
     if not isinstance(value, (int, Fraction)) or isinstance(value, bool):
-        text = flow(value)
+        text = format_flow(value)
     elif key in result:  # a quantity that the plan states
         text = result[key].text()
     else:
         text = numbers.text(value, "1", "exact") if unit in PLAIN else numbers.text(value, unit)
-    lines = _ended(f"{text}   {key}   {meaning}", clean(given.origin))
+    lines = _align_right(f"{text}   {key}   {meaning}", clean(given.origin))
     if users:
-        lines += ["", *_filled(f"used by {', '.join(users)}", "  ")]
+        lines += ["", *_fill_lines(f"used by {', '.join(users)}", "  ")]
     return "\n".join(lines) + "\n"
 
 
-def _of_key(result: Result, key: str) -> tuple[str, str, list[str]]:
+def _look_up_key(result: Result, key: str) -> tuple[str, str, list[str]]:
     """Return the unit of an input, its meaning, and the quantities whose formulas have it."""
     notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
     symbols = {note.symbol for note in notes}
@@ -189,53 +191,53 @@ def _of_key(result: Result, key: str) -> tuple[str, str, list[str]]:
 # -- the quantity itself ----------------------------------------------------------------------
 
 
-def _head(quantity: Quantity) -> list[str]:
+def _format_head(quantity: Quantity) -> list[str]:
     """Format value, id, title and certainty on one line, or the title below."""
     known = quantity.absent is None
-    kind, value = (quantity.kind, with_interval(quantity)) if known else ("", "absent")
+    kind, value = (quantity.kind, format_interval(quantity)) if known else ("", "absent")
     first, title = f"{value}   {quantity.id}", clean(quantity.title)
     if len(first) + len(title) + len(kind) + 6 <= WIDTH:
-        return _ended(f"{first}   {title}", kind)
-    return [*_ended(first, kind), *_filled(title, "")]
+        return _align_right(f"{first}   {title}", kind)
+    return [*_align_right(first, kind), *_fill_lines(title, "")]
 
 
-def _formula(quantity: Quantity) -> list[str]:
+def _format_formula(quantity: Quantity) -> list[str]:
     """Format the closed form, if it is published or in inputs alone; then `symbol = formula`, the
     numbers, the explanation, the source, and what qualifies the value."""
-    value, found = quantity.text("exact"), closed_form(quantity)
-    steps, lines = [*_steps(quantity), value], []
+    value, found = quantity.text("exact"), derive_form(quantity)
+    steps, lines = [*_build_steps(quantity), value], []
     # An input is a symbol of the document, or a size of its layout.
     plain = found and all(one.id is None or one.id in LETTERS for one in found.inputs)
     if found is not None and (found.recognised or plain):
         closed = [TEXT.write(found.symbolic), TEXT.write(found.numeric), value]
-        lines = _equations(quantity, closed)
+        lines = _list_equations(quantity, closed)
         if found.recognised:
-            lines += _filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")
+            lines += _fill_lines(f"Recognised: {clean(found.recognised, 2000)}", "  ")
         steps = [step for step in steps if step not in closed]
     if steps:
-        lines += _equations(quantity, steps)
-    lines += _filled(clean(quantity.why, 2000), "  ")
+        lines += _list_equations(quantity, steps)
+    lines += _fill_lines(clean(quantity.why, 2000), "  ")
     lines += [f"  {line}" for line in _source(quantity, "source: ", WIDTH - 2)]
     if quantity.interval is not None:
-        lines += _filled(f"in parentheses: {left_open(quantity.result, quantity.base)}", "  ")
+        lines += _fill_lines(f"in parentheses: {left_open(quantity.result, quantity.base)}", "  ")
     if quantity.assumption:
-        lines += _filled(f"rests on {quantity.assumption}", "  ")
+        lines += _fill_lines(f"rests on {quantity.assumption}", "  ")
     other = quantity.alternative
     if other is not None:
         use = "predicted" if quantity.result.assumes_utilisation else "at the assumed utilisation"
-        lines += [f"  {use}: {with_interval(other)}"]
+        lines += [f"  {use}: {format_interval(other)}"]
     return lines
 
 
-def _equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
+def _list_equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
     """Format `symbol = …` with each further step below, without repetitions."""
     name = quantity.symbol
     pad = " " * len(name)
     formula, *others = steps
-    lines = _filled(f"{name} = {formula}", "  ", f"  {pad}   ")
+    lines = _fill_lines(f"{name} = {formula}", "  ", f"  {pad}   ")
     for step in others:
         if step not in (formula, others[-1].split(" ")[0]) or step is others[-1] != formula:
-            lines += _filled(f"{pad} = {step}", "  ", f"  {pad}   ")
+            lines += _fill_lines(f"{pad} = {step}", "  ", f"  {pad}   ")
     return lines
 
 
@@ -250,19 +252,19 @@ def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[st
     return textwrap.wrap(before + clean(quantity.source, 2000), max(width, WIDTH // 4))
 
 
-def _numbers(quantity: Quantity) -> str:
+def _format_numbers(quantity: Quantity) -> str:
     """Format the formula with numbers: a sum over entries by name; empty if too many instances have
     no names."""
     formula, terms = quantity.chosen, quantity.terms
     if formula is not None and formula.expression.op == "total" and terms:
-        unit, texts = column([term.value for term in terms], quantity.unit)
+        unit, texts = format_column([term.value for term in terms], quantity.unit)
         named = zip(terms, texts, strict=True)
         summed = " + ".join(f"{clean(term.label)} {text}" for term, text in named)
         return f"{summed} {unit if unit not in (*PLAIN, 'parameters') else ''}".rstrip()
-    return "" if _many(quantity) else quantity.substituted
+    return "" if _find_repeated(quantity) else quantity.substituted
 
 
-def _many(quantity: Quantity) -> set[str]:
+def _find_repeated(quantity: Quantity) -> set[str]:
     """Return the quantities with many instances in the formula."""
     counted = Counter(used.base for used in quantity.uses)
     return {base for base, count in counted.items() if count > MANY}
@@ -271,21 +273,21 @@ def _many(quantity: Quantity) -> set[str]:
 # -- what it rests on -------------------------------------------------------------------------
 
 
-def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) -> list[str]:
+def _format_below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) -> list[str]:
     """Format the inputs, each with its own formula, and ``depth`` levels below."""
     if depth == 0:
         return []
-    rows, taken = _rows(quantity), _taken(quantity)  # selected from the others
+    rows, taken = _list_operands(quantity), _find_selected(quantity)  # selected from the others
     compared = [used for used in quantity.uses if used is not taken] if taken else []
     rows = [row for row in rows if row.quantity not in compared]
-    lines = _of_compared(compared, trunk)
-    many = _many(quantity) if depth == 1 else set()
+    lines = _list_compared(compared, trunk)
+    many = _find_repeated(quantity) if depth == 1 else set()
     widths = [
         max((len(cell) for cell in cells if len(cell) <= LONG), default=0)
         for cells in zip(*(row[:3] for row in rows), strict=True)
     ]
     # The first of many instances of one quantity represents all.
-    items: dict[str | int, Row] = {}
+    items: dict[str | int, OperandRow] = {}
     for place, row in enumerate(rows):
         base = row.quantity.base if row.quantity is not None else ""
         items.setdefault(base if base in many else place, row)
@@ -295,23 +297,23 @@ def _below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) ->
         branch, below = ("└─ ", "   ") if row is rows[-1] else ("├─ ", "│  ")
         if used is not None and used.base in many:
             group = [one for one in quantity.uses if one.base == used.base]
-            lines += _group(group, trunk + branch, trunk + below)
+            lines += _format_group(group, trunk + branch, trunk + below)
             continue
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True))
         known = row.known if used is None or used.id not in seen else "above"
-        lines += _ended(trunk + branch + cells, known, f"{trunk}{below}  ")
+        lines += _align_right(trunk + branch + cells, known, f"{trunk}{below}  ")
         if used is None or used.id in seen:
             continue
         seen.add(used.id)
         rest = f"{trunk}{below}  "
-        lines += _short_formula(used, rest)
+        lines += _format_compact(used, rest)
         # A maximum of others is not a level of its own.
-        deeper = depth if depth is None or _taken(quantity) else depth - 1
-        lines += _below(used, trunk + below, deeper, seen)
+        deeper = depth if depth is None or _find_selected(quantity) else depth - 1
+        lines += _format_below(used, trunk + below, deeper, seen)
     return lines
 
 
-def _taken(quantity: Quantity) -> Quantity | None:
+def _find_selected(quantity: Quantity) -> Quantity | None:
     """Return the operand that a max formula selected, or None."""
     formula = quantity.chosen
     if formula is None or formula.expression.op not in ("largest", "at_largest"):
@@ -319,83 +321,83 @@ def _taken(quantity: Quantity) -> Quantity | None:
     return next((used for used in quantity.uses[::-1] if used.value == quantity.value), None)
 
 
-def _of_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
+def _list_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
     """List the operands that a maximum compared: entries with values, one line per quantity."""
     by_base: dict[str, list[str]] = {}
     for one in quantities:
         entry = ",".join(entry.path for entry in one.entries)
-        by_base.setdefault(one.base, []).append(f"{entry or one.symbol} {_plain_value(one)}")
+        by_base.setdefault(one.base, []).append(f"{entry or one.symbol} {_format_plain(one)}")
     lines = []
     for base, values in by_base.items():
         text = f"compared by {base}: {', '.join(values)}"
-        lines += _filled(text, f"{trunk}├─ ", f"{trunk}│    ")
+        lines += _fill_lines(text, f"{trunk}├─ ", f"{trunk}│    ")
     return lines
 
 
-def _short_formula(quantity: Quantity, before: str) -> list[str]:
+def _format_compact(quantity: Quantity, before: str) -> list[str]:
     """Format formula and numbers on a line or two, and the source; nothing for a zero."""
-    steps = _steps(quantity)
+    steps = _build_steps(quantity)
     if steps[0] == "0":
         return []
     lines = [f"{before}= {' = '.join(dict.fromkeys(steps))}"]
     if len(lines[0]) > WIDTH:
-        lines = [line for step in steps for line in _filled(f"= {step}", before, f"{before}  ")]
+        lines = [line for step in steps for line in _fill_lines(f"= {step}", before, f"{before}  ")]
     return lines + [before + line for line in _source(quantity, width=WIDTH - len(before))]
 
 
-def _steps(quantity: Quantity) -> list[str]:
+def _build_steps(quantity: Quantity) -> list[str]:
     """Return the formula and the same with numbers; for a maximum, the selected operand and the
     closed form."""
-    taken = _taken(quantity)
+    taken = _find_selected(quantity)
     if isinstance(quantity.value, str):
-        most = {one.base: TEXT.write(parse(one.declared.latex)) for one in quantity.uses}
+        most = {one.base: TEXT.write(parse_latex(one.declared.latex)) for one in quantity.uses}
         return [f"where {' and '.join(most.values())} is largest"]
     formula = quantity.chosen
     if taken is None and formula is not None and formula.expression.op == "at_largest":
         body, result = formula.expression.body, quantity.result
-        best = result.collapse.best(formula.expression, quantity.trace.point)
+        best = result.collapse.find_best(formula.expression, quantity.trace.point)
         titles = [entry.title or entry.path for entry in best.values()]
         said = TEXT.write(result.typesetter.box(body, None))
         return [f"{said} of {clean(', '.join(titles))}", quantity.substituted]
     if taken is None:
-        return [text for text in (quantity.formula, _numbers(quantity)) if text]
+        return [text for text in (quantity.formula, _format_numbers(quantity)) if text]
     named = {entry.axis: entry.title or entry.path for entry in taken.entries}
     where = ", ".join(clean(title) for axis, title in named.items()
-                      if len(quantity.result.entries(axis)) > 1)  # fmt: skip
-    symbol = TEXT.write(parse(taken.declared.latex))
+                      if len(quantity.result.list_entries(axis)) > 1)  # fmt: skip
+    symbol = TEXT.write(parse_latex(taken.declared.latex))
     steps = [f"{symbol} of {where}" if where else symbol]
-    found = closed_form(quantity)
+    found = derive_form(quantity)
     if found is not None:
         steps += [TEXT.write(found.symbolic), TEXT.write(found.numeric)]
     return steps
 
 
-def _rows(quantity: Quantity) -> list[Row]:
+def _list_operands(quantity: Quantity) -> list[OperandRow]:
     """Return the operands in the order in which the formula uses them."""
-    inputs = {row.symbol: row for row in inputs_of(quantity)}
+    inputs = {row.symbol: row for row in describe_inputs(quantity)}
     used = {one.key: one for one in quantity.uses}
     kinds = quantity.result.evaluation.case.kinds
     rows = []
     for key in quantity.trace.uses:
         if not isinstance(key[0], Symbol):
             one = used[key]
-            rows.append(Row(one.symbol, _plain_value(one), one.id, one.kind, one))
+            rows.append(OperandRow(one.symbol, _format_plain(one), one.id, one.kind, one))
         elif row := inputs.pop(str(key[0]), None):
             note = quantity.result.evaluation.book.notation[key[0]]
             kind = kinds.get(key[0]) if row.stated else None
             who = ", ".join(filter(None, (kind, row.origin)))
             called = row.key or clean(row.meaning)
-            rows.append(Row(TEXT.write(row.name), _of_input(row, note), called, who))
+            rows.append(OperandRow(TEXT.write(row.name), _format_operand(row, note), called, who))
     formula = f" {quantity.formula} "
 
-    def place(row: Row) -> int:
+    def place(row: OperandRow) -> int:
         found = re.search(rf"(?<![\w,^]){re.escape(row.name)}(?![\w,^])", formula)
         return found.start() if found else len(formula)
 
     return sorted(rows, key=place)
 
 
-def _of_input(row: Data, note: Notation) -> str:
+def _format_operand(row: Data, note: Notation) -> str:
     """Format the value of an input, or its first ones, with the unit if there is one."""
     given = row.given
     if note.unit in PLAIN or len(given) > 1 or isinstance(given[0], str):
@@ -403,16 +405,16 @@ def _of_input(row: Data, note: Notation) -> str:
     return numbers.text(given[0], note.unit)
 
 
-def _plain_value(quantity: Quantity) -> str:
+def _format_plain(quantity: Quantity) -> str:
     return brief(quantity, False) if quantity.absent is None else "absent"
 
 
-def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
+def _format_group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
     """Format many instances of one quantity: entry, value and formula, one line each."""
     one = quantities[0]
-    values = [_plain_value(each) for each in quantities]
+    values = [_format_plain(each) for each in quantities]
     title = f"{len(quantities)} of {one.base}: {clean(one.title)}"
-    lines = _filled(title, first, rest)
+    lines = _fill_lines(title, first, rest)
     paths = [",".join(entry.path for entry in each.entries) for each in quantities]
     around = {path.partition(".")[0] for path in paths}
     if len(around) == 1:  # all of one part of the model
@@ -427,49 +429,49 @@ def _group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
     return [*lines, *(f"{rest}  {line}" for line in _source(one, width=WIDTH - len(rest) - 2))]
 
 
-def _onwards(quantity: Quantity, depth: int | None) -> list[str]:
+def _suggest_depth(quantity: Quantity, depth: int | None) -> list[str]:
     """Suggest the next depth."""
     if depth is None:
         return []
     level, seen = [quantity], {quantity.id}
-    left = max(1, depth) + (_taken(quantity) is not None)
+    left = max(1, depth) + (_find_selected(quantity) is not None)
     while level and left:
         left -= 1
         level = [used for one in level for used in one.uses if used.id not in seen]
         seen.update(one.id for one in level)
-    names = list({one.base: TEXT.write(parse(one.declared.latex)) for one in level}.values())
+    names = list({one.base: TEXT.write(parse_latex(one.declared.latex)) for one in level}.values())
     if not names:
         return []
     few = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     deeper = f"--depth {max(1, depth) + 1} goes on with {few}"
-    return ["", *_filled(f"{deeper} · --symbolic in the plan's symbols", "  ")]
+    return ["", *_fill_lines(f"{deeper} · --symbolic in the plan's symbols", "  ")]
 
 
 # -- the closed form --------------------------------------------------------------------------
 
 
-def _symbolic(quantity: Quantity) -> list[str]:
+def _format_symbolic(quantity: Quantity) -> list[str]:
     """Format the closed form, the equation that it was recognised as, its terms and its symbols."""
-    found, name = closed_form(quantity), quantity.symbol
+    found, name = derive_form(quantity), quantity.symbol
     pad = " " * len(name)
     if found is None:
-        lines = _filled(f"{name} = {quantity.formula}", "  ", f"  {pad}   ")
-        return [*lines, "", *_filled("Its formula stands in such symbols, or is too long in them: "
+        lines = _fill_lines(f"{name} = {quantity.formula}", "  ", f"  {pad}   ")
+        return [*lines, "", *_fill_lines("Its formula stands in such symbols, or is too long in them: "
                                      "--depth shows it step by step.", "  ")]  # fmt: skip
     lines = []
     for step, lead in ((TEXT.write(found.symbolic), name), (TEXT.write(found.numeric), pad)):
-        lines += _filled(f"{lead} = {step}", "  ", f"  {pad}   ")
+        lines += _fill_lines(f"{lead} = {step}", "  ", f"  {pad}   ")
     lines.append(f"  {pad} = {numbers.text(found.value, quantity.unit, 'exact')}")
     if found.recognised:
-        lines += ["", *_filled(f"Recognised: {clean(found.recognised, 2000)}", "  ")]
+        lines += ["", *_fill_lines(f"Recognised: {clean(found.recognised, 2000)}", "  ")]
     if found.terms:
         values = [clean(quantity.declared.text(term.value)) for term in found.terms]
         labels, width = [clean(term.label) for term in found.terms], max(map(len, values))
         wide = max(map(len, labels))
         marked = f", × for times {TEXT.write(found.factor)}" if found.factor else ""
-        lines += ["", *_filled(f"{name} is the sum of{marked}", "  ")]
+        lines += ["", *_fill_lines(f"{name} is the sum of{marked}", "  ")]
         for term, label, value in zip(found.terms, labels, values, strict=True):
-            lines += _beside(
+            lines += _append_text(
                 f"  {value.rjust(width)}  {label.ljust(wide)}",
                 f"{'×' if term.times else '='} {TEXT.write(term.factor)}",
             )
@@ -477,38 +479,38 @@ def _symbolic(quantity: Quantity) -> list[str]:
     for one in found.inputs:
         said = f"{TEXT.write(one.name)} = {numbers.text(one.value, '1', 'exact')}"
         meaning = clean(one.id or one.meaning)
-        lines += _ended(f"  {said.ljust(SHORT)}  {meaning}", clean(one.origin), " " * 6)
+        lines += _align_right(f"  {said.ljust(SHORT)}  {meaning}", clean(one.origin), " " * 6)
     if found.others:
         lines += ["", "  As papers print it, for what they assume"]
         wide = max(len(TEXT.write(box)) for box, _ in found.others)
         for box, source in found.others:
-            lines += _beside(f"  {TEXT.write(box).ljust(wide)}", clean(source))
+            lines += _append_text(f"  {TEXT.write(box).ljust(wide)}", clean(source))
     return lines
 
 
-def _beside(cells: str, text: str) -> list[str]:
+def _append_text(cells: str, text: str) -> list[str]:
     """Append text to cells, or put it below if there is no room."""
     whole = f"{cells}  {text}"
     if len(whole) <= WIDTH:
         return [whole]
-    return [*_filled(cells, "", " " * 6), *_filled(text, " " * 6, " " * 8)]
+    return [*_fill_lines(cells, "", " " * 6), *_fill_lines(text, " " * 6, " " * 8)]
 
 
 # -- lines ------------------------------------------------------------------------------------
 
 
-def _ended(text: str, end: str, rest: str = "") -> list[str]:
+def _align_right(text: str, end: str, rest: str = "") -> list[str]:
     """Put a text at the right end of a line, or below if there is no room."""
     text = text.rstrip()
     if len(text) > WIDTH:
-        return [*_filled(text, "", rest), *(_filled(end, rest) if end else [])]
+        return [*_fill_lines(text, "", rest), *(_fill_lines(end, rest) if end else [])]
     room = WIDTH - len(text) - len(end)
     if room < 2 and end:
-        return [text, *_filled(end, rest)] if end != KINDS[0] else [text]
+        return [text, *_fill_lines(end, rest)] if end != KINDS[0] else [text]
     return [f"{text}{' ' * room}{end}" if end else text]
 
 
-def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
+def _fill_lines(text: str, first: str, rest: str | None = None) -> list[str]:
     """Wrap text to the width, with a prefix for each line."""
     return textwrap.wrap(
         text,

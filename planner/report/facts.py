@@ -20,7 +20,7 @@ def brief(quantity: Quantity, estimate: bool | None = None) -> str:
     return f"~{text}" if marked and not isinstance(quantity.value, str) else text
 
 
-def with_interval(quantity: Quantity) -> str:
+def format_interval(quantity: Quantity) -> str:
     """The rounded value, and in parentheses what published runs leave open of it."""
     text = brief(quantity, False)
     if quantity.interval is None:
@@ -33,28 +33,30 @@ def with_interval(quantity: Quantity) -> str:
 def left_open(result: Result, base: str = "") -> str:
     """Describe the basis of intervals: of one quantity, or of time and memory."""
     settings = result.evaluation.case.settings
-    found = intervals.basis(base or STEP, settings)
+    found = intervals.find_basis(base or STEP, settings)
     if found is None or not found.own:
         return BETWEEN
     others = "" if base else ", memory from published runs"
     return f"90 % interval from {found.own}{others}"
 
 
-def warnings(result: Result) -> list[tuple[str, str]]:
+def list_warnings(result: Result) -> list[tuple[str, str]]:
     """List warnings by quantity: a precision without a peak rate, a kernel that does not exist, an
     assumed utilisation outside the interval of published runs."""
-    found = [("memory.activations", without_kernel(result.plan))]
+    found = [("memory.activations", warn_no_kernel(result.plan))]
     mfu = result.get("time.mfu")
     free = mfu.alternative if mfu is not None and result.assumes_utilisation else None
     if mfu is None:
-        found.append((STEP, without_peak(result.plan)))
+        found.append((STEP, warn_no_peak(result.plan)))
     elif free is not None and free.interval is not None:
         said = mfu.text()
-        found.append(("time.mfu", unborne(mfu.number, free.interval, said, with_interval(free))))
+        found.append(
+            ("time.mfu", warn_assumed(mfu.number, free.interval, said, format_interval(free)))
+        )
     return [(base, words) for base, words in found if words]
 
 
-def without_kernel(plan: Plan) -> str:
+def warn_no_kernel(plan: Plan) -> str:
     """Warn of FlashAttention under fp32, for which TPUs have a kernel and GPUs none."""
     runs = (plan.get("training.attention"), plan.get("training.precision"))
     if runs != ("flash", "fp32") or plan.get("cluster.accelerator.matrix_unit") is not None:
@@ -62,7 +64,7 @@ def without_kernel(plan: Plan) -> str:
     return "FlashAttention has no fp32 kernel on GPUs (training.attention: efficient has one)"
 
 
-def without_peak(plan: Plan) -> str:
+def warn_no_peak(plan: Plan) -> str:
     """Warn of a precision for which the accelerator has no peak rate, so that no time is predicted;
     empty if it has one, or no rates at all."""
     peaks = plan.get("cluster.accelerator.peaks")
@@ -74,7 +76,7 @@ def without_peak(plan: Plan) -> str:
     return f"{accelerator} states no peak of {wanted}, so no time is predicted{known}"
 
 
-def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) -> str:
+def warn_assumed(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) -> str:
     """Warn of an assumed utilisation; empty if it lies inside the interval.
 
     Args:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from planner.base.numbers import SCALES
-from planner.report.chart import steps, tick
+from planner.report.chart import list_steps, tick
 from planner.report.layout import Data
 from planner.results.timeline import Span, Timeline
 
@@ -39,7 +39,7 @@ ORDER = ("forward", "again", "backward", "weights", "update", "exchange", "besid
 Runs = list[list[int]]  # where strokes of a lane start and end, in units of a path
 
 
-class Axis(NamedTuple):
+class TimeAxis(NamedTuple):
     """The position of moments, in units of a path; a part in the middle may be left out."""
 
     scale: float  # units for a second
@@ -59,7 +59,7 @@ class Axis(NamedTuple):
             for moment in moments
         ]
 
-    def places(self, moments: Iterable[float]) -> list[float]:
+    def place_moments(self, moments: Iterable[float]) -> list[float]:
         """Place moments in the box."""
         return [LEFT + at / UNITS for at in self(moments)]
 
@@ -76,13 +76,13 @@ class Lane(NamedTuple):
 # -- the axis -------------------------------------------------------------------------------------
 
 
-def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
+def choose_axis(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> TimeAxis:
     """Choose an axis for the step. If passes would be illegible and forward and backward passes
     alternate on all stages in the middle, leave out micro-batches there."""
     room, seconds = WIDTH - LEFT, timeline.seconds
     passes = max(sum(span.work in LOOKS for span in spans) for spans in stages)
     if room >= NARROW * passes:
-        return Axis(room * UNITS / seconds)
+        return TimeAxis(room * UNITS / seconds)
     back = [[s.start for s in spans if LOOKS.get(s.work) == "backward"] for spans in stages]
     begin = max(min(starts, default=math.inf) for starts in back)
     there = [[s.end for s in spans if s.work == "forward"] for spans in stages]
@@ -93,24 +93,24 @@ def axis_of(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> Axis:
     wanted = (passes - room / LEGIBLE) * len(back[-1]) / passes
     count = min(math.ceil(wanted / unit), (len(turns) - 1) // unit) * unit
     if count <= 0:
-        return Axis(room * UNITS / seconds)
+        return TimeAxis(room * UNITS / seconds)
     first = (len(turns) - 1 - count) // 2
     start, end = turns[first], turns[first + count]
-    return Axis((room - BREAK) * UNITS / (seconds - end + start), start, end, count // chunks)
+    return TimeAxis((room - BREAK) * UNITS / (seconds - end + start), start, end, count // chunks)
 
 
-def _ticks(axis: Axis, seconds: float) -> list[Data]:
+def _list_moments(axis: TimeAxis, seconds: float) -> list[Data]:
     """List round moments with their positions, and the label of what is left out."""
     scale = next((step for step in SCALES["s"] if seconds >= step[1]), SCALES["s"][-1])
     unit, size, texts = scale[0], float(scale[1]), []
     gone = axis.end - axis.start if axis.batches else 0.0
-    step = steps(0, (seconds - gone) / size)[1]
+    step = list_steps(0, (seconds - gone) / size)[1]
     ticks = [i * step for i in range(int(seconds / size / step * (1 + 1e-9)) + 1)]
-    places = axis.places([moment * size for moment in ticks])
+    places = axis.place_moments([moment * size for moment in ticks])
     said, middle, half = "", -math.inf, 0.0
     if axis.batches:
         said = f"{axis.batches} micro-batches"
-        middle = axis.places([axis.start])[0] + BREAK / 2
+        middle = axis.place_moments([axis.start])[0] + BREAK / 2
         half = DIGIT / 2 * len(said) + 24
         texts.append(Data(at=middle, text=said, anchor="middle", line=False))
     for moment, at in zip(ticks, places, strict=True):
@@ -120,10 +120,10 @@ def _ticks(axis: Axis, seconds: float) -> list[Data]:
     return texts
 
 
-def _frame(axis: Axis, seconds: float, bottom: float) -> dict[str, Any]:
+def _build_axes(axis: TimeAxis, seconds: float, bottom: float) -> dict[str, Any]:
     """Return what all lanes share: the box, its ticks, the gap."""
-    gap = axis.places([axis.start])[0] if axis.batches else None
-    ticks = _ticks(axis, seconds)
+    gap = axis.place_moments([axis.start])[0] if axis.batches else None
+    ticks = _list_moments(axis, seconds)
     return {"ticks": ticks, "gap": gap, "top": TOP - 6, "bottom": bottom, "left": LEFT,
             "right": WIDTH, "scale": 1 / UNITS, "width": BREAK}  # fmt: skip
 
@@ -131,7 +131,7 @@ def _frame(axis: Axis, seconds: float, bottom: float) -> dict[str, Any]:
 # -- lanes ----------------------------------------------------------------------------------------
 
 
-def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
+def build_lane(name: str, spans: Sequence[Span], axis: TimeAxis) -> Lane:
     """Return the strokes of a stage, or of one stream of a single stage, by look.
 
     Args:
@@ -146,22 +146,22 @@ def lane(name: str, spans: Sequence[Span], axis: Axis) -> Lane:
             end -= SLIT + 1
         look = LOOKS[span.work]
         # All work is drawn as forward passes first, which joins narrow ones; the rest lies above.
-        _add(runs["forward"], start, end)
+        _add_stroke(runs["forward"], start, end)
         if look != "forward":
-            _add(runs[look], start, end)
-    traffic = joined(spans, (SLIT + 0.5) / axis.scale)
+            _add_stroke(runs[look], start, end)
+    traffic = merge_times(spans, (SLIT + 0.5) / axis.scale)
     for look, found in (("beside", traffic if work else []), ("exchange", alone(traffic, work))):
         moments = axis(moment for pair in found for moment in pair)
         for start, end in zip(moments[::2], moments[1::2], strict=True):
             if end - start > SLIT:
-                _add(runs[look], start, end)
+                _add_stroke(runs[look], start, end)
     passes = [i for i, span in enumerate(work) if span.micro_batch is not None]
     there = [i for i in passes if work[i].work == "forward"][:1]
     back = [i for i in passes if LOOKS[work[i].work] == "backward"][-1:]
     return Lane(name, runs, [(work[i], starts[i], ends[i]) for i in there + back], bool(work))
 
 
-def _add(runs: Runs, start: int, end: int) -> None:
+def _add_stroke(runs: Runs, start: int, end: int) -> None:
     """Append a stroke, or extend the last one if no gap is visible."""
     if runs and start <= runs[-1][1] + SLIT:
         if end > runs[-1][1]:
@@ -170,7 +170,7 @@ def _add(runs: Runs, start: int, end: int) -> None:
         runs.append([start, end])
 
 
-def joined(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
+def merge_times(spans: Iterable[Span], least: float) -> list[tuple[float, float]]:
     """Merge the times of communication of at least ``least`` seconds: disjoint pairs of start and
     end."""
     found: list[tuple[float, float]] = []
@@ -205,8 +205,8 @@ def alone(
             yield at, end
 
 
-def figure(
-    timeline: Timeline, axis: Axis, lanes: Sequence[Lane], seen: Sequence[int], name: str
+def draw_lanes(
+    timeline: Timeline, axis: TimeAxis, lanes: Sequence[Lane], seen: Sequence[int], name: str
 ) -> Data:
     """Return a figure of some lanes, by number, from top to bottom."""
     middle = {number: TOP + LANE * row + BAR // 2 for row, number in enumerate(seen)}
@@ -214,7 +214,7 @@ def figure(
     for look in ORDER:
         shift = (BAR - STRIP) // 2 if look == "beside" else 0
         for number, y in middle.items():
-            for path, dashes in _strokes(lanes[number].runs.get(look, []), y + shift):
+            for path, dashes in _draw_strokes(lanes[number].runs.get(look, []), y + shift):
                 strokes[look, dashes] += path
     texts = [
         Data(x=LEFT + (start + end) / 2 / UNITS, y=y + 4, text=text, look=LOOKS[span.work])
@@ -229,17 +229,17 @@ def figure(
         idle="".join(f"M{LEFT} {y}H{WIDTH}" for n, y in middle.items() if lanes[n].works),
         strokes=[(look, dashes, path) for (look, dashes), path in strokes.items()],
         texts=texts,
-        **_frame(axis, timeline.seconds, TOP + LANE * len(seen)),
+        **_build_axes(axis, timeline.seconds, TOP + LANE * len(seen)),
     )
 
 
-def _strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
+def _draw_strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
     """Yield the strokes at a height as paths with dashes: strokes with a constant period as one
     dashed line, the others together as one path."""
     path, at, first = f"M0 {y}", 0, 0
     while first < len(runs):
         start, end = runs[first]
-        number, period, width = _steady(runs, first)
+        number, period, width = _count_steady(runs, first)
         if number >= STEADY:
             length = runs[first + number - 1][1] - start
             yield f"M{start} {y}h{length}", f"{width:g} {round(period - width, 6):g}"
@@ -251,7 +251,7 @@ def _strokes(runs: Runs, y: int) -> Iterator[tuple[str, str]]:
         yield path, ""
 
 
-def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
+def _count_steady(runs: Runs, first: int) -> tuple[int, float, float]:
     """Count the strokes from ``first`` on with equal length and period, to a unit of a path; return
     period and length too, in the fewest digits."""
     begin, end = runs[first]
@@ -264,10 +264,10 @@ def _steady(runs: Runs, first: int) -> tuple[int, float, float]:
             number -= 1
             break
         period, width = (low, high), (short, long)
-    return 1 + number, _short(*period), _short(*width)
+    return 1 + number, _pick_short(*period), _pick_short(*width)
 
 
-def _short(low: float, high: float) -> float:
+def _pick_short(low: float, high: float) -> float:
     """Return a number inside a range with the fewest decimals."""
     found = (math.ceil(low * 10**digits) / 10**digits for digits in range(6))
     return next((number for number in found if number <= high), low)

@@ -60,7 +60,7 @@ def pick(source: object, names: Iterable[str]) -> Data:
     return Data(**{name: getattr(source, name) for name in names})
 
 
-def short_key(key: str) -> str:
+def trim_key(key: str) -> str:
     """Shorten a key: drop the name of its section."""
     return key.removeprefix("parallelism.").removeprefix("training.").removeprefix("cluster.")
 
@@ -143,7 +143,7 @@ PREFIXES = {
 }
 
 
-def prefix(identifier: str) -> str:
+def get_prefix(identifier: str) -> str:
     """Return the first part of an id or a key."""
     return identifier.partition(".")[0]
 
@@ -152,7 +152,7 @@ def by_prefix(items: Iterable[Any]) -> list[tuple[str, str, list[Any]]]:
     """Group items by the prefix of their ids: prefix, title and items."""
     groups: dict[str, list[Any]] = {}
     for item in items:
-        groups.setdefault(prefix(item.id), []).append(item)
+        groups.setdefault(get_prefix(item.id), []).append(item)
     return [(start, PREFIXES.get(start, start.capitalize()), g) for start, g in groups.items()]
 
 

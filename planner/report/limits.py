@@ -11,7 +11,7 @@ from planner.report.layout import ANSWERS
 from planner.results.result import Result
 
 
-def limits(result: Result) -> str:
+def describe_limits(result: Result) -> str:
     """Describe the limits of this layout with memory as the bound, one key changed at a time; empty
     if the plan does not fit or no question has an answer."""
     if result.verdict["state"] != "fits":

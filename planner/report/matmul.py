@@ -18,7 +18,7 @@ from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import Fault, PlanError
 from planner.base.formats import Format
 from planner.base.numbers import exact_text
-from planner.book.expressions import Expression, Symbol, number
+from planner.book.expressions import Expression, Symbol, make_number
 from planner.book.formulas.time_product import count, rows
 from planner.book.notation import K_x, N_x, applied
 from planner.connect.measure import expected
@@ -26,7 +26,7 @@ from planner.engine import instance
 from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import hardware
 from planner.results.result import SAID, Quantity, Result
-from planner.typeset import Box, Typesetter, parse
+from planner.typeset import Box, Typesetter, parse_latex
 
 SHAPE = ("batch", "B", "D", "K")
 WANTED = "three sizes BxDxK, or batch x B x D x K"
@@ -63,19 +63,23 @@ class Letters(Typesetter):
     LETTERS: Mapping[Symbol, str] = {rows.symbol: "B", K_x: "D", N_x: "K", count.symbol: "n"}
     batch = 1
 
-    def name(self, symbol: Symbol) -> Box:
+    def make_name(self, symbol: Symbol) -> Box:
         """Return the name of an input or of a quantity."""
-        return parse(self.LETTERS[symbol]) if symbol in self.LETTERS else super().name(symbol)
+        return (
+            parse_latex(self.LETTERS[symbol])
+            if symbol in self.LETTERS
+            else super().make_name(symbol)
+        )
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
         """Return the formula with symbols, or with numbers in their place."""
-        alone = {count.symbol: number(1)} if self.batch == 1 else {}
+        alone = {count.symbol: make_number(1)} if self.batch == 1 else {}
         one: Expression = expression.put(alone)
         return super().box(one, point, numbers)
 
 
 @dataclass(frozen=True)
-class Product:
+class Matmul:
     """A matmul, or a ``batch`` of them in one kernel, and its quantities. ``took``: measured
     seconds."""
 
@@ -105,9 +109,9 @@ class Product:
         return self.answers["at the peak"].number / self.took
 
 
-def product(
+def evaluate_matmul(
     shape: Sequence[int], accelerator: str, one: Format, took: str | None, backward: bool = False
-) -> Product:
+) -> Matmul:
     """Evaluate a matmul, or a batch of them, on an accelerator.
 
     Args:
@@ -124,7 +128,7 @@ def product(
     if recipe is None:
         said = f"no matmul of a plan uses {one.format}"
         raise PlanError(Fault(said, None, f"one of {', '.join(RECIPES)}"))
-    seconds, sides = _seconds(took), shape[-3:]
+    seconds, sides = _parse_seconds(took), shape[-3:]
     batch = shape[0] if len(shape) > len(sides) else 1
     changes = {
         "training.sequence_length": sides[0],
@@ -132,7 +136,7 @@ def product(
         "training.bytes.compute": one.bytes,
     }
     try:
-        plan = expected.plan(accelerator, changes)
+        plan = expected.make_plan(accelerator, changes)
     except PlanError as error:  # only places in files are shown
         places = (fault.place for fault in error.faults)
         faults = [
@@ -147,7 +151,7 @@ def product(
     letters.batch = batch
     book, point = result.evaluation.book, {"product": entry}
     answers = {
-        name: result.quantity(base, point if book.quantities[base].per else {})
+        name: result.get_quantity(base, point if book.quantities[base].per else {})
         for name, base in {**ANSWERS, **(BACKWARD if backward else {})}.items()
     }
     for quantity in answers.values():
@@ -155,10 +159,10 @@ def product(
             peaks = ", ".join(plan.get("cluster.accelerator.peaks"))
             said = f"{one.format} on {accelerator}: {quantity.absent}"
             raise PlanError(Fault(said, None, f"its peaks: {peaks}"))
-    return Product(sides, batch, one, result, answers, seconds)
+    return Matmul(sides, batch, one, result, answers, seconds)
 
 
-def _seconds(text: str | None) -> Fraction | None:
+def _parse_seconds(text: str | None) -> Fraction | None:
     if text is None:
         return None
     try:
@@ -177,7 +181,7 @@ def _seconds(text: str | None) -> Fraction | None:
 WIDTH, LABEL, VALUE = 80, 13, 17
 
 
-def text(found: Product) -> str:
+def format_matmul(found: Matmul) -> str:
     """Format the answers for a terminal, each with its formula and numbers."""
     answers, result = found.answers, found.result
     least, predicted = (answers[name].text() for name in ("at least", "predicted"))
@@ -200,7 +204,7 @@ def text(found: Product) -> str:
     for name, quantity in answers.items():
         value = quantity.text()
         steps = [quantity.formula, quantity.substituted]
-        lines += _row(name, value.replace("bytes", "B"), quantity.symbol, steps)
+        lines += _format_answer(name, value.replace("bytes", "B"), quantity.symbol, steps)
     letters = (*Letters.LETTERS, count.symbol)  # of the question
     uses = (used for used in answers["predicted"].uses if used.declared.symbol not in letters)
     told = (f"{used.symbol} = {used.text()}, {clean(used.title)}" for used in uses)
@@ -208,31 +212,31 @@ def text(found: Product) -> str:
     if found.took:
         peak_time = answers["at the peak"]
         steps = [f"{peak_time.symbol} / t", f"{peak_time.text()} / {numbers.text(found.took, 's')}"]
-        lines += _row("of your time", reached, "u", steps)
+        lines += _format_answer("of your time", reached, "u", steps)
         if found.took < answers["at least"].number:
             lines += [f"{'':{LABEL}}faster than the device can be: another shape, precision or"]
             lines += [f"{'':{LABEL}}device, or a clock that was read before the kernel was done"]
     return "".join(one_line(line.rstrip()) + "\n" for line in lines)
 
 
-def _row(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
+def _format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
     """Format a name, a value, and its formula with symbols and with numbers."""
     first, second = (f"{symbol} = {steps[0]}", f"{'':{len(symbol)}} = {steps[1]}")
     room = WIDTH - LABEL - VALUE
-    lines = [line for step in (first, second) for line in _wrapped(step, room)]
+    lines = [line for step in (first, second) for line in _wrap_step(step, room)]
     if len(first) + len(steps[1]) + 3 <= room:
         lines = [f"{first} = {steps[1]}"]
     head = f"{name:{LABEL}}{value:{VALUE}}"
     return [(head if i == 0 else " " * len(head)) + line for i, line in enumerate(lines)]
 
 
-def _wrapped(step: str, room: int) -> list[str]:
+def _wrap_step(step: str, room: int) -> list[str]:
     indent = " " * (len(step) - len(step.lstrip(" "))) + "  "
     found = textwrap.wrap(step, room, subsequent_indent=indent, break_long_words=False)
     return [step[: len(step) - len(step.lstrip(" "))] + found[0].lstrip(" "), *found[1:]]
 
 
-def to_json(found: Product) -> str:
+def encode_matmul(found: Matmul) -> str:
     """Return the answers as JSON, with the quantities as in a result."""
     quantities = {
         quantity.base: {name: plain(getattr(quantity, name)) for name in SAID}

@@ -12,10 +12,10 @@ from planner.base import files, numbers
 from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
-from planner.connect.imports import found, read
+from planner.connect.imports import found, import_file
 from planner.documents import quick, schema, source
 from planner.questions import loading
-from planner.results.result import SAID, Quantity, Result, evaluate
+from planner.results.result import SAID, Quantity, Result, evaluate_plan
 
 #: Quantities that need no cluster, by the title of their lines.
 Lines = Mapping[str, str]
@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
     training: Result
     serving: Result | None  # None for a model that does not generate
 
-    def quantities(self, lines: Lines) -> dict[str, Quantity]:
+    def list_quantities(self, lines: Lines) -> dict[str, Quantity]:
         """Return the quantities of some lines by title, those that the model has."""
         result = self.serving if lines is SERVED else self.training
         if result is None:
@@ -57,7 +57,7 @@ class Sizes(NamedTuple):
     @property
     def cache_of_token(self) -> Fraction | None:
         """Bytes of KV cache per token, averaged over the sequence; None without a cache."""
-        cache = self.quantities(SERVED).get("KV cache of a sequence")
+        cache = self.list_quantities(SERVED).get("KV cache of a sequence")
         length: int = self.training.plan.get("training.sequence_length")
         return Fraction(cache.number, length) if cache is not None and cache.number else None
 
@@ -69,61 +69,69 @@ def measure_model(name: str, changes: Sequence[str] = ()) -> Sizes:
     Raises:
         PlanError: no such model, an invalid document, or a change of a key that a model lacks.
     """
-    kind, file = loading.kind_named(name)
+    kind, file = loading.find_document(name)
     model: Any = name
-    if kind == "plan" and loading.kind_of(source.read(file).plain()) != "model":
-        model = read(name).document
+    if kind == "plan" and loading.find_doc_type(source.read_document(file).plain()) != "model":
+        model = import_file(name).document
     run: dict[str, Any] = {"micro_batch": 1}
     if not any(change.startswith("training.sequence_length") for change in changes):
-        run["sequence_length"] = _usual_length(model)
+        run["sequence_length"] = _pick_length(model)
     plan = {"model": model, **found.AROUND, "training": run}
     training = loading.load(plan, changes, team=False)
     serving = None
     if training.get("model.causal") is not False:
         with contextlib.suppress(PlanError):  # a valid model that cannot be served
             served = [*changes, "training.mode=inference"]
-            serving = evaluate(loading.load(plan, served, team=False))
-    return Sizes(name, evaluate(training), serving)
+            serving = evaluate_plan(loading.load(plan, served, team=False))
+    return Sizes(name, evaluate_plan(training), serving)
 
 
-def _usual_length(model: Any) -> int:
+def _pick_length(model: Any) -> int:
     """Return the default sequence length: the model's maximum, at most the usual length."""
     read = source.load(model if isinstance(model, dict) else {"extends": model}, kind="model")
     longest = schema.validate(read, "model").get("max_sequence")
     return min(longest or quick.USUAL_SEQUENCE, quick.USUAL_SEQUENCE)
 
 
-def text(sizes: Sizes) -> str:
+def format_sizes(sizes: Sizes) -> str:
     """Format the sizes for a terminal, with the next command."""
     plan = sizes.training.plan
     length = exact_text(plan.get("training.sequence_length"))
-    shape = found.shape(plan) if plan.model is not None else ["a size without a shape"]
+    shape = found.list_shape(plan) if plan.model is not None else ["a size without a shape"]
     lines = [clean(plan.get("model.name") or sizes.name)]
-    lines += [*textwrap.wrap(", ".join(shape), WIDTH), "", *_rows(sizes, SIZES)]
-    lines += ["", f"FLOPs of a token, in a sequence of {length}", *_rows(sizes, FLOPS)]
+    lines += [*textwrap.wrap(", ".join(shape), WIDTH), "", *_list_size_rows(sizes, SIZES)]
+    lines += ["", f"FLOPs of a token, in a sequence of {length}", *_list_size_rows(sizes, FLOPS)]
     recipe = f"{plan.get('training.precision')}, {plan.get('training.optimizer')}"
-    lines += ["", f"Bytes to train, nothing divided ({recipe})", *_rows(sizes, STATES)]
+    lines += ["", f"Bytes to train, nothing divided ({recipe})", *_list_size_rows(sizes, STATES)]
     if sizes.serving is not None:
-        lines += ["", f"Bytes to serve ({plan.get('training.precision')})", *_rows(sizes, SERVED)]
+        lines += [
+            "",
+            f"Bytes to serve ({plan.get('training.precision')})",
+            *_list_size_rows(sizes, SERVED),
+        ]
     if sizes.cache_of_token is not None:
         lines += [
-            _row("KV cache of a token", numbers.text(sizes.cache_of_token, "bytes"), "on average")
+            _format_size_row(
+                "KV cache of a token", numbers.text(sizes.cache_of_token, "bytes"), "on average"
+            )
         ]
-    return "".join(f"{one_line(line.rstrip())}\n" for line in [*lines, "", _next(sizes.name)])
+    return "".join(
+        f"{one_line(line.rstrip())}\n" for line in [*lines, "", _suggest_next(sizes.name)]
+    )
 
 
-def _rows(sizes: Sizes, lines: Lines) -> list[str]:
+def _list_size_rows(sizes: Sizes, lines: Lines) -> list[str]:
     return [
-        _row(title, one.text().removesuffix(" parameters"), one.base)
-        for title, one in sizes.quantities(lines).items()
+        _format_size_row(title, one.text().removesuffix(" parameters"), one.base)
+        for title, one in sizes.list_quantities(lines).items()
     ]
 
 
-def _row(title: str, value: str, said: str) -> str:
+def _format_size_row(title: str, value: str, said: str) -> str:
     return f"  {title:{TITLE}}{value:>{VALUE}}  {said}"
 
 
-def _next(name: str) -> str:
+def _suggest_next(name: str) -> str:
     """Suggest the command for what needs devices."""
     if not files.is_file(name):
         return f'Memory, time and cost: plan.py quick "{name} on 64 h100"'
@@ -132,7 +140,7 @@ def _next(name: str) -> str:
     return f"Memory, time and cost: a plan with `model: {name}`, a cluster and a training run"
 
 
-def to_json(sizes: Sizes) -> str:
+def encode_sizes(sizes: Sizes) -> str:
     """Return the same as JSON, with the quantities as in a result."""
     runs = {"training": (SIZES, FLOPS, STATES), "serving": (SERVED,)}
     tree: dict[str, Any] = {
@@ -140,7 +148,7 @@ def to_json(sizes: Sizes) -> str:
         "sequence_length": sizes.training.plan.get("training.sequence_length"),
     }
     for run, tables in runs.items():
-        quantities = (one for table in tables for one in sizes.quantities(table).values())
+        quantities = (one for table in tables for one in sizes.list_quantities(table).values())
         tree[run] = {
             one.base: {key: plain(getattr(one, key)) for key in SAID} for one in quantities
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from planner.report.chart import axis, steps, tick
+from planner.report.chart import list_steps, make_axis, tick
 from planner.report.layout import Data
 
 #: The box of a panel of memory, where its columns stand, how high a part is that has its
@@ -14,7 +14,7 @@ PANEL = Data(width=372, height=196, left=30, right=372, top=24, bottom=162)
 NAMED, LETTER, WIDEST = 14, 5.6, 90
 
 
-def panels(
+def build_panels(
     stages: Sequence[Sequence[Sequence[tuple[str, Any]]]],
     sizes: Sequence[Sequence[str]],
     capacity: float,
@@ -32,7 +32,7 @@ def panels(
     most = max(float(sum(v for _, v in held)) for stage in stages for held in stage)
     limit = capacity if capacity < 1.4 * most else None
     top = max(most, limit or 0)
-    y = axis(0, top, of.bottom, of.top, digits=1)
+    y = make_axis(0, top, of.bottom, of.top, digits=1)
     wide = min(WIDEST, (of.right - of.left) / moments)
     named, found = set[str](), []
     for number, (stage, texts) in enumerate(zip(stages, sizes, strict=True)):
@@ -65,7 +65,7 @@ def panels(
         found.append(Data(shapes=shapes, labels=labels, tops=tops, sizes=texts))
     ticks = [
         Data(at=y(mark * scale), text=tick(mark))
-        for mark in steps(0, top / scale)
+        for mark in list_steps(0, top / scale)
         if mark * scale <= top
     ]
     names = dict.fromkeys(name for one in found for name in one.shapes)

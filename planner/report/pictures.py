@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from planner.base import numbers
 from planner.base.display import clean, headline
-from planner.base.numbers import column
+from planner.base.numbers import format_column
 from planner.book.notation import L_k
 from planner.engine.lower import Entry
 from planner.report import facts
-from planner.report.derivations import place
+from planner.report.derivations import label_entry
 from planner.report.layout import Data
-from planner.report.panels import panels
-from planner.report.roofline import under_roof
+from planner.report.panels import build_panels
+from planner.report.roofline import place_kernels
 from planner.results.result import Result
 
 #: Parts of a column, from the bottom up.
@@ -50,11 +50,11 @@ class Held(NamedTuple):
         return max(zip(self.sizes, self.parts, strict=True), key=lambda pair: pair[0])
 
 
-def memory(result: Result) -> Data | None:
+def plot_memory(result: Result) -> Data | None:
     """Return the memory of devices at each moment of a step: one panel for each distinct pipeline
     stage, at most eight, on one scale, and the peaks as a ``table``. None if the model has no
     shape."""
-    phases, groups = result.entries("phase"), stages(result)
+    phases, groups = result.list_entries("phase"), group_stages(result)
     capacity = result.get("memory.capacity")
     if not groups or capacity is None:
         return None
@@ -63,9 +63,9 @@ def memory(result: Result) -> Data | None:
     there = {name for one in groups for held in one.parts for name, size in held.items() if size}
     names = [name for name in LIVE if name in there]
     sizes = [size for one in groups for size in one.sizes]
-    unit, texts = column([*sizes, capacity.number], "bytes")
-    scale = Fraction(max(sizes) / Fraction(column([max(sizes)], "bytes")[1][0]))
-    figure = panels(
+    unit, texts = format_column([*sizes, capacity.number], "bytes")
+    scale = Fraction(max(sizes) / Fraction(format_column([max(sizes)], "bytes")[1][0]))
+    figure = build_panels(
         [[list(held.items()) for held in one.parts] for one in groups],
         [texts[i * len(phases) : (i + 1) * len(phases)] for i in range(len(groups))],
         float(capacity.number),
@@ -73,18 +73,18 @@ def memory(result: Result) -> Data | None:
     )
     for one, panel in zip(groups, figure.panels, strict=True):
         several = len(one.stages) > 1
-        panel.title = title_of(one.stages) if count > 1 else "Each device"
+        panel.title = format_stages(one.stages) if count > 1 else "Each device"
         panel.note = "at most" if several else ""
         if one is fullest and len(groups) > 1:
             panel.note = "fullest"
-        moments = zip(map(place, phases), panel.sizes, strict=True)
+        moments = zip(map(label_entry, phases), panel.sizes, strict=True)
         heard = ", ".join(f"{name} {text}" for name, text in moments)
         panel.text = f"{panel.title}: {heard} {unit}"
     peaks = [one.peak for one in groups]
     rows = [[parts.get(name, Fraction(0)) for name in names] + [size] for size, parts in peaks]
-    size_unit, cells = column([value for row in rows for value in row], "bytes")
+    size_unit, cells = format_column([value for row in rows for value in row], "bytes")
     wide = len(names) + 1
-    figure.moments = [MOMENTS.get(phase.name, (place(phase), "")) for phase in phases]
+    figure.moments = [MOMENTS.get(phase.name, (label_entry(phase), "")) for phase in phases]
     figure.unit, figure.capacity = unit, texts[-1]
     figure.title = f"Live tensors of a device, {unit}"
     figure.table = Data(
@@ -110,18 +110,18 @@ def memory(result: Result) -> Data | None:
     return figure
 
 
-def stages(result: Result) -> list[Held]:
+def group_stages(result: Result) -> list[Held]:
     """Return the memory of each distinct pipeline stage, at most eight groups; empty if the model
     has no shape."""
-    phases, found = result.entries("phase"), list[Held]()
-    for entry in result.entries("stage"):
+    phases, found = result.list_entries("phase"), list[Held]()
+    for entry in result.list_entries("stage"):
         first, _, last = entry.name.partition("-")
-        held = tuple(_held(result, entry, phase) for phase in phases)
+        held = tuple(_read_live_bytes(result, entry, phase) for phase in phases)
         found.append(Held(tuple(range(int(first) + 1, int(last or first) + 2)), held))
-    return _distinct(found) if all(size > 0 for one in found for size in one.sizes) else []
+    return _merge_alike(found) if all(size > 0 for one in found for size in one.sizes) else []
 
 
-def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
+def _read_live_bytes(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
     """Return the live bytes on a stage in a phase, by part."""
     live = result.get(f"memory.live[{stage.path},{phase.path}]")
     values = {
@@ -132,13 +132,13 @@ def _held(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
     return {name: values[name] for name in LIVE if name in values}
 
 
-def _distinct(found: Sequence[Held]) -> list[Held]:
+def _merge_alike(found: Sequence[Held]) -> list[Held]:
     """Merge stages that print alike; then merge the most similar neighbours, the ends apart, until
     there are few enough. The fuller one represents both."""
     alike: dict[tuple[str, ...], Held] = {}
     for one in found:
         key = tuple(numbers.text(size, "bytes") for size in one.sizes)
-        alike[key] = _joined(alike[key], one) if key in alike else one
+        alike[key] = _merge_groups(alike[key], one) if key in alike else one
     groups = list(alike.values())
     while len(groups) > MOST:
         pairs = list(pairwise(groups))
@@ -147,17 +147,17 @@ def _distinct(found: Sequence[Held]) -> list[Held]:
             for one, other in pairs[1:-1]
         ]
         at = 1 + apart.index(min(apart))
-        groups[at : at + 2] = [_joined(*pairs[at])]
+        groups[at : at + 2] = [_merge_groups(*pairs[at])]
     return groups
 
 
-def _joined(one: Held, other: Held) -> Held:
+def _merge_groups(one: Held, other: Held) -> Held:
     """Merge two groups; the fuller one represents both."""
     fuller = max(one, other, key=lambda held: max(held.sizes))
     return Held((*one.stages, *other.stages), fuller.parts)
 
 
-def title_of(stages: Sequence[int]) -> str:
+def format_stages(stages: Sequence[int]) -> str:
     """Format the numbers of stages, neighbours as a range."""
     runs = [
         [number for _, number in run]
@@ -178,7 +178,7 @@ def kernels(result: Result) -> Data | None:
     known, peak, ridge = result.quantities, result.get("time.peak"), result.get("roofline.ridge")
     if peak is None or ridge is None or not ridge.number:
         return None
-    layers = [part for part in result.entries("part") if part.settings.get("layers")]
+    layers = [part for part in result.list_entries("part") if part.settings.get("layers")]
     value = result.evaluation.compute
     layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
     if layer is None:
@@ -221,6 +221,6 @@ def kernels(result: Result) -> Data | None:
         ridge=Data(id=ridge.id, text=facts.brief(ridge, False)),
         step=dots[-1].own,
         text=", ".join(f"{row.label} {row.cells[1].text}" for row in rows),
-        layer=place(layer),
-        figure=under_roof(float(peak.number), float(peak.number / ridge.number), dots),
+        layer=label_entry(layer),
+        figure=place_kernels(float(peak.number), float(peak.number / ridge.number), dots),
     )

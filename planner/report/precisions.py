@@ -10,8 +10,8 @@ from math import prod
 from planner.base import units
 from planner.base.display import as_json, columns
 from planner.base.errors import Fault, PlanError, nearest
-from planner.base.formats import Format, named, shipped
-from planner.base.numbers import exact_text, exponent_text, scientific
+from planner.base.formats import Format, load_format, sort_formats
+from planner.base.numbers import exact_text, format_compact, scientific
 from planner.documents import aliases
 
 #: A number below the reach of half precision: the epsilon that AdamW adds, unless told otherwise.
@@ -28,17 +28,17 @@ def format_called(name: str) -> Format:
     Raises:
         PlanError: no format has this name.
     """
-    known = [one.format for one in shipped()]
-    found = aliases.preset("precision", name, known)
+    known = [one.format for one in sort_formats()]
+    found = aliases.find_preset("precision", name, known)
     if found is None:
-        words = {word: of for of, several in aliases.names("precision") for word in several}
+        words = {word: of for of, several in aliases.iter_aliases("precision") for word in several}
         near = nearest(name, [*known, *words])
         allowed = f"one of {', '.join(known)}; see plan.py list precisions"
         raise PlanError(Fault(f"unknown precision '{name}'", None, allowed, near))
-    return named(found)
+    return load_format(found)
 
 
-def formats_called(names: Sequence[str]) -> list[Format]:
+def find_formats(names: Sequence[str]) -> list[Format]:
     """Return the formats of some names, several in one text allowed; without names all signed
     formats.
 
@@ -46,11 +46,11 @@ def formats_called(names: Sequence[str]) -> list[Format]:
         PlanError: no format has this name.
     """
     words = [word for name in names for word in name.replace(",", " ").split(" ") if word]
-    found = map(format_called, words) if words else (one for one in shipped() if one.sign)
+    found = map(format_called, words) if words else (one for one in sort_formats() if one.sign)
     return list(dict.fromkeys(found))
 
 
-def sides(text: str, allowed: Sequence[int] = (), wanted: str = "") -> list[int]:
+def parse_sides(text: str, allowed: Sequence[int] = (), wanted: str = "") -> list[int]:
     """Parse the sizes of a shape such as `49152x12288`; suffixes are allowed (`16k`, `4Ki`).
 
     Args:
@@ -90,9 +90,9 @@ def tensor(shape: Sequence[int], formats: Sequence[Format]) -> str:
     rows = [
         (
             one.format,
-            exact_text(one.size(shape)),
-            *(exponent_text(Fraction(one.size(shape), unit)) for unit in (MIB, MB)),
-            _formula(one, shape, "n" if len(formats) > 1 else count),
+            exact_text(one.count_bytes(shape)),
+            *(format_compact(Fraction(one.count_bytes(shape), unit)) for unit in (MIB, MB)),
+            _format_bytes(one, shape, "n" if len(formats) > 1 else count),
         )
         for one in formats
     ]
@@ -100,23 +100,23 @@ def tensor(shape: Sequence[int], formats: Sequence[Format]) -> str:
     if len(formats) == 1:
         name = formats[0].format
         lines[:0] = [f"{rows[0][2]} MiB   {written} in {name}, {formats[0].name}", ""]
-    lines += _of_blocks(formats, shape)
+    lines += _format_scales(formats, shape)
     return "\n".join(lines) + "\n"
 
 
-def _formula(one: Format, shape: Sequence[int], count: str) -> str:
+def _format_bytes(one: Format, shape: Sequence[int], count: str) -> str:
     found = f"{count} × {exact_text(one.element_bytes)}"
     if not one.scale:
         return found
-    return f"{found} + {exact_text(one.scales(shape))} × {exact_text(one.scale_bytes)}"
+    return f"{found} + {exact_text(one.count_scales(shape))} × {exact_text(one.scale_bytes)}"
 
 
-def _of_blocks(formats: Sequence[Format], shape: Sequence[int]) -> list[str]:
+def _format_scales(formats: Sequence[Format], shape: Sequence[int]) -> list[str]:
     """Format the number of scales, if formats have some."""
     rows, last = exact_text(prod(shape[:-1])), exact_text(shape[-1])
     found = [
         f"scales of {one.format}: {rows} × ⌈{last} / {one.block}⌉ = "
-        f"{exact_text(one.scales(shape))}, each in {one.scale}"
+        f"{exact_text(one.count_scales(shape))}, each in {one.scale}"
         for one in formats
         if one.scale
     ]
@@ -127,13 +127,13 @@ def tensor_json(shape: Sequence[int], formats: Sequence[Format]) -> str:
     """Return the same as JSON."""
     found = {
         one.format: {
-            "bytes": one.size(shape),
-            "MiB": Fraction(one.size(shape), MIB),
-            "MB": Fraction(one.size(shape), MB),
+            "bytes": one.count_bytes(shape),
+            "MiB": Fraction(one.count_bytes(shape), MIB),
+            "MB": Fraction(one.count_bytes(shape), MB),
             "bytes_per_element": one.bytes,
-            "scales": one.scales(shape),
+            "scales": one.count_scales(shape),
             "formula": "elements * bytes" + " + scales * bytes" * (one.scale is not None),
-            "substituted": _formula(one, shape, exact_text(prod(shape)))
+            "substituted": _format_bytes(one, shape, exact_text(prod(shape)))
             .replace("×", "*")
             .replace(",", ""),
         }
@@ -145,22 +145,25 @@ def tensor_json(shape: Sequence[int], formats: Sequence[Format]) -> str:
 # Tables ---------------------------------------------------------------------------------------
 
 
-def listing() -> list[str]:
+def render_formats() -> list[str]:
     """Format the table of formats: range, bits and aliases."""
     head = ("format", "bytes", "largest", "normal", "subnormal", "epsilon", "1e-8 becomes")
     rows = [
         (
             one.format,
             exact_text(one.bytes),
-            *map(_short, (one.largest, one.smallest_normal, one.smallest_subnormal, one.epsilon)),
-            "infinite" if (near := one.nearest(SMALL)) is None else scientific(near, 6),
+            *map(
+                _format_limit,
+                (one.largest, one.smallest_normal, one.smallest_subnormal, one.epsilon),
+            ),
+            "infinite" if (near := one.round_value(SMALL)) is None else scientific(near, 6),
         )
-        for one in shipped()
+        for one in sort_formats()
     ]
-    others = dict(aliases.names("precision"))
+    others = dict(aliases.iter_aliases("precision"))
     bits = [
         (one.format, _RUN.sub(lambda run: f"f…f ({len(run[0])})", one.picture), others)
-        for one in shipped()
+        for one in sort_formats()
     ]
     pictures = [(name, bit, ", ".join(words.get(name, ())[:3])) for name, bit, words in bits]
     return [
@@ -175,7 +178,7 @@ def listing() -> list[str]:
     ]
 
 
-def _short(value: Fraction) -> str:
+def _format_limit(value: Fraction) -> str:
     """Format a number in at most nine characters."""
     text = exact_text(value) if value.denominator <= 2**20 else "/" * 10
     return text if len(text) <= 9 else scientific(value)

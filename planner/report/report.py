@@ -14,21 +14,21 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.base.sandbox import BOUNDS, make_apart, sandbox
+from planner.base.sandbox import BOUNDS, make_apart, make_sandbox
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, is_tall
 
 
-def words(template: str, **given: Any) -> str:
+def render_md(template: str, **given: Any) -> str:
     """Render Markdown from a template."""
-    return _rendered(False, template, given)
+    return _render_template(False, template, given)
 
 
-def page(template: str, **given: Any) -> str:
+def render_page(template: str, **given: Any) -> str:
     """Render a page from a template."""
-    return _rendered(True, template, given)
+    return _render_template(True, template, given)
 
 
-def _squeezed(text: str) -> str:
+def _strip_blanks(text: str) -> str:
     """Strip trailing space and repeated empty lines from Markdown."""
     text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
     while "\n\n\n" in text:
@@ -36,7 +36,7 @@ def _squeezed(text: str) -> str:
     return text.strip() + "\n"
 
 
-def _slim(text: str) -> str:
+def _minify_page(text: str) -> str:
     """Minify a page: its style on one line and, without a script, only the rules that apply; no
     empty lines, no end tags and quotes that HTML implies (8 % of the size). A page without a style
     is returned as it is."""
@@ -54,7 +54,7 @@ def _slim(text: str) -> str:
     body = re.sub("<a>(.*?)</a>", r"\1", body)
     if not script:
         there = {word for words in _CLASSES.findall(body) for word in words.split()}
-        style = _RULE.sub(lambda rule: rule[0] if _may_fit(rule[1], there) else "", style)
+        style = _RULE.sub(lambda rule: rule[0] if _can_match(rule[1], there) else "", style)
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest
     text = re.sub(r"(<table>|<tbody>|</table></div>|<article[^>]*>|</h4>)\n", r"\1", text)
@@ -78,7 +78,7 @@ _CLASSES = re.compile(r'class="([^"]*)"')
 _RULE = re.compile(r"([^{}]+)\{[^{}]*\}")
 
 
-def _may_fit(selectors: str, there: set[str]) -> bool:
+def _can_match(selectors: str, there: set[str]) -> bool:
     """Decide whether one of a rule's selectors may match, given the classes in the page."""
     each = selectors.split(",") if "(" not in selectors else [""]
     return any(there.issuperset(re.findall(r"\.([A-Za-z][\w-]*)", one)) for one in each)
@@ -91,7 +91,7 @@ _OWN: ContextVar[str | None] = ContextVar("templates", default=None)
 
 
 @contextmanager
-def templates_of(folder: str | Path) -> Iterator[None]:
+def use_templates(folder: str | Path) -> Iterator[None]:
     """Use the templates of a folder in place of the built-in ones of the same name.
 
     Raises:
@@ -106,7 +106,7 @@ def templates_of(folder: str | Path) -> Iterator[None]:
         _OWN.reset(token)
 
 
-def _rendered(escape: bool, template: str, given: Mapping[str, Any]) -> str:
+def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> str:
     """Render a template.
 
     Raises:
@@ -114,8 +114,8 @@ def _rendered(escape: bool, template: str, given: Mapping[str, Any]) -> str:
     """
     folder = _OWN.get()
     if folder is None:
-        return _made(escape, template, given)
-    made = make_apart(_made_of, folder, escape, template, given)
+        return _fill_template(escape, template, given)
+    made = make_apart(_render_custom, folder, escape, template, given)
     if isinstance(made, str):
         return made
     if made is None:
@@ -123,30 +123,32 @@ def _rendered(escape: bool, template: str, given: Mapping[str, Any]) -> str:
     raise PlanError(Fault(made[2], Place(made[0], made[1]), "a Jinja template"))
 
 
-def _made_of(folder: str, escape: bool, template: str, given: Mapping[str, Any]) -> Any:
+def _render_custom(folder: str, escape: bool, template: str, given: Mapping[str, Any]) -> Any:
     """Render a custom template, or return its error: file, line and message."""
     try:
-        return _made(escape, template, given, folder)
+        return _fill_template(escape, template, given, folder)
     except MemoryError:
         raise
     except Exception as error:
         at: tuple[str, int | None] = (str(Path(folder, template)), None)
         for frame, line in traceback.walk_tb(error.__traceback__):  # the innermost of theirs
-            if files.below(frame.f_code.co_filename, folder):
+            if files.is_within(frame.f_code.co_filename, folder):
                 at = frame.f_code.co_filename, line
         at = getattr(error, "filename", None) or at[0], getattr(error, "lineno", None) or at[1]
         kind = "" if type(error).__module__.startswith("jinja2.") else f"{type(error).__name__}: "
         return *at, f"{kind}{error}"
 
 
-def _made(escape: bool, template: str, given: Mapping[str, Any], own: str | None = None) -> str:
+def _fill_template(
+    escape: bool, template: str, given: Mapping[str, Any], own: str | None = None
+) -> str:
     """Render and minify a template."""
-    text: str = _environment(escape, own).get_template(template).render(given)
-    return _slim(text) if escape else _squeezed(text)
+    text: str = _make_environment(escape, own).get_template(template).render(given)
+    return _minify_page(text) if escape else _strip_blanks(text)
 
 
 @lru_cache(maxsize=4)
-def _environment(escape: bool, own: str | None = None) -> Any:
+def _make_environment(escape: bool, own: str | None = None) -> Any:
     from jinja2 import ChoiceLoader, FileSystemLoader, TemplateNotFound
 
     class Inside(FileSystemLoader):
@@ -154,25 +156,27 @@ def _environment(escape: bool, own: str | None = None) -> Any:
 
         def get_source(self, environment: Any, template: str) -> Any:
             path = Path(str(self.searchpath[0]), *template.split("/"))
-            if not files.below(path, self.searchpath[0]) or not files.is_file(path):
+            if not files.is_within(path, self.searchpath[0]) or not files.is_file(path):
                 raise TemplateNotFound(template)
             place, wanted = Place(str(path)), "a template in UTF-8"
             text = files.read_text(path, MAX_TEMPLATE, place, wanted)
             return text, str(path), lambda: False  # it may change any time
 
     our_templates = FileSystemLoader(resources.folder("templates"))
-    environment = sandbox(
+    environment = make_sandbox(
         loader=our_templates if own is None else ChoiceLoader([Inside(own), our_templates]),
-        bytecode_cache=_compiled(escape) if own is None else None,
+        bytecode_cache=_get_byte_cache(escape) if own is None else None,
         autoescape=escape,
         lstrip_blocks=True,
     )
-    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write, formula=formula)
+    environment.filters.update(
+        md=escape_md, code=format_code, slug=make_anchor, plain=TEXT.write, formula=typeset_formula
+    )
     environment.filters.update(latex=LATEX.write, mathml=MATHML.write, html=HTML.write)
     return environment
 
 
-def _compiled(escape: bool) -> Any:
+def _get_byte_cache(escape: bool) -> Any:
     """Return the cache of compiled templates, beside Python's own; None if caching is off."""
     from jinja2 import FileSystemBytecodeCache
 
@@ -181,7 +185,7 @@ def _compiled(escape: bool) -> Any:
             with suppress(OSError):
                 super().dump_bytecode(bucket)
 
-    folder = None if sys.dont_write_bytecode else resources.byte_code("markup")
+    folder = None if sys.dont_write_bytecode else resources.make_code_folder("markup")
     # Compiled templates depend on whether text is escaped.
     name = f"{'html' if escape else 'md'}-%s.cache"
     return None if folder is None else Quiet(str(folder), name)
@@ -191,12 +195,12 @@ def _compiled(escape: bool) -> Any:
 LONG = 450
 
 
-def formula(box: Box, name: Box | None = None) -> str:
+def typeset_formula(box: Box, name: Box | None = None) -> str:
     """Format a formula as HTML, after the name of its result: MathML if it needs two lines and is
     not too long, else text, which is a third of the size."""
     if is_tall(box):
-        equals = "" if name is None else f"{MATHML.bare(name)}<mo>=</mo>"
-        text = f"<math>{equals}{MATHML.bare(box)}</math>"
+        equals = "" if name is None else f"{MATHML.write_bare(name)}<mo>=</mo>"
+        text = f"<math>{equals}{MATHML.write_bare(box)}</math>"
         if len(text) < LONG:
             return text
     return ("" if name is None else f"{HTML.write(name)} = ") + HTML.write(box)
@@ -211,7 +215,7 @@ _BEGINS = re.compile(r"\A\s*(?=#|[-+] |\d+[.)] )")  # what would be a heading or
 _MENTION = re.compile(r"@(?=\w)|#(?=\d)|(?<=GH)-(?=\d)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
-def escaped(text: object) -> str:
+def escape_md(text: object) -> str:
     """Escape text for Markdown, in a table cell too: no mention, no block."""
     words = " ".join(str(text).splitlines())
     words = _SPECIAL.sub(lambda c: _ENTITIES.get(c[0], f"\\{c[0]}"), words)
@@ -219,7 +223,7 @@ def escaped(text: object) -> str:
     return _BEGINS.sub(r"\g<0>\\", words)
 
 
-def code(text: object) -> str:
+def format_code(text: object) -> str:
     """Format any text as inline code, in a table cell too: a bar becomes a similar letter."""
     words = str(text).replace("|", "\u2223")
     fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
@@ -227,7 +231,7 @@ def code(text: object) -> str:
     return f"{fence}{space}{words}{space}{fence}"
 
 
-def slug(heading: object) -> str:
+def make_anchor(heading: object) -> str:
     """Return the anchor that GitHub gives to a heading."""
     kept = re.sub(r"[^\w\- ]", "", str(heading).lower())
     return kept.replace(" ", "-")

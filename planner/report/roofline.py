@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.report.chart import Box, axis, overlap, powers, tick
+from planner.report.chart import Box, has_overlap, list_powers, make_axis, tick
 from planner.report.layout import Data
 
 #: The box: how wide and high it is, and the edges of what is drawn in it.
@@ -16,7 +16,7 @@ ASIDE = 26  # where the column of labels begins, behind the last dot
 NEAR = {"end": (-9, 4), "start": (9, 4), "middle": (0, 19), "middle above": (0, -10)}
 
 
-def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
+def place_kernels(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
     """Place kernels under the roof of a device, on two logarithmic axes.
 
     Args:
@@ -31,8 +31,8 @@ def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
     room = ASIDE + LETTER * max(len(kernel.label) for kernel in kernels)  # behind the last one
     last = first * (most / first) ** ((BOX.right - BOX.left) / (BOX.right - BOX.left - room))
     low, high = min(peak, *rates) / 1.4, max(peak, *rates) * 1.25
-    x = axis(first, last, BOX.left, BOX.right, math.log10, 1)
-    y = axis(low, high, BOX.bottom, BOX.top, math.log10, 1)
+    x = make_axis(first, last, BOX.left, BOX.right, math.log10, 1)
+    y = make_axis(low, high, BOX.bottom, BOX.top, math.log10, 1)
     start = max(first, low / bandwidth)
     x0, y0, x1, y1 = x(start), y(bandwidth * start), x(ridge), y(peak)
     dots = [
@@ -51,8 +51,8 @@ def under_roof(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
     write_labels(dots, taken, (BOX.left + 2, BOX.top, BOX.right, BOX.bottom - 4))
     return Data(
         **vars(BOX),
-        x_ticks=[Data(at=x(t), text=tick(t)) for t in powers(first, last)],
-        y_ticks=[Data(at=y(t * 1e12), text=tick(t)) for t in powers(low / 1e12, high / 1e12)],
+        x_ticks=[Data(at=x(t), text=tick(t)) for t in list_powers(first, last)],
+        y_ticks=[Data(at=y(t * 1e12), text=tick(t)) for t in list_powers(low / 1e12, high / 1e12)],
         roof=f"M{x0} {y0}L{x1} {y1}H{BOX.right}",
         dots=dots,
     )
@@ -74,9 +74,9 @@ def write_labels(dots: Sequence[Data], taken: Sequence[Box], box: Box) -> None:
     for dot in sorted(dots, key=lambda one: one.x):
         for anchor, (x, y) in NEAR.items():
             dot.anchor, dot.text_x, dot.text_y, dot.line = anchor, dot.x + x, dot.y + y, ""
-            text = corners(dot)
+            text = get_label_box(dot)
             inside = box[0] < text[0] and box[1] < text[1] and text[2] < aside - 4
-            if inside and text[3] < box[3] and not any(overlap(text, other) for other in boxes):
+            if inside and text[3] < box[3] and not any(has_overlap(text, other) for other in boxes):
                 boxes.append(text)
                 break
         else:
@@ -94,7 +94,7 @@ def write_labels(dots: Sequence[Data], taken: Sequence[Box], box: Box) -> None:
         dot.anchor = dot.anchor.partition(" ")[0]
 
 
-def corners(dot: Data) -> Box:
+def get_label_box(dot: Data) -> Box:
     """Return the box of a dot's label."""
     wide = LETTER * len(dot.label)
     side = {"start": 0.0, "middle": wide / 2, "end": wide}[dot.anchor.partition(" ")[0]]

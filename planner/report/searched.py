@@ -14,14 +14,14 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.display import clean, columns
-from planner.base.numbers import GIB, exact_text, scale
+from planner.base.numbers import GIB, choose_unit, exact_text
 from planner.base.version import __version__
 from planner.questions.search import ranking
-from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, Point
+from planner.questions.search.engine import FITS, MEMORY, STEP, Layout, Point, SearchResult
 from planner.report import chart
 from planner.report.layout import Data
-from planner.report.report import page, words
-from planner.report.sentences import Parts, of_whole, plain, with_interval, wrapped
+from planner.report.report import render_md, render_page
+from planner.report.sentences import Parts, build_interval, format_part, join_parts, wrap_text
 from planner.results.result import Result
 
 #: The word for the best layout by objective.
@@ -47,72 +47,72 @@ STATES = (
 )
 
 
-def view(found: Found) -> Data:
+def build_search_view(found: SearchResult) -> Data:
     """Return what the templates show of a search."""
     title = found.plan.book.quantities[found.by].title  # of the objective
     layout = found.best[0] if found.best else found.nearest
     capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
-    picture = _picture(found, float(capacity / GIB))
+    picture = _build_plots(found, float(capacity / GIB))
     return Data(
         name=f"Layouts of {clean(found.plan.name or 'a plan')}",
         status="ok" if found.best else "bad",
         word="Layouts that fit" if found.best else "No layout fits",
-        lead=lead(found),
-        facts=facts(found),
-        sentence=ranking.counted(found),
-        simplest=ranking.plainest(found),
+        lead=describe_best(found),
+        facts=compare_layouts(found),
+        sentence=ranking.describe_count(found),
+        simplest=ranking.describe_simplest(found),
         leeway=" ".join(filter(None, (ranking.simulation(found), ranking.leeway(found)))),
-        closest="" if found.best else ranking.closest(found).strip(),
+        closest="" if found.best else ranking.describe_closest(found).strip(),
         title=title,
-        best=_table(found, front=False),
-        front=_table(found, front=True),
-        costs=ranking.costs(found),
+        best=_build_ranking(found, front=False),
+        front=_build_ranking(found, front=True),
+        costs=ranking.compare_choices(found),
         in_front=f"The Pareto front of memory and {title}: each layout needs less memory than all "
         "before it.",
         choosing=f"The best value of each setting, and how much worse ({title}) the best layout "
         "with another value is. In brackets: where the nearest of these loses most, and what "
-        f"it saves if that makes up for half. {ranking.same(found)}".rstrip(),
+        f"it saves if that makes up for half. {ranking.describe_modes(found)}".rstrip(),
         picture=picture,
         caption="" if picture is None else picture.caption,
         version=__version__,
     )
 
 
-def lead(found: Found) -> Parts:
+def describe_best(found: SearchResult) -> Parts:
     """Describe the best layout in a sentence; if none fits, the nearest one."""
     counted = exact_text(found.fitting)
     if not found.best:
-        return [("No layout fits.", "b"), (f" {ranking.closest(found).strip()}", "")]
+        return [("No layout fits.", "b"), (f" {ranking.describe_closest(found).strip()}", "")]
     best, quantity = found.best[0], found.plan.book.quantities[found.by]
     named = BEST.get(found.by, f"Least {quantity.title.split(' (')[0]}")
     of = "of those that fit tightly" if found.tight else f"of {counted} that fit"
-    parts = [(f"{named} {of}: ", ""), (ranking.words(best, kernels=False), ""), (", ", "")]
+    parts = [(f"{named} {of}: ", ""), (ranking.name_layout(best, kernels=False), ""), (", ", "")]
     text = quantity.text(best.values[found.by])
     parts.append((f"{text} a step" if found.by == STEP else text, "b"))
     if best.interval is not None:
         parts.append((f" ({numbers.between(map(quantity.text, best.interval), text)})", "small"))
-    if (result := _result(best)) is not None:
+    if (result := _evaluate_alone(best)) is not None:
         for name in BESIDE if found.by == STEP else ():
             if (one := result.get(name)) is not None:
-                parts += [(", ", ""), *with_interval(one)]
+                parts += [(", ", ""), *build_interval(one)]
         memory, capacity = result.get(MEMORY), result.get("memory.capacity")
         if memory is not None and capacity is not None and found.by != MEMORY:
-            parts.append((f", {of_whole(memory, capacity)}", ""))
+            parts.append((f", {format_part(memory, capacity)}", ""))
     return [*parts, (".", "")]
 
 
-def _result(layout: Layout) -> Result | None:
+def _evaluate_alone(layout: Layout) -> Result | None:
     """Return a layout's result as a plan of its own; None if it was not evaluated exactly."""
     if layout.evaluated is None or layout.made is None:
         return None
     return Result(layout.made, layout.evaluated[0])
 
 
-def facts(found: Found) -> list[Parts]:
+def compare_layouts(found: SearchResult) -> list[Parts]:
     """Compare the simplest and the plan's own layout with the best; count the layouts."""
     said: list[Parts] = []
     if found.best:
-        listed = ranking.labelled(found)
+        listed = ranking.label_layouts(found)
         for label, layout in listed:
             if label.isdigit() or label in FIRST:
                 continue
@@ -122,76 +122,76 @@ def facts(found: Found) -> list[Parts]:
             }
             head = what.get(label, "The plan's own")
             amount = found.plan.book.quantities[found.by].text(layout.values[found.by])
-            differs = differences(layout, found)
+            differs = list_differences(layout, found)
             where = "" if label.startswith("own") or not differs else f" ({differs})"
             said.append([(f"{head}{where}: ", ""), (amount, "b"),
-                         (f", {_behind(layout, found)} on the best", "")])  # fmt: skip
-            if why := own_fits(found) if label.startswith("own") else "":
+                         (f", {_format_loss(layout, found)} on the best", "")])  # fmt: skip
+            if why := explain_misfit(found) if label.startswith("own") else "":
                 said[-1].append((f"; {why}", ""))
         if any(label == OWN_FIRST for label, _ in listed):
             said.append([("The plan's own layout is the best.", "")])
     if found.plan.invalid:
         said.append([(f"The plan's own layout is not valid: {found.plan.invalid}.", "")])
-    said.append([(ranking.counted(found), "")])
+    said.append([(ranking.describe_count(found), "")])
     return said
 
 
-def _name(found: Found) -> str:
+def _name_objective(found: SearchResult) -> str:
     """Return the objective as the head of a column."""
     return "step" if found.by == STEP else found.by
 
 
-def _behind(layout: Layout, found: Found) -> str:
+def _format_loss(layout: Layout, found: SearchResult) -> str:
     """Format the loss of a layout against the best."""
     ratio = float(layout.values[found.by] / found.best[0].values[found.by]) - 1
     return numbers.text(ratio, style="change")
 
 
-def differences(layout: Layout, found: Found) -> str:
+def list_differences(layout: Layout, found: SearchResult) -> str:
     """List the choices in which a layout differs from the best."""
     pairs = [(heading, layout.get(key), found.best[0].get(key))
-             for heading, key in ranking.columns(found)]  # fmt: skip
+             for heading, key in ranking.choose_columns(found)]  # fmt: skip
     return ", ".join(
-        f"{heading} {ranking.word(mine)}"
+        f"{heading} {ranking.format_choice(mine)}"
         for heading, mine, best in pairs
-        if ranking.word(mine) != ranking.word(best)
+        if ranking.format_choice(mine) != ranking.format_choice(best)
     )
 
 
-def own_fits(found: Found) -> str:
+def explain_misfit(found: SearchResult) -> str:
     """Explain that the plan's own layout does not fit, or not safely; empty if it fits."""
     if found.own is None or found.margin is None:
         return ""
     if found.own.values[FITS] < 0:
         return "it does not fit into memory"
-    if not found.margin.holds(found.own.values[found.margin.quantity]):
-        return f"it is tight: it does not fit {ranking.spared(found.margin)}"
+    if not found.margin.is_met(found.own.values[found.margin.quantity]):
+        return f"it is tight: it does not fit {ranking.describe_margin(found.margin)}"
     return ""
 
 
-def _table(found: Found, front: bool) -> Data | None:
+def _build_ranking(found: SearchResult, front: bool) -> Data | None:
     """Return the best layouts, or the front, as a table; None if there are none. Results first,
     then ``choices``; ``differs`` lists the differences from the best."""
     if not found.best:
         return None
-    rows, reasons = ranking.table(found, front)
+    rows, reasons = ranking.build_ranking(found, front)
     lost = any(reasons)
     by = found.plan.book.quantities[found.by].title.split(" (")[0]
     head = list(rows[0])
     answers = [head.index(by), *([head.index("simulated")] if "simulated" in head else []),
                head.index("memory")]  # fmt: skip
     choices = range(1, head.index(by))
-    listed = ranking.labelled(found, front)
-    body, said = [], _name(found)
+    listed = ranking.label_layouts(found, front)
+    body, said = [], _name_objective(found)
     first = next(row for row in rows[1:] if row[0] in FIRST)
     for row, (label, layout), why in zip(rows[1:], listed, reasons[1:], strict=True):
         body.append(
             Data(
                 label=label,
                 answers=[(row[i], said if head[i] == by else head[i]) for i in answers],
-                behind=_behind(layout, found),
+                behind=_format_loss(layout, found),
                 choices=[(row[i], row[i] != first[i]) for i in choices],
-                differs=differences(layout, found),
+                differs=list_differences(layout, found),
                 why=why,
                 best=label in FIRST,
             )
@@ -207,7 +207,7 @@ def _table(found: Found, front: bool) -> Data | None:
     )  # fmt: skip
 
 
-def _picture(found: Found, capacity: float) -> Data | None:
+def _build_plots(found: SearchResult, capacity: float) -> Data | None:
     """Return two plots: a sample of all layouts, and the best close by; None if memory is the
     objective. ``capacity``: of a device, GiB."""
     if found.by == MEMORY or not found.points:
@@ -217,29 +217,29 @@ def _picture(found: Found, capacity: float) -> Data | None:
     top = max(ABOVE * capacity, 1.2 * min(at[1] for at, _ in points))
     kept = [(at, p) for at, p in points if at[0] <= BEYOND * least and at[1] <= top]
     kept = kept or points
-    named = [(label.removeprefix("own, "), x) for label, x in ranking.labelled(found)]
+    named = [(label.removeprefix("own, "), x) for label, x in ranking.label_layouts(found)]
     best = [(label, x) for label, x in named if label.isdigit()][:10]
     further = [(label, x) for label, x in named if label == "simplest"]
-    own = None if found.own is None else _at(found.own, found.by)
+    own = None if found.own is None else _place_layout(found.own, found.by)
     unit = found.plan.book.quantities[found.by].unit
-    names = f"{_name(found)}, {unit}", "GiB of a device"
+    names = f"{_name_objective(found)}, {unit}", "GiB of a device"
     close = None
     if best:
         most = NEAR * float(found.best[0].values[found.by])
         drawn = best + [(label, x) for label, x in further if float(x.values[found.by]) <= most]
-        around = [_at(layout, found.by) for _, layout in drawn]
+        around = [_place_layout(layout, found.by) for _, layout in drawn]
         if own and own[0] <= most:
             around.append(own)
         close = chart.Plane(around, names, (chart.tick, chart.tick))
     ends = [at for at, _ in kept] + ([(kept[0][0][0], capacity)] if capacity else [])
     whole = chart.Plane(ends, names, (chart.tick, chart.tick))
-    parts = [_plane(found, whole, "All layouts, a sample", kept, capacity, own, [])]
+    parts = [_build_plot(found, whole, "All layouts, a sample", kept, capacity, own, [])]
     if close is not None:
         corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
-        (left, low), (right, high) = (whole.at(whole.nearest(corner)) for corner in corners)
+        (left, low), (right, high) = (whole.at(whole.clamp_point(corner)) for corner in corners)
         parts[0].window = f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
         title = "The layouts of the table, close by"
-        parts.append(_plane(found, close, title, kept, capacity, own, drawn))
+        parts.append(_build_plot(found, close, title, kept, capacity, own, drawn))
     said = (
         [
             f"{len(points) - len(kept)} of {len(points)} sampled layouts lie beyond the axes: "
@@ -251,28 +251,32 @@ def _picture(found: Found, capacity: float) -> Data | None:
     if close is not None:
         said.append("The dotted box is what is drawn beside it; numbers as in the table.")
     if own:
-        inside = close is not None and close.holds(own)
+        inside = close is not None and close.is_inside(own)
         said.append("The ring is the plan's own layout" + (
-            "." if inside or whole.holds(own) else f", beyond the axes at {chart.tick(own[0])} "
+            "." if inside or whole.is_inside(own) else f", beyond the axes at {chart.tick(own[0])} "
             f"{unit} and {chart.tick(own[1])} GiB."))  # fmt: skip
-        parts[0].rings = [whole.at(own)] if whole.holds(own) else []
+        parts[0].rings = [whole.at(own)] if whole.is_inside(own) else []
     present = {p.front * "front" or ("some" if p.fits else "over") for _, p in kept}
     return Data(parts=parts, caption=" ".join(said), states=[s for s in STATES if s[0] in present])
 
 
-def columns_of(found: Found, layouts: Sequence[Layout]) -> tuple[list[str], list[tuple[str, ...]]]:
+def columns_of(
+    found: SearchResult, layouts: Sequence[Layout]
+) -> tuple[list[str], list[tuple[str, ...]]]:
     """Return the objective and GiB of some layouts as columns: the heads, and a row for each."""
     memory = [numbers.text(layout.values[MEMORY] / GIB, style="table") for layout in layouts]
     if found.by == MEMORY:
         return ["GiB"], [(text,) for text in memory]
     values = [Fraction(layout.values[found.by]) for layout in layouts]
-    unit, size = scale(max(values), found.plan.book.quantities[found.by].unit)
+    unit, size = choose_unit(max(values), found.plan.book.quantities[found.by].unit)
     # One digit more than is significant, to tell layouts apart.
     texts = [numbers.text(value / size, style="table", digits=4) for value in values]
     return [unit, "GiB"], [*zip(texts, memory, strict=True)]
 
 
-def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) -> Data | None:
+def close(
+    found: SearchResult, others: Mapping[str, Layout], listed: Sequence[Layout]
+) -> Data | None:
     """Return one plot for a narrow column: layouts near the best, each listed one as a point that
     can be chosen. None if memory is the objective or nothing fits.
 
@@ -284,27 +288,27 @@ def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) 
     best, unit = found.best[0], found.plan.book.quantities[found.by].unit
     capacity = float((best.values[FITS] + best.values[MEMORY]) / GIB)
     least = float(best.values[found.by])
-    places = [_at(layout, found.by) for layout in listed]
-    marked = {name: _at(layout, found.by) for name, layout in others.items()}
+    places = [_place_layout(layout, found.by) for layout in listed]
+    marked = {name: _place_layout(layout, found.by) for name, layout in others.items()}
     inside = [at for at in places if at[0] <= NEAR * least]
     inside += [at for at in marked.values() if at[0] <= FAR * least]
     words = chart.tick, chart.tick
-    names = f"{_name(found)}, {unit}", "GiB of a device"
+    names = f"{_name_objective(found)}, {unit}", "GiB of a device"
     plane = chart.Plane([*inside, (places[0][0], capacity)], names, words, height=TALL)
-    front = [(_at(one, found.by), Point(0, 0, True, True)) for one in found.front]
-    part = _plane(found, plane, "", front, capacity, None, [])
+    front = [(_place_layout(one, found.by), Point(0, 0, True, True)) for one in found.front]
+    part = _build_plot(found, plane, "", front, capacity, None, [])
     fronts = {at for at, _ in front}
     part.dots = [
         Data(x=x, y=y, r=5, take=number, look="on" if at in fronts else "off",
-             text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: {ranking.words(layout)}")
+             text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: {ranking.name_layout(layout)}")
         for number, (at, layout) in enumerate(zip(places, listed, strict=True))
-        if plane.holds(at) for x, y in [plane.at(at)]
+        if plane.is_inside(at) for x, y in [plane.at(at)]
     ]  # fmt: skip
     part.dots.sort(key=lambda dot: (dot.x, dot.y))
-    there = {name: at for name, at in marked.items() if plane.holds(at)}
+    there = {name: at for name, at in marked.items() if plane.is_inside(at)}
     part.rings = [plane.at(at) for at in there.values()]
     plane.keep_free(there.values(), 9)
-    part.labels = plane.labels([(at, name) for name, at in there.items()], far=True)
+    part.labels = plane.place_labels([(at, name) for name, at in there.items()], far=True)
     cut = len(listed) - len(part.dots)
     said = [f"{cut} lie beyond {chart.tick(plane.x_high)} {unit}."] if cut else []
     for name, at in marked.items():
@@ -315,13 +319,13 @@ def close(found: Found, others: Mapping[str, Layout], listed: Sequence[Layout]) 
     return part
 
 
-def _at(layout: Layout, by: str) -> chart.Point:
+def _place_layout(layout: Layout, by: str) -> chart.Point:
     """Return the coordinates of a layout: the objective, and GiB of a device."""
     return float(layout.values[by]), float(layout.values[MEMORY] / GIB)
 
 
-def _plane(
-    found: Found,
+def _build_plot(
+    found: SearchResult,
     plane: chart.Plane,
     title: str,
     points: list[tuple[chart.Point, Any]],
@@ -336,7 +340,7 @@ def _plane(
             looks["some" if point.fits else "over"].append(at)
     front = sorted(at for at, point in points if point.front)
     lines = []
-    result = _result(found.best[0]) if found.best else None
+    result = _evaluate_alone(found.best[0]) if found.best else None
     most = None if result is None else result.get(WORST)
     # Peak memory at worst over predicted; 0 if unknown.
     worst = float(most.number) / float(found.best[0].values[MEMORY]) if most is not None else 0.0
@@ -346,64 +350,64 @@ def _plane(
     ):
         if y and plane.y_low <= y <= plane.y_high:
             lines.append(Data(look=look, y=plane.y(y), text=text, above=look == "capacity"))
-    best = [(label, _at(layout, found.by)) for label, layout in drawn]
-    inside = [at for at in front if plane.holds(at)]
+    best = [(label, _place_layout(layout, found.by)) for label, layout in drawn]
+    inside = [at for at in front if plane.is_inside(at)]
     plane.keep_free([at for _, at in best])
     return Data(
         plane=plane.data,
         title=title,
         lines=lines,
         marks={look: plane.dots(several) for look, several in looks.items() if several},
-        front=plane.line(inside, steps=True),
-        rings=[plane.at(own)] if own and plane.holds(own) else [],
+        front=plane.draw_line(inside, steps=True),
+        rings=[plane.at(own)] if own and plane.is_inside(own) else [],
         best=[Data(x=x, y=y, text=f"{label}: {chart.tick(at[0])}, {chart.tick(at[1])} GiB")
               for label, at in best for x, y in [plane.at(at)]],
-        labels=plane.labels([(at, label) for label, at in best], far=True),
+        labels=plane.place_labels([(at, label) for label, at in best], far=True),
         window="",
     )  # fmt: skip
 
 
-def text(found: Found, front: bool = False) -> str:
+def format_search(found: SearchResult, front: bool = False) -> str:
     """Format the search for a terminal: the best layout in a sentence, the others by their
     differences, or the Pareto front; then the cost of each choice."""
-    out = wrapped(plain(lead(found)))
-    for fact in facts(found):
-        out += wrapped(plain(fact), "  ", "    ")
+    out = wrap_text(join_parts(describe_best(found)))
+    for fact in compare_layouts(found):
+        out += wrap_text(join_parts(fact), "  ", "    ")
     if not found.best:
         return "\n".join(out) + "\n"
-    declared, rows = found.plan.book.quantities[found.by], [["", _name(found), "", "GiB"]]
+    declared, rows = found.plan.book.quantities[found.by], [["", _name_objective(found), "", "GiB"]]
     differing = ["differences from the first" if not front else "differences from the best"]
-    for label, layout in ranking.labelled(found, front):
+    for label, layout in ranking.label_layouts(found, front):
         amount = declared.text(layout.values[found.by])
-        behind = "" if label in FIRST and not front else _behind(layout, found)
+        behind = "" if label in FIRST and not front else _format_loss(layout, found)
         rows.append(
             [label, amount, behind, numbers.text(layout.values[MEMORY] / GIB, style="table")]
         )
-        differing.append(differences(layout, found))
+        differing.append(list_differences(layout, found))
     if front:
         out += ["", "The front: each needs less memory than all before it."]
     out.append("")
     for line, differs in zip(columns(rows, right=(0, 1, 2, 3)), differing, strict=True):
-        out += wrapped(differs, f"{line}  ", " " * (len(line) + 2)) or [line]
-    if not front and (choices := ranking.costs(found, reasons=False)):
+        out += wrap_text(differs, f"{line}  ", " " * (len(line) + 2)) or [line]
+    if not front and (choices := ranking.compare_choices(found, reasons=False)):
         out += ["", "Best value of each setting, and how much worse the best with another one is:"]
         heads = columns([(choice, best) for choice, best, _ in choices], right=(1,), indent="  ")
         wide = max(map(len, heads)) + 2
         for head, (_, _, others) in zip(heads, choices, strict=True):
-            out += wrapped(others, head.ljust(wide), " " * wide) or [head]
-    for said in (ranking.plainest(found), ranking.same(found), ranking.simulation(found),
+            out += wrap_text(others, head.ljust(wide), " " * wide) or [head]
+    for said in (ranking.describe_simplest(found), ranking.describe_modes(found), ranking.simulation(found),
                  ranking.leeway(found)):  # fmt: skip
-        out += ["", *wrapped(said)] if said else []
+        out += ["", *wrap_text(said)] if said else []
     return "\n".join(out) + "\n"
 
 
 #: Pages show both the best layouts and the front.
-WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
-    "text": text,
-    "txt": text,
+WRITERS: Mapping[str, Callable[[SearchResult, bool], str]] = {
+    "text": format_search,
+    "txt": format_search,
     **ranking.WRITERS,
-    "md": lambda found, _: words("search.md.jinja", view=view(found)),
-    "html": lambda found, _: page("search.html.jinja", view=view(found)),
+    "md": lambda found, _: render_md("search.md.jinja", view=build_search_view(found)),
+    "html": lambda found, _: render_page("search.html.jinja", view=build_search_view(found)),
 }
 #: Formats that draw the space.
 DRAWN = frozenset({"html"})

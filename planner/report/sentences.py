@@ -16,12 +16,12 @@ Parts = list[tuple[str, str]]
 LINE = 80
 
 
-def plain(parts: Iterable[tuple[str, str]]) -> str:
+def join_parts(parts: Iterable[tuple[str, str]]) -> str:
     """Join the parts of a sentence as plain text."""
     return "".join(text for text, _ in parts)
 
 
-def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
+def wrap_text(text: str, indent: str = "", further: str | None = None) -> list[str]:
     """Wrap text for a terminal, ``further`` the indent after the first line; no text, no lines."""
     more = indent if further is None else further
     return textwrap.wrap(
@@ -29,27 +29,30 @@ def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str
     )
 
 
-def short(quantity: Quantity, unit: str | None = None) -> str:
+def format_quantity(quantity: Quantity, unit: str | None = None) -> str:
     """Format a quantity, or its number in a unit that is counted like USD."""
-    return quantity.text() if unit is None else amount(quantity.number, unit)
+    return quantity.text() if unit is None else format_amount(quantity.number, unit)
 
 
-def of_whole(part: Quantity, whole: Quantity) -> str:
+def format_part(part: Quantity, whole: Quantity) -> str:
     """Format a part of a whole, the unit once if both have the same: 41.2 of 79.6 GiB."""
-    text = short(whole)
+    text = format_quantity(whole)
     unit = f" {text.partition(' ')[2]}"
-    return f"{short(part).removesuffix(unit)} of {text}"
+    return f"{format_quantity(part).removesuffix(unit)} of {text}"
 
 
-def amount(value: Any, unit: str | None) -> str:
+def format_amount(value: Any, unit: str | None) -> str:
     """Format a number of USD, or of a unit that is counted like USD."""
     return numbers.text(value, "USD").replace("USD", unit or "USD")
 
 
-def with_interval(quantity: Quantity, unit: str | None = None) -> Parts:
+def build_interval(quantity: Quantity, unit: str | None = None) -> Parts:
     """Return a quantity and its 90 % interval as parts of a sentence."""
-    text = short(quantity, unit)
+    text = format_quantity(quantity, unit)
     if quantity.interval is None:
         return [(text, "b")]
-    ends = (amount(end, unit) if unit else quantity.declared.text(end) for end in quantity.interval)
+    ends = (
+        format_amount(end, unit) if unit else quantity.declared.text(end)
+        for end in quantity.interval
+    )
     return [(text, "b"), (f" ({numbers.between(ends, text)})", "small")]

@@ -15,32 +15,32 @@ from typing import Any
 from planner.base import numbers
 from planner.base.display import clean, columns, headline
 from planner.base.files import format_of, write_text
-from planner.base.numbers import GIB, exact_text, trimmed
+from planner.base.numbers import GIB, exact_text, trim_zeros
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
-from planner.plans.layout import DEGREES, described
+from planner.plans.layout import DEGREES, label_layout
 from planner.plans.plan import about
 from planner.questions.studies import COMPARISONS, summary
-from planner.questions.studies.axes import LAYOUT, Axis, keys
+from planner.questions.studies.axes import LAYOUT, StudyAxis, collect_keys
 from planner.questions.studies.points import COST, DEVICES, HOURS, MEMORY, STATES
-from planner.questions.studies.run import Outcome
+from planner.questions.studies.run import StudyOutcome
 from planner.questions.studies.study import DAYS, TASK
 from planner.report import chart
 from planner.report.layout import Data, pick
-from planner.report.report import page, words
+from planner.report.report import render_md, render_page
 from planner.report.sentences import (
     Parts,
-    amount,
-    of_whole,
-    plain,
-    short,
-    with_interval,
-    wrapped,
+    build_interval,
+    format_amount,
+    format_part,
+    format_quantity,
+    join_parts,
+    wrap_text,
 )
-from planner.results.result import Result, evaluate
+from planner.results.result import Result, evaluate_plan
 
-__all__ = ["html", "markdown", "text", "write"]
+__all__ = ["format_study", "render_study", "render_study_md", "write_study"]
 
 CAPACITY, AT_WORST = "memory.capacity", "memory.at_worst"
 #: Rows of a table, values of an axis, columns beside each other, labels of a chart that are shown.
@@ -97,7 +97,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskAnswer:
     """The plan that answers one task."""
 
     cell: Cell
@@ -118,7 +118,7 @@ HEADS = {
 }
 
 
-def front(cells: Iterable[Cell]) -> list[Cell]:
+def find_front(cells: Iterable[Cell]) -> list[Cell]:
     """Return the Pareto front of cost and days, the cheapest first."""
     kept: list[Cell] = []
     known = (cell for cell in cells if cell.drawn)
@@ -128,7 +128,7 @@ def front(cells: Iterable[Cell]) -> list[Cell]:
     return kept
 
 
-def knee(cells: Sequence[Cell]) -> Cell | None:
+def find_knee(cells: Sequence[Cell]) -> Cell | None:
     """Return the knee of a front: the cell farthest below the line between its ends, on logarithmic
     scales; None if none is below it."""
     if len(cells) < 3:
@@ -143,16 +143,16 @@ def knee(cells: Sequence[Cell]) -> Cell | None:
     return cells[best] if gain[best] > 1e-9 else None
 
 
-class View:
+class StudyView:
     """The contents of the page; numbers are text already."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: StudyOutcome) -> None:
         self.outcome = outcome
         study, found = self.study, self.found = outcome.study, outcome.summary
         self.name, self.notes = clean(study.name), clean(study.notes or "", 2000)
         self.version, self.fingerprint = __version__, study.digest
         self.limits = [str(limit) for limit in study.where]
-        self.roles = summary.roles(study)
+        self.roles = summary.choose_roles(study)
         paid = next((q for q in (COST, HOURS) if any(map(_of(q), found.cells.values()))), COST)
         self.paid, self.unit = paid, UNITS[paid]
         self.cells = [
@@ -227,7 +227,7 @@ class View:
             rows.append((clean(axis.name), ", ".join(texts), str(len(axis.choices))))
         return rows
 
-    def dimension(self, number: int) -> str:
+    def name_dimension(self, number: int) -> str:
         """Return the name of a dimension."""
         return " and ".join(clean(axis.name) for axis in self.study.dimensions[number])
 
@@ -244,9 +244,9 @@ class View:
     def collapsed(self) -> str:
         """The dimensions over which each cell is the best; empty if there are none."""
         rest = [d for d, n in enumerate(self.study.shape) if n > 1 and d not in self.roles.cells]
-        return " and ".join(map(self.dimension, rest))
+        return " and ".join(map(self.name_dimension, rest))
 
-    def few(self, value: float) -> str:
+    def format_amount(self, value: float) -> str:
         """Format an amount in the unit of the tables."""
         return numbers.text(value / self.size, style="table")
 
@@ -314,7 +314,7 @@ class View:
             if any(name in best for places in self.found.best.values() for best in places.values())
         }  # fmt: skip
         for number, places in self.found.each.items():
-            name, rows = self.dimension(int(number)), []
+            name, rows = self.name_dimension(int(number)), []
             for place, counts in places.items():
                 best = self.found.best[number].get(place, {})
                 cells = [
@@ -337,7 +337,7 @@ class View:
     def nothing(self) -> list[str]:
         """The values with no plan that fits."""
         found = (
-            f"{self.dimension(int(number))}: {self.at(int(number), int(place))}"
+            f"{self.name_dimension(int(number))}: {self.at(int(number), int(place))}"
             for number, places in self.found.each.items()
             for place, counts in places.items()
             if len(places) > 1 and not counts["fit"]
@@ -359,13 +359,13 @@ class View:
 
 
 #: The view of a sweep; the formats of one comparison and the terminal share it.
-view_of = lru_cache(maxsize=1)(View)
+view_of = lru_cache(maxsize=1)(StudyView)
 
 
 class Task:
     """A task with the plans that do it: the answer, its neighbours, chart and tables."""
 
-    def __init__(self, view: View, places: tuple[int, ...]) -> None:
+    def __init__(self, view: StudyView, places: tuple[int, ...]) -> None:
         self.view, self.places = view, places
         role = view.roles
         self.id = f"task-{'-'.join(map(str, places))}".rstrip("-")
@@ -390,39 +390,39 @@ class Task:
     # -- the answer -----------------------------------------------------------------------------
 
     @cached_property
-    def answer(self) -> Answer:
+    def answer(self) -> TaskAnswer:
         """The cheapest plan in time, or without a deadline the knee; else the nearest to that.
         Plans that fit safely come before unknown and tight ones."""
         if len(self.cells) == 1 and self.cells[0].state != NO and self.deadline is None:
-            return Answer(self.cells[0], "only", (self.cells[0],))
+            return TaskAnswer(self.cells[0], "only", (self.cells[0],))
         if self.over_tasks and (fit := [c for c in self.cells if c.state != NO and c.drawn]):
-            return Answer(fit[-1], "only", tuple(fit))
+            return TaskAnswer(fit[-1], "only", tuple(fit))
         groups = [[c for c in self.cells if c.state == state] for state in (FITS, OPEN, TIGHT)]
         drawn = [tuple(c for c in group if c.drawn) for group in groups]
         if self.deadline is not None:
             for group in drawn:
-                if early := [c for c in front(group) if c.in_time]:
-                    return Answer(early[0], "in time", group)
+                if early := [c for c in find_front(group) if c.in_time]:
+                    return TaskAnswer(early[0], "in time", group)
         for group in filter(None, drawn):
-            ends = front(group)
+            ends = find_front(group)
             if self.deadline is not None:
-                return Answer(ends[-1], "late", group)
-            if best := knee(ends):
-                return Answer(best, "knee", group)
-            return Answer(ends[0], "both" if len(ends) == 1 else "cheapest", group)
+                return TaskAnswer(ends[-1], "late", group)
+            if best := find_knee(ends):
+                return TaskAnswer(best, "knee", group)
+            return TaskAnswer(ends[0], "both" if len(ends) == 1 else "cheapest", group)
         for found in filter(None, groups):
-            return Answer(min(found, key=_memory), "room", tuple(found))
-        return Answer(min(self.cells, key=_memory), "none", ())
+            return TaskAnswer(min(found, key=_get_memory), "room", tuple(found))
+        return TaskAnswer(min(self.cells, key=_get_memory), "none", ())
 
     @cached_property
     def result(self) -> Result:
         """The answer, evaluated exactly as a plan of its own."""
-        return evaluate(self.view.study.plan(self.answer.cell.point))
+        return evaluate_plan(self.view.study.build_plan(self.answer.cell.point))
 
     @property
     def within(self) -> str:
         """The deadline as text; empty without one."""
-        return "" if self.deadline is None else trimmed(numbers.text(self.deadline, "days"))
+        return "" if self.deadline is None else trim_zeros(numbers.text(self.deadline, "days"))
 
     @cached_property
     def head(self) -> str:
@@ -431,7 +431,7 @@ class Task:
         task = f" for {self.name}" if self.name else ""
         cost = "cost" if self.view.paid == COST else "GPU-hours"
         if self.answer.kind == "only":
-            along = self.text_of(self.answer.cell) if self.over_tasks else ""
+            along = self.label_cell(self.answer.cell) if self.over_tasks else ""
             return headline(", ".join(filter(None, (self.name, along))) or "The plan")
         said = HEADS[self.answer.kind]
         return said.format(cheapest=cheap, task=task, deadline=self.within, cost=cost)
@@ -440,17 +440,17 @@ class Task:
     def subject(self) -> tuple[str, str]:
         """The plan of the answer: its devices, and the other axes."""
         plan, study = self.result.plan, self.view.study
-        labels, said = study.labels(self.answer.cell.point), []
+        labels, said = study.label_point(self.answer.cell.point), []
         varied = [axis for axis in study.axes if len(axis.choices) > 1]
-        if any(key.startswith(LAYOUT) for key in keys(varied)) or study.searches:
-            said.append(f"as {described(plan.get, SAID)}")
+        if any(key.startswith(LAYOUT) for key in collect_keys(varied)) or study.searches:
+            said.append(f"as {label_layout(plan.get, SAID)}")
         known = (*self.view.roles.tasks, *([self.view.roles.x or 0] if self.over_tasks else []))
         tasks = {axis.name for d in known for axis in study.dimensions[d]}
         for axis in varied:
             layout = all(k.startswith(f"{LAYOUT}.") or k == LAYOUT for k in axis.keys)
             if axis.name not in tasks and not layout and axis.keys != {DEVICES}:
-                said.append(_named(axis, label_of(axis, labels[axis.name])))
-        return device_count(plan), ", ".join(said)
+                said.append(_name_value(axis, label_of(axis, labels[axis.name])))
+        return format_devices(plan), ", ".join(said)
 
     @cached_property
     def lead(self) -> Parts:
@@ -461,13 +461,13 @@ class Task:
         fits = self.answer.cell.state != NO
         for quantity in (DAYS, self.view.paid) if fits else ():
             if (found := self.result.get(quantity)) is not None:
-                parts += [(", ", ""), *with_interval(found, self._unit(quantity))]
+                parts += [(", ", ""), *build_interval(found, self._pick_unit(quantity))]
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
         if memory and capacity and not fits:
             parts += [
                 (", which needs ", ""),
-                *with_interval(memory),
-                (f" of {short(capacity)}", ""),
+                *build_interval(memory),
+                (f" of {format_quantity(capacity)}", ""),
             ]
         if self.answer.cell.state in (TIGHT, OPEN):
             parts.append((", tight" if self.answer.cell.state == TIGHT else ", memory open", ""))
@@ -476,9 +476,9 @@ class Task:
     @property
     def said(self) -> str:
         """The sentence as plain text."""
-        return plain(self.lead)
+        return join_parts(self.lead)
 
-    def _unit(self, quantity: str) -> str | None:
+    def _pick_unit(self, quantity: str) -> str | None:
         """Return the unit of GPU hours; None for other quantities."""
         return UNITS[HOURS] if quantity == HOURS else None
 
@@ -487,7 +487,7 @@ class Task:
         """The answer in a few words, for the head of a chart."""
         head = self.head.replace(f" for {self.name}", "") if self.name else self.head
         values = [
-            short(found, self._unit(quantity))
+            format_quantity(found, self._pick_unit(quantity))
             for quantity in ((DAYS, self.view.paid) if self.answer.cell.state != NO else (MEMORY,))
             if (found := self.result.get(quantity)) is not None
         ]
@@ -499,7 +499,7 @@ class Task:
         cell, days = self.answer.cell, self.result.get(DAYS)
         kind = HEADS[self.answer.kind].partition("{task}")[0]
         head = kind.format(cheapest="Cheapest", deadline=self.within, cost="cost") or "–"
-        text = "" if days is None else short(days)
+        text = "" if days is None else format_quantity(days)
         ends = days and days.interval and map(days.declared.text, days.interval)
         return [
             self.name,
@@ -507,7 +507,7 @@ class Task:
             " ".join(filter(None, self.subject)),
             numbers.text(cell.days, style="table"),
             numbers.between(ends, text) if ends else "",
-            self.view.few(cell.paid) if cell.paid else "–",
+            self.view.format_amount(cell.paid) if cell.paid else "–",
             cell.gib,
             {FITS: "fits", TIGHT: "△ tight", NO: "× does not fit"}.get(cell.state, "open"),
         ]
@@ -517,7 +517,7 @@ class Task:
         """The answer's neighbours, its memory, and whether its interval passes the deadline."""
         cell, found = self.answer.cell, []
         if cell.drawn:
-            found += [*self._neighbours(), *self._tight()]
+            found += [*self._compare_nearby(), *self._describe_tight()]
         days = self.result.get(DAYS)
         if self.answer.kind == "in time" and days is not None and days.interval:
             worst = float(days.interval[1])
@@ -525,26 +525,28 @@ class Task:
                 late = (numbers.text(worst, "days"), "b")
                 found.insert(0, [("May miss the deadline: ", ""), late, (" at worst", "")])
         if days is not None and self.result.assumes_utilisation and days.alternative is not None:
-            found.append([("Predicted instead of assumed: ", ""), *with_interval(days.alternative)])
+            found.append(
+                [("Predicted instead of assumed: ", ""), *build_interval(days.alternative)]
+            )
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
         if memory is not None and capacity is not None and self.answer.kind != "none":
             worst_of = self.result.get(AT_WORST)
             if cell.state == OPEN:
                 more = f"; {clean(self.result.verdict['reason'])}"
             else:
-                more = f", {short(worst_of)} at worst" if worst_of is not None else ""
-            found.append([("Memory: ", ""), (of_whole(memory, capacity), "b"), (more, "")])
+                more = f", {format_quantity(worst_of)} at worst" if worst_of is not None else ""
+            found.append([("Memory: ", ""), (format_part(memory, capacity), "b"), (more, "")])
         return found
 
-    def _neighbours(self) -> list[Parts]:
+    def _compare_nearby(self) -> list[Parts]:
         """Compare the answer with the plans next to it along x, or along the front."""
         cell, along = self.answer.cell, self.along
         if along is None:
-            row, word = front(self.answer.group), ("Next cheaper", "Next faster")
+            row, word = find_front(self.answer.group), ("Next cheaper", "Next faster")
             texts = [""] * len(row)
         else:
             row, word = along, ("", "")
-            texts = [self._called(one) for one in row]
+            texts = [self._name_cell(one) for one in row]
         if cell not in row:
             return []
         here, found = row.index(cell), []
@@ -552,7 +554,7 @@ class Task:
             if not 0 <= place < len(row):
                 continue
             other = row[place]
-            said = word[place > here] or self._times(cell, other) or texts[place]
+            said = word[place > here] or self._describe_step(cell, other) or texts[place]
             change = Fraction(other.paid or 0) / Fraction(cell.paid or 1) - 1
             percent = numbers.text(abs(change), style="share")
             than = "more expensive" if change > 0 else "cheaper"
@@ -561,34 +563,34 @@ class Task:
             found.append([(f"{said}: ", ""), (time, "b"), (", ", ""), (worth, "b")])
         return found
 
-    def _tight(self) -> list[Parts]:
+    def _describe_tight(self) -> list[Parts]:
         """Describe the cheapest plan that fits only tightly, if it is cheaper than the answer."""
         cell = self.answer.cell
         tight = [
             c for c in self.cells if c.state == TIGHT and c.drawn and c.in_time >= cell.in_time
         ]
-        other = min(tight, key=_order, default=None)
+        other = min(tight, key=_rank_cell, default=None)
         saved = 1 - (other.paid or 0) / (cell.paid or 1) if other else 0
         if other is None or cell.state == TIGHT or saved < 0.005:
             return []
         across = self.view.roles.columns
         column = [] if across is None else [self._column(across, self.view.place(other, across))]
-        said = ", ".join(filter(None, (self._called(other), *column)))
+        said = ", ".join(filter(None, (self._name_cell(other), *column)))
         days, worth = (
             numbers.text(other.days or 0, "days"),
             f"{numbers.text(saved, style='share')} cheaper",
         )
         return [[(f"Cheaper, but tight: {said}, ", ""), (days, "b"), (", ", ""), (worth, "b")]]
 
-    def _called(self, cell: Cell) -> str:
+    def _name_cell(self, cell: Cell) -> str:
         """Name a cell by its value along x, with the key."""
-        x, text = self.view.roles.x, self.text_of(cell)
+        x, text = self.view.roles.x, self.label_cell(cell)
         axes = self.view.study.dimensions[x or 0]
         if not text or len(axes) > 1 or not axes[0].numeric:
             return text
-        return f"{text} devices" if axes[0].name == DEVICES else _named(axes[0], text)
+        return f"{text} devices" if axes[0].name == DEVICES else _name_value(axes[0], text)
 
-    def _times(self, cell: Cell, other: Cell) -> str:
+    def _describe_step(self, cell: Cell, other: Cell) -> str:
         """Return "Twice the devices" or "Half the devices" if that is the step along x, else
         nothing."""
         view, x = self.view, self.view.roles.x
@@ -603,7 +605,7 @@ class Task:
 
     # -- chart ----------------------------------------------------------------------------------
 
-    def text_of(self, cell: Cell) -> str:
+    def label_cell(self, cell: Cell) -> str:
         """Label a cell in the chart by its value along x."""
         x = self.view.roles.x
         if x is None:
@@ -616,7 +618,7 @@ class Task:
     def over_tasks(self) -> bool:
         """Whether x is the task itself, so that no value is best."""
         x = self.view.roles.x
-        return x is not None and any(map(TASK.match, keys(self.view.study.dimensions[x])))
+        return x is not None and any(map(TASK.match, collect_keys(self.view.study.dimensions[x])))
 
     @cached_property
     def along(self) -> list[Cell] | None:
@@ -632,7 +634,7 @@ class Task:
         for cell in self.answer.group:
             place = view.place(cell, x)
             held = best.get(place)
-            if cell.drawn and (held is None or _order(cell) < _order(held)):
+            if cell.drawn and (held is None or _rank_cell(cell) < _rank_cell(held)):
                 best[place] = cell
         found = [best[place] for place in sorted(best)]
         return found if 1 < len(found) <= MOST_JOINED else None
@@ -662,7 +664,7 @@ class Task:
             assert cell.drawn is not None
             return cell.drawn[0], cell.drawn[1] / unit
 
-        answer, ends = self.answer, self.along or front(self.answer.group)
+        answer, ends = self.answer, self.along or find_front(self.answer.group)
         if self.over_tasks:
             ends = []
         shapes = {NO: chart.CROSS, TIGHT: chart.TRIANGLE, OPEN: "h0", FITS: "h0"}
@@ -677,15 +679,15 @@ class Task:
         if chosen is not None:
             interval = (one := self.result.get(DAYS)) and one.interval
             if interval:
-                low, high = (plane.nearest((float(b), at(chosen)[1])) for b in interval)
+                low, high = (plane.clamp_point((float(b), at(chosen)[1])) for b in interval)
                 whisker = Data(left=plane.x(low[0]), right=plane.x(high[0]), y=plane.y(low[1]))
                 plane.keep_free([low, high])
-            name = self.subject[0] if self.along else self.text_of(chosen) or self.subject[0]
+            name = self.subject[0] if self.along else self.label_cell(chosen) or self.subject[0]
         named = ends if len(ends) <= MOST_LABELS else [ends[0], ends[-1]]
         named = named or drawn[:: max(1, len(drawn) // MOST_LABELS)]
-        wanted = [(at(c), self.text_of(c)) for c in named if c != chosen and self.text_of(c)]
-        best = plane.labels([(at(chosen), name)], far=True) if chosen is not None else []
-        outside = sum(not plane.holds(at(cell)) for cell in drawn)
+        wanted = [(at(c), self.label_cell(c)) for c in named if c != chosen and self.label_cell(c)]
+        best = plane.place_labels([(at(chosen), name)], far=True) if chosen is not None else []
+        outside = sum(not plane.is_inside(at(cell)) for cell in drawn)
         told = (
             [f"{outside} that do not fit are outside the axes."]
             if outside > 1
@@ -703,22 +705,26 @@ class Task:
         return Data(
             plane=plane.data,
             marks={state: path for state, path in marks.items() if path},
-            line=plane.line(list(map(at, ends)), steps=self.along is None),
-            ends=[Data(x=x, y=y, text=self._told(c)) for c in ends for x, y in [plane.at(at(c))]]
+            line=plane.draw_line(list(map(at, ends)), steps=self.along is None),
+            ends=[
+                Data(x=x, y=y, text=self._describe_cell(c))
+                for c in ends
+                for x, y in [plane.at(at(c))]
+            ]
             if len(ends) <= MOST_ROWS
             else [],
             chosen=None if chosen is None else plane.at(at(chosen)),
-            labels=plane.labels(wanted),
+            labels=plane.place_labels(wanted),
             best=best,
             whisker=whisker,
             late=None if late is None else Data(x=plane.x(late), text=f"later than {self.within}"),
             said=" ".join(told),
         )
 
-    def _told(self, cell: Cell) -> str:
+    def _describe_cell(self, cell: Cell) -> str:
         """Describe a cell, for its tooltip."""
-        paid = amount(cell.paid or 0, self.view.unit)
-        return f"{self.text_of(cell)}: {numbers.text(cell.days or 0, 'days')}, {paid}"
+        paid = format_amount(cell.paid or 0, self.view.unit)
+        return f"{self.label_cell(cell)}: {numbers.text(cell.days or 0, 'days')}, {paid}"
 
     # -- table ----------------------------------------------------------------------------------
 
@@ -732,12 +738,12 @@ class Task:
         for cell in self.cells:
             place = tuple(0 if d is None else view.place(cell, d) for d in (x, across))
             held = best.get(place)  # type: ignore[arg-type]
-            if held is None or _order(cell) < _order(held):
+            if held is None or _rank_cell(cell) < _rank_cell(held):
                 best[place] = cell  # type: ignore[index]
         rows = range(1 if x is None else view.study.shape[x])
         places = range(1 if across is None else view.study.shape[across])
         heads = [self._column(across, p) for p in places]
-        firsts = {r: min((best[r, p] for p in places if (r, p) in best), key=_order, default=None)
+        firsts = {r: min((best[r, p] for p in places if (r, p) in best), key=_rank_cell, default=None)
                   for r in rows}  # fmt: skip
         chosen = self.answer.cell
         kept = [r for r in rows if r < MOST_ROWS or (x is not None and r == view.place(chosen, x))]
@@ -747,15 +753,15 @@ class Task:
             body = [
                 Data(
                     head=view.at(x, r) if x is not None else "",
-                    cells=[self._cell(best.get((r, p)), chosen, firsts[r]) for p in some],
+                    cells=[self._build_cell(best.get((r, p)), chosen, firsts[r]) for p in some],
                     memory=f.gib if (f := firsts[r]) else "–",
                 )
                 for r in kept
             ]
-            head = view.dimension(x) if x is not None else ""
+            head = view.name_dimension(x) if x is not None else ""
             found.append(
                 Data(
-                    head=_heading(head),
+                    head=_format_heading(head),
                     columns=[heads[p] for p in some],
                     rows=body,
                     alone=across is None,
@@ -770,9 +776,9 @@ class Task:
         if across is None:
             return f"Days, and {self.view.money}"
         text, axes = self.view.at(across, place), self.view.study.dimensions[across]
-        return _named(axes[0], text) if len(axes) == 1 and axes[0].numeric else text
+        return _name_value(axes[0], text) if len(axes) == 1 and axes[0].numeric else text
 
-    def _cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
+    def _build_cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
         """Return a cell of a table: two lines and a look."""
         if cell is None:
             return Data(first="–", second="", look="none")
@@ -787,11 +793,11 @@ class Task:
             look = f"first {look}".strip()
         if cell.days is None:
             return Data(first=mark + (memory or "open"), second="", look=look)
-        paid = self.view.few(cell.paid) if cell.paid else memory
+        paid = self.view.format_amount(cell.paid) if cell.paid else memory
         return Data(first=mark + numbers.text(cell.days, style="table"), second=paid, look=look)
 
 
-def _order(cell: Cell) -> tuple[float, ...]:
+def _rank_cell(cell: Cell) -> tuple[float, ...]:
     """Return the sort key of a cell: safe and in time first, then cheap."""
     rank = (FITS, OPEN, TIGHT, NO).index(cell.state)
     if cell.state == NO or cell.paid is None:
@@ -799,7 +805,7 @@ def _order(cell: Cell) -> tuple[float, ...]:
     return rank, not cell.in_time, cell.paid
 
 
-def _memory(cell: Cell) -> float:
+def _get_memory(cell: Cell) -> float:
     return math.inf if cell.memory is None else cell.memory
 
 
@@ -809,7 +815,7 @@ def _of(quantity: str) -> Callable[[Sequence[Any]], float | None]:
     return lambda kept: kept[place]
 
 
-def device_count(plan: Plan) -> str:
+def format_devices(plan: Plan) -> str:
     """Format the devices of a plan: 64 × H100."""
     name = clean(plan.get("cluster.accelerator.name") or "device").partition(",")[0]
     for vendor in VENDORS:
@@ -819,63 +825,63 @@ def device_count(plan: Plan) -> str:
     return f"{exact_text(plan.get(DEVICES))} × {' '.join(words[: numbered + 1])}"
 
 
-def _heading(key: str) -> str:
+def _format_heading(key: str) -> str:
     """Format a key as the head of its values."""
     return headline(key.split(".")[-1].replace("_", " "))
 
 
-def label_of(axis: Axis, value: Any) -> str:
+def label_of(axis: StudyAxis, value: Any) -> str:
     """Format a value of an axis."""
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         unit = str(about(axis.name).get("unit", "1")) if axis.numeric else "1"
-        return trimmed(numbers.text(value, unit))
+        return trim_zeros(numbers.text(value, unit))
     return clean(value, 80)
 
 
-def _named(axis: Axis, text: str) -> str:
+def _name_value(axis: StudyAxis, text: str) -> str:
     """Format a value with its key, unless the value names it."""
     key = clean(axis.name).split(".")[-1].replace("_", " ")
     return text if text.endswith(key) else f"{key} {text.removesuffix(' sequences')}"
 
 
-def markdown(outcome: Outcome) -> str:
+def render_study_md(outcome: StudyOutcome) -> str:
     """Format the comparison as GitHub Markdown."""
-    return words("study.md.jinja", view=view_of(outcome).to_data(drawn=False))
+    return render_md("study.md.jinja", view=view_of(outcome).to_data(drawn=False))
 
 
-def html(outcome: Outcome) -> str:
+def render_study(outcome: StudyOutcome) -> str:
     """Format the comparison as one HTML file without scripts or requests."""
-    return page("study.html.jinja", view=view_of(outcome).to_data(drawn=True))
+    return render_page("study.html.jinja", view=view_of(outcome).to_data(drawn=True))
 
 
 #: Tasks whose plans a terminal lists.
 LISTED = 3
 
 
-def text(outcome: Outcome) -> str:
+def format_study(outcome: StudyOutcome) -> str:
     """Format the comparison for a terminal, at the end of a sweep."""
     view = view_of(outcome)
     lead = view.lead
-    out = wrapped("No plan can be evaluated." if lead is None else lead.said)
+    out = wrap_text("No plan can be evaluated." if lead is None else lead.said)
     for fact in [] if lead is None else lead.facts:
-        out += wrapped(plain(fact), "  ")
-    out += ["", *wrapped(f"{view.plans}; {view.sentence}.")]
+        out += wrap_text(join_parts(fact), "  ")
+    out += ["", *wrap_text(f"{view.plans}; {view.sentence}.")]
     if view.answers is not None:
         head, *rows = [[row[0], *row[2:]] for row in (view.answers.head, *view.answers.rows)]
         brief = [[row[0], row[1].partition(" as ")[0], *row[2:]] for row in rows]
         out += ["", *columns([head, *brief], right=(2, 4, 5))]
     else:
         for task in view.tasks[::-1][:LISTED]:
-            out += ["", *lines] if (lines := _lines(task)) else []
+            out += ["", *lines] if (lines := _list_best(task)) else []
     if not view.tasks:
         out += ["", *(f"{count} × {reason}" for count, reason in view.reasons[:3])]
-    out += ["", *wrapped(view.basis)] if view.basis else []
+    out += ["", *wrap_text(view.basis)] if view.basis else []
     return "\n".join(out) + "\n"
 
 
-def _lines(task: Task) -> list[str]:
+def _list_best(task: Task) -> list[str]:
     """List the best plan at each value along x, for a terminal."""
-    view, row = task.view, task.along or front(task.answer.group)
+    view, row = task.view, task.along or find_front(task.answer.group)
     if not row:
         return []
     layout = view.roles.columns
@@ -884,13 +890,13 @@ def _lines(task: Task) -> list[str]:
         "days",
         view.money,
         "GiB",
-        *([_heading(view.dimension(layout))] if layout is not None else []),
+        *([_format_heading(view.name_dimension(layout))] if layout is not None else []),
     ]
     rows = [
         [
-            f"{'>' if cell is task.answer.cell else ' '} {task.text_of(cell)}",
+            f"{'>' if cell is task.answer.cell else ' '} {task.label_cell(cell)}",
             numbers.text(cell.days, style="table"),
-            view.few(cell.paid or 0),
+            view.format_amount(cell.paid or 0),
             cell.gib,
             *([view.at(layout, view.place(cell, layout))] if layout is not None else []),
         ]
@@ -899,12 +905,12 @@ def _lines(task: Task) -> list[str]:
     return columns([head, *rows], right=(1, 2, 3))
 
 
-def write(outcome: Outcome, path: str) -> None:
+def write_study(outcome: StudyOutcome, path: str) -> None:
     """Write the comparison atomically, in the format of its ending.
 
     Raises:
         PlanError: another ending, or a place that cannot be written.
     """
-    writers = {"md": markdown, "html": html}
+    writers = {"md": render_study_md, "html": render_study}
     kind = format_of(path, COMPARISONS, "comparison")
     write_text(path, writers[kind](outcome))

@@ -11,11 +11,11 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.display import plain
-from planner.base.errors import needed
+from planner.base.errors import require_extra
 from planner.base.notebook import Shown
 from planner.questions.studies import run
-from planner.questions.studies.engines import chosen
-from planner.questions.studies.study import Study as Document
+from planner.questions.studies.engines import choose_engine
+from planner.questions.studies.study import StudySpec as Document
 from planner.questions.studies.summary import QUESTIONS, TASKS
 from planner.questions.studies.work import Job
 from planner.report import study as pages
@@ -49,7 +49,7 @@ class Study:
         Raises:
             PlanError: the engine fails.
         """
-        engine, job = chosen(None if on else workers, on), Job(self.study, "jsonl")
+        engine, job = choose_engine(None if on else workers, on), Job(self.study, "jsonl")
         with contextlib.closing(engine(job, range(len(job.pieces)))) as pieces:
             for piece in pieces:
                 yield from map(json.loads, piece.data.decode().splitlines())
@@ -60,7 +60,7 @@ class Study:
         Raises:
             PlanError: pandas is not installed.
         """
-        with needed("a data frame", "notebook"):
+        with require_extra("a data frame", "notebook"):
             import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
         return pandas.DataFrame(self.rows(workers, on))
 
@@ -83,7 +83,7 @@ class Study:
 class Comparison(Shown):
     """The results of a swept study: counts, and the best point for each question."""
 
-    def __init__(self, outcome: run.Outcome) -> None:
+    def __init__(self, outcome: run.StudyOutcome) -> None:
         self.outcome = outcome
 
     @property
@@ -99,7 +99,7 @@ class Comparison(Shown):
         for best in self.outcome.summary.best[TASKS].values():
             for question, (score, point) in best.items():
                 quantity, sign = QUESTIONS[question]
-                labels = plain(self.outcome.study.labels(point))
+                labels = plain(self.outcome.study.label_point(point))
                 row = {"question": question, "quantity": quantity, "value": sign * score}
                 found.append({**row, "point": labels})
         return found
@@ -110,11 +110,11 @@ class Comparison(Shown):
         Raises:
             PlanError: another ending, or a place that cannot be written.
         """
-        pages.write(self.outcome, str(path))
+        pages.write_study(self.outcome, str(path))
 
     def __repr__(self) -> str:
         plans = numbers.text(self.counts["points"])
         return f"<Comparison of {self.outcome.study.name!r}, {plans} plans>"
 
     def __str__(self) -> str:
-        return pages.text(self.outcome)
+        return pages.format_study(self.outcome)

@@ -11,8 +11,8 @@ import unicodedata
 
 from planner.base.display import clean, columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.answer import PROCESS, Answer, Better, answer_of
-from planner.report.facts import warnings
+from planner.report.answer import PROCESS, Better, Overview, answer_of
+from planner.report.facts import list_warnings
 from planner.report.layout import Data
 from planner.results.figures import KEY_FIGURES
 from planner.results.result import Result
@@ -32,31 +32,35 @@ OF_STEP = {"at peak rate": 0, "below peak": 1, "recomputed": 1, "arithmetic": 0,
 MOST_NUMBERS, MOST_MOVED, MOST_LABEL = 8, 4, 28
 
 
-def summary(result: Result, colour: bool | None = None) -> str:
+def format_summary(result: Result, colour: bool | None = None) -> str:
     """Format a result on one screen, in colour only if standard output is a terminal."""
     wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     paint, answer = wanted if colour is None else colour, answer_of(result)
     state, between, reason = answer.word.partition(" (")
     word = f"{state.upper()}{between}{reason}"
-    first = f"{word}  {_cut(clean(result.plan.name), WIDTH - len(word) - 2)}"
+    first = f"{word}  {_cut_text(clean(result.plan.name), WIDTH - len(word) - 2)}"
     indent = " " * (len(word) + 2) if len(word) < 8 else "  "
     coloured = f"\x1b[1;{COLOURS[answer.status]}m{word}\x1b[0m" if paint else word
-    lines = [first.replace(word, coloured, 1), *_wrapped(answer.text, indent)]
-    told = [line for i, words in warnings(result) for line in _wrapped(f"! {words} ({i})", "")]
-    asked, rows, moves = _asked(result), answer.better, _moves(answer)
-    better = _rows("Faster, and fits", rows[1:], answer.heads) if rows else []
+    lines = [first.replace(word, coloured, 1), *_wrap_indented(answer.text, indent)]
+    told = [
+        line
+        for i, words in list_warnings(result)
+        for line in _wrap_indented(f"! {words} ({i})", "")
+    ]
+    asked, rows, moves = _format_questions(result), answer.better, _list_sensitivity(answer)
+    better = _format_layouts("Faster, and fits", rows[1:], answer.heads) if rows else []
     blocks = [
         told,
-        _planned(answer),
+        _describe_plan(answer),
         asked,
-        _advice(answer),
-        _numbers(answer),
-        _memory(answer.memory),
-        _step(answer.step),
+        _format_advice(answer),
+        _list_numbers(answer),
+        _draw_memory(answer.memory),
+        _draw_step(answer.step),
         better,
         moves,
-        _absent_figures(result),
-        _basis(answer),
+        _list_absent(result),
+        _explain_basis(answer),
     ]
     # Answers that a plan asks for take the place of what nobody asked for, from the last on.
     further = [blocks.index(block) for block in (moves, better) if block] if asked else []
@@ -65,39 +69,39 @@ def summary(result: Result, colour: bool | None = None) -> str:
     for block in blocks:
         lines += ["", *block] if block else []
     text = "\n".join(lines) + "\n"
-    return text if wide_letters() else text.translate(PLAIN)
+    return text if has_unicode() else text.translate(PLAIN)
 
 
-def wide_letters() -> bool:
+def has_unicode() -> bool:
     """Decide whether the output may have letters beyond ASCII."""
     encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
     return encoding.lower().replace("-", "").startswith("utf")
 
 
-def _planned(answer: Answer) -> list[str]:
+def _describe_plan(answer: Overview) -> list[str]:
     """Describe the plan, on two or three lines."""
     text = " · ".join("".join(piece) for piece in answer.plan_line)
     found = f"layout {answer.found}" if answer.found else ""
-    return [*_wrapped(text.removesuffix(" · layout found"), ""), *_wrapped(found, "")]
+    return [*_wrap_indented(text.removesuffix(" · layout found"), ""), *_wrap_indented(found, "")]
 
 
-def _asked(result: Result) -> list[str]:
+def _format_questions(result: Result) -> list[str]:
     """Format the answers to the plan's questions and its requirements, a paragraph each."""
     if result.questions is None:
         return []
     said = [f"{clean(one.name)}: {one.sentence}." for one in result.questions.answers]
     required = "; ".join(one.sentence for one in result.questions.requirements)
     said += [f"Required: {required}."] if required else []
-    return [line for words in said for line in _hanging(clean(words, 2000))]
+    return [line for words in said for line in _wrap_hanging(clean(words, 2000))]
 
 
-def _hanging(words: str) -> list[str]:
+def _wrap_hanging(words: str) -> list[str]:
     """Wrap text to the screen, all lines but the first indented."""
-    first, *rest = _wrapped(words, "  ")
+    first, *rest = _wrap_indented(words, "  ")
     return [first.strip(), *rest]
 
 
-def _advice(answer: Answer) -> list[str]:
+def _format_advice(answer: Overview) -> list[str]:
     """Format the nearest layouts that fit, for a plan that does not."""
     advice = answer.advice
     if advice is None:
@@ -105,19 +109,19 @@ def _advice(answer: Answer) -> list[str]:
     further = ["  Each is at most two changes away; plan.py search tries every layout."]
     further += [f"  {advice.note}"] if advice.note else []
     if advice.none:
-        return [*_wrapped(advice.none, ""), *further]
+        return [*_wrap_indented(advice.none, ""), *further]
     title = "What would fit" if answer.status == "bad" else "To be safe"
-    return [*_rows(title, advice.rows, answer.heads), *further]
+    return [*_format_layouts(title, advice.rows, answer.heads), *further]
 
 
-def _rows(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
+def _format_layouts(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
     """Format layouts as a table, one line each if the changes fit on it."""
     head = (title, units[0], "", units[1], "GiB", "worst")
     cells = [(row.days, row.change, row.cost, row.memory, row.worst) for row in rows]
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
     lines, table = list[str](), [head]
     for row, numbers in zip(rows, cells, strict=True):
-        *above, last = _folded(row.changes, room - 2)
+        *above, last = _fold_text(row.changes, room - 2)
         table += [(f"  {part}", "", "", "", "", "") for part in above]
         table.append((f"  {last}", *numbers))
     answers = [i for i in range(len(head)) if any(row[i] not in ("", "–") for row in table[1:])]
@@ -125,29 +129,29 @@ def _rows(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
     return lines
 
 
-def _numbers(answer: Answer) -> list[str]:
+def _list_numbers(answer: Overview) -> list[str]:
     """Format each number with its interval, drawn on one scale, and the id for `explain`."""
     drawn = any(row.whisker for row in answer.numbers)
     rows = [("", "", "5 to 95 %", "−50 %  +50 %", "")] if drawn else []
     for row in answer.numbers[:MOST_NUMBERS]:
         between = f"{row.low}–{row.high}" if row.low else ""
-        whisker = _whisker(row) if row.whisker else ""
+        whisker = _draw_whisker(row) if row.whisker else ""
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
-        label = _cut(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
+        label = _cut_text(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
         if row.id == PROCESS:  # the unit stands beside the name, a line has no room for more
             label, value = f"{label}, GiB", value.removesuffix(" GiB")
         value = value.replace("million", "M")
         rows.append((label, value, known, whisker, row.id))
     lines = columns(rows, right=(1, 2))
-    if max(map(_width, lines), default=0) > WIDTH:  # whiskers give way to long numbers
+    if max(map(_measure_width, lines), default=0) > WIDTH:  # whiskers give way to long numbers
         lines = columns([(*row[:3], row[4]) for row in rows], right=(1, 2))
     if answer.ring:
         lines.append("● predicted, with its interval; ○ at the assumed utilisation")
     return lines
 
 
-def _whisker(row: Data) -> str:
+def _draw_whisker(row: Data) -> str:
     """Draw an interval on the common scale, ``WHISKER`` characters wide."""
     cells = list(" " * WHISKER)
     cells[0] = cells[-1] = "·"
@@ -168,14 +172,14 @@ def _whisker(row: Data) -> str:
     return "".join(cells)
 
 
-def _memory(bar: Data | None) -> list[str]:
+def _draw_memory(bar: Data | None) -> list[str]:
     """Draw the memory of the fullest device as a bar, its parts below."""
     if bar is None:
         return []
     where = f" ({bar.note.partition(' · ')[0]})" if bar.note.startswith("stage") else ""
     title = f"Memory of the fullest device, GiB{where}"
     fills = [(OF_MEMORY.get(part.label, 4), float(part.width)) for part in bar.segments]
-    text = list(_bar(fills))
+    text = list(_draw_bar(fills))
     high, at = (round(float(x) * BAR / 100) for x in (bar.high, bar.at))
     if bar.between:
         end = round(sum(width for _, width in fills) * BAR / 100)
@@ -188,13 +192,13 @@ def _memory(bar: Data | None) -> list[str]:
     capacity = f"{bar.total} of {bar.capacity}"
     between = f" ({bar.between})" if bar.between else ""
     return [
-        _ends(title, bar.id),
+        _put_at_ends(title, bar.id),
         "".join(text).rstrip(),
-        *_wrapped(f"{capacity}{between}: {'  '.join(parts)}", "  ", "  "),
+        *_wrap_indented(f"{capacity}{between}: {'  '.join(parts)}", "  ", "  "),
     ]
 
 
-def _step(bar: Data | None) -> list[str]:
+def _draw_step(bar: Data | None) -> list[str]:
     """Draw a step as a bar, its parts below."""
     if bar is None:
         return []
@@ -204,13 +208,13 @@ def _step(bar: Data | None) -> list[str]:
         for p in bar.segments
     ]
     return [
-        _ends(f"One step, {bar.total}", bar.id),
-        _bar(fills),
-        *_wrapped("  ".join(parts), "  ", "  "),
+        _put_at_ends(f"One step, {bar.total}", bar.id),
+        _draw_bar(fills),
+        *_wrap_indented("  ".join(parts), "  ", "  "),
     ]
 
 
-def _bar(parts: list[tuple[int, float]]) -> str:
+def _draw_bar(parts: list[tuple[int, float]]) -> str:
     """Draw a bar from fills and widths in per cent."""
     text, before = "", 0.0
     for fill, width in parts:
@@ -219,21 +223,21 @@ def _bar(parts: list[tuple[int, float]]) -> str:
     return text.ljust(BAR)
 
 
-def _moves(answer: Answer) -> list[str]:
+def _list_sensitivity(answer: Overview) -> list[str]:
     """Format the sensitivity of training time."""
     rows = answer.moves[:MOST_MOVED]
     said = [f"{row.words[:1].lower()}{row.words[1:]} {row.text}" for row in rows]
-    return _wrapped(f"Sensitivity of training time: {'; '.join(said)}", "  ") if said else []
+    return _wrap_indented(f"Sensitivity of training time: {'; '.join(said)}", "  ") if said else []
 
 
-def _basis(answer: Answer) -> list[str]:
-    lines = _wrapped(f"{answer.basis}.", "  ") if answer.basis else []
+def _explain_basis(answer: Overview) -> list[str]:
+    lines = _wrap_indented(f"{answer.basis}.", "  ") if answer.basis else []
     ids = [row.id for row in answer.numbers if row.kind != "exact"] or ["parameters.total"]
     asked = "time.mfu" if "time.mfu" in ids else ids[0]
     return [*lines, f"How a number is computed: plan.py explain PLAN {asked}"]
 
 
-def _absent_figures(result: Result) -> list[str]:
+def _list_absent(result: Result) -> list[str]:
     """List quantities that lack an input; not those without a formula under the plan's choices, nor
     those of training if the plan serves."""
     if result.plan.settings["training.mode"] == "inference":
@@ -244,30 +248,30 @@ def _absent_figures(result: Result) -> list[str]:
         if reason is not None and (quantity.chosen is not None or reason == SIZE_ONLY):
             reasons.setdefault(clean(reason), []).append(quantity.id)
     said = [f"– {', '.join(ids)}: {reason}" for reason, ids in reasons.items()]
-    return [line for one in said for line in _wrapped(one, "  ")]
+    return [line for one in said for line in _wrap_indented(one, "  ")]
 
 
-def _ends(left: str, right: str) -> str:
+def _put_at_ends(left: str, right: str) -> str:
     """Put a title and an id at the ends of a line."""
-    return f"{left}{' ' * max(WIDTH - _width(left) - len(right), 2)}{right}"
+    return f"{left}{' ' * max(WIDTH - _measure_width(left) - len(right), 2)}{right}"
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold_text(text: str, width: int) -> list[str]:
     """Wrap text to a width, between words."""
     lines = [""]
     for word in text.split(" "):
-        if lines[-1] and _width(lines[-1]) + 1 + _width(word) > width:
+        if lines[-1] and _measure_width(lines[-1]) + 1 + _measure_width(word) > width:
             lines.append("")
         lines[-1] += f" {word}" if lines[-1] else word
     return lines
 
 
-def _wrapped(text: str, indent: str, between: str = " ") -> list[str]:
+def _wrap_indented(text: str, indent: str, between: str = " ") -> list[str]:
     """Wrap text to the screen at each ``between``, with an indent on every line."""
     lines, line = list[str](), ""
     for word in text.split(between) if text else ():
         more = f"{line}{between}{word}" if line else word
-        if _width(indent + more) > WIDTH and line:
+        if _measure_width(indent + more) > WIDTH and line:
             lines.append(indent + line)
             line = word
         else:
@@ -275,7 +279,7 @@ def _wrapped(text: str, indent: str, between: str = " ") -> list[str]:
     return [*lines, indent + line] if line else lines
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     """Measure text in columns of a terminal: wide characters are two, combining ones none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
@@ -283,10 +287,10 @@ def _width(text: str) -> int:
     )
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_text(text: str, width: int) -> str:
     """Cut text to a width."""
-    if _width(text) <= width:
+    if _measure_width(text) <= width:
         return text
-    while _width(text) > width - 1:
+    while _measure_width(text) > width - 1:
         text = text[:-1]
     return text + "…"

@@ -12,13 +12,13 @@ from operator import attrgetter, itemgetter
 
 from planner.base import numbers
 from planner.base.errors import PlanError
-from planner.base.numbers import column, shares
+from planner.base.numbers import format_column, format_shares
 from planner.report import lanes
 from planner.report.lanes import LOOKS, ORDER
 from planner.report.layout import Data, pick
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
 from planner.results.result import Result
-from planner.results.timeline import Span, Timeline, simulate
+from planner.results.timeline import Span, Timeline, simulate_step
 
 MOST = 16  # lanes that are seen at once
 #: What each look is called, and work on the critical path that is not its own word.
@@ -44,26 +44,26 @@ CALLED = {
 WORK, IDLE = "at work", "idle in the pipeline bubble"
 SPACE = "\u00a0"  # at which no line ends
 ALIKE = 0.002  # of a step, by which stages differ that share a row
-_ALIKE = numbers.trimmed(numbers.text(ALIKE, style="share"))
+_ALIKE = numbers.trim_zeros(numbers.text(ALIKE, style="share"))
 SHARED = f"Stages that differ by less than {_ALIKE} of the step share a row."
 
 #: Of a plan whose own step is assumed.
 ASSUMED = " The plan's time is assumed (time.use); this is the step that is predicted."
 
 
-def step(result: Result) -> Step | None:
+def build_step_view(result: Result) -> StepView | None:
     """Simulate the step of a plan; None if that is impossible."""
     try:
-        timeline = simulate(result)
+        timeline = simulate_step(result)
     except PlanError:
         return None
-    made = Step(timeline)
+    made = StepView(timeline)
     if result.assumes_utilisation:
         made.said[2] += ASSUMED
     return made
 
 
-class Step:
+class StepView:
     """A step over time, for a report."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -72,7 +72,7 @@ class Step:
         self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
         self._spans = [list(found) for _, found in groupby(timeline.spans, itemgetter(0))]
         #: What the busiest stage does, what the critical path is made of, and how long it takes.
-        self.said = [self._stage_said(), self._path_said(), self._length_said()]
+        self.said = [self._describe_stage(), self._describe_path(), self._compare_length()]
 
     def to_data(self, drawn: bool) -> Data:
         """Make what templates read; ``drawn`` with the figures."""
@@ -81,42 +81,42 @@ class Step:
 
     # -- words --------------------------------------------------------------------------------
 
-    def _parts(self, stage: int) -> dict[str, float]:
+    def _sum_parts(self, stage: int) -> dict[str, float]:
         """Return the seconds of a stage: work, exposed communication by kind, idle time."""
         of = self.timeline
         return {WORK: of.busy[stage], **of.exposed[stage], IDLE: of.idle[stage]}
 
-    def _stage_said(self) -> str:
+    def _describe_stage(self) -> str:
         which = f"Stage {self.busiest + 1}, the busiest" if self.timeline.stages > 1 else "The step"
-        return f"{which}: {_listed(self._parts(self.busiest))}."
+        return f"{which}: {_list_parts(self._sum_parts(self.busiest))}."
 
-    def _path_said(self) -> str:
+    def _describe_path(self) -> str:
         of, reached = self.timeline, 0.0
         spent, where = defaultdict[str, float](float), defaultdict[int, float](float)
         for span in of.critical:
             if span.start > reached:  # a part of what the stage computes meanwhile, or nothing
-                spent[self._beside(span)] += span.start - reached
+                spent[self._find_work(span)] += span.start - reached
             spent[span.work] += span.end - max(span.start, reached)
             where[span.stage] += span.end - reached
             reached = span.end
         parts = {CALLED.get(work, work): seconds for work, seconds in spent.items()}
         stage, most = max(where.items(), key=lambda item: item[1])
         on = f", {numbers.text(most, 's')} of it on stage {stage + 1}" if of.stages > 1 else ""
-        return f"The critical path{on}: {_listed(parts)}."
+        return f"The critical path{on}: {_list_parts(parts)}."
 
     @cached_property
     def _work(self) -> list[list[Span]]:
         """The work of each stage, in the order of time."""
         return [[span for span in spans if span.work in LOOKS] for spans in self._spans]
 
-    def _beside(self, span: Span) -> str:
+    def _find_work(self, span: Span) -> str:
         """Return the work of a stage at the start of a span."""
         work = self._work[span.stage]
         before = bisect_left(work, span.start, key=attrgetter("start")) - 1
         runs = before >= 0 and work[before].end >= span.start
         return work[before].work if runs else "waiting"
 
-    def _length_said(self) -> str:
+    def _compare_length(self) -> str:
         of = self.timeline
         more = of.closed / of.seconds - 1
         said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
@@ -134,7 +134,7 @@ class Step:
         """Work, communication and idle time by stage; similar neighbours share a row."""
         of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
         for stage in range(of.stages):
-            parts = self._parts(stage)
+            parts = self._sum_parts(stage)
             last = rows[-1][1] if rows else {}
             apart = (abs(last.get(n, 0) - parts.get(n, 0)) for n in last.keys() | parts.keys())
             if rows and max(apart) < ALIKE * of.seconds:
@@ -143,7 +143,9 @@ class Step:
                 rows.append(([stage + 1], parts))
         kinds = [name for _, parts in rows for name in parts if name not in (WORK, IDLE)]
         names = [WORK, *dict.fromkeys(kinds), IDLE]
-        unit, texts = column([parts.get(name, 0.0) for _, parts in rows for name in names], "s")
+        unit, texts = format_column(
+            [parts.get(name, 0.0) for _, parts in rows for name in names], "s"
+        )
         said = [f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s, _ in rows]
         size = len(names)
         return Data(
@@ -159,8 +161,8 @@ class Step:
     # -- figures ------------------------------------------------------------------------------
 
     @cached_property
-    def _axis(self) -> lanes.Axis:
-        return lanes.axis_of(self.timeline, self._spans)
+    def _axis(self) -> lanes.TimeAxis:
+        return lanes.choose_axis(self.timeline, self._spans)
 
     @cached_property
     def _lanes(self) -> list[lanes.Lane]:
@@ -170,7 +172,7 @@ class Step:
         else:
             streams = (COMPUTE, LINK, NETWORK, HOST)
             named = [(name, [s for s in self._spans[0] if s.stream == name]) for name in streams]
-        return [lanes.lane(name, spans, self._axis) for name, spans in named if spans]
+        return [lanes.build_lane(name, spans, self._axis) for name, spans in named if spans]
 
     @cached_property
     def figures(self) -> list[Data]:
@@ -181,8 +183,8 @@ class Step:
             seen = sorted({0, 1, self.busiest, count - 2, count - 1})
         rest = [number for number in range(count) if number not in seen]
         given = self.timeline, self._axis, self._lanes
-        first = lanes.figure(*given, seen, "timeline")
-        return [first, lanes.figure(*given, rest, "timeline-rest")] if rest else [first]
+        first = lanes.draw_lanes(*given, seen, "timeline")
+        return [first, lanes.draw_lanes(*given, rest, "timeline-rest")] if rest else [first]
 
     @cached_property
     def legend(self) -> list[Data]:
@@ -217,10 +219,10 @@ class Step:
         return said if axis.batches else ""
 
 
-def _listed(parts: Mapping[str, float]) -> str:
+def _list_parts(parts: Mapping[str, float]) -> str:
     """Format seconds by name with shares that add up as printed; zero shares are left out."""
-    unit, texts = column(list(parts.values()), "s")
-    rows = zip(parts, texts, shares(list(parts.values())), strict=True)
+    unit, texts = format_column(list(parts.values()), "s")
+    rows = zip(parts, texts, format_shares(list(parts.values())), strict=True)
     listed = [
         f"{name} {text}{SPACE}{unit} ({share}{SPACE}%)"
         for name, text, share in rows

@@ -14,30 +14,30 @@ from typing import Any
 from planner.base.display import one_line
 from planner.results.durations import COMPUTE, STREAMS
 from planner.results.result import Result
-from planner.results.timeline import Span, Timeline, simulate
+from planner.results.timeline import Span, Timeline, simulate_step
 
 DIGITS = 3  # of microseconds: a nanosecond
 
 
-def text(result: Result) -> str:
+def format_trace(result: Result) -> str:
     """Format the trace of a step of an evaluated plan.
 
     Raises:
         PlanError: no step can be simulated.
     """
-    found = simulate(result)
+    found = simulate_step(result)
     said = {
         "plan": one_line(result.plan.name),
         "schedule": found.schedule,
         "seconds": found.seconds,
         "seconds, closed form (time.step_seconds)": found.closed,
     }
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events(found))
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in yield_events(found))
     head = json.dumps(said, ensure_ascii=False)
     return f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n{lines}\n]}}\n'
 
 
-def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
+def yield_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
     """Yield the trace events of a timeline, stage by stage; stages, chunks and micro-batches count
     from 1. Concurrent work of a stream, as sends both ways, is on separate threads."""
     critical = set(timeline.critical)
@@ -48,37 +48,37 @@ def events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         free = (place for place, end in enumerate(threads) if end <= span.start)
         place = next(free, len(threads))
         threads[place:] = [span.end, *threads[place + 1 :]]
-        lines.append(_complete(span, _thread(span.stream, place), span in critical))
+        lines.append(_make_span_event(span, _number_thread(span.stream, place), span in critical))
     for stage in range(timeline.stages):
-        yield _named(stage, {}, "process", f"stage {stage + 1}")
+        yield _make_name(stage, {}, "process", f"stage {stage + 1}")
         for stream in STREAMS:
             for place in range(len(ends.get((stage, stream), ()))):
                 name = f"{stream} {place + 1}" if place else stream
-                yield _named(stage, {"tid": _thread(stream, place)}, "thread", name)
+                yield _make_name(stage, {"tid": _number_thread(stream, place)}, "thread", name)
     yield from lines
     for stage, steps in enumerate(timeline.memory):
         for seconds, held in steps:
             gib = {"GiB": round(held / 2**30, DIGITS)}
             yield {"ph": "C", "pid": stage, "name": "memory", "ts": _micro(seconds), "args": gib}
     for number, (name, pieces) in enumerate(timeline.layers, timeline.stages):
-        yield _named(number, {}, "process", f"{name}: one forward pass")
+        yield _make_name(number, {}, "process", f"{name}: one forward pass")
         for works in sorted({piece.works for piece in pieces}, reverse=True):
             stream = COMPUTE if works else "exchanges"
-            yield _named(number, {"tid": int(not works)}, "thread", stream)
+            yield _make_name(number, {"tid": int(not works)}, "thread", stream)
         for block, works, work, start, end in pieces:
-            yield _event(number, int(not works), work, block, start, end, {"block": block})
+            yield _make_event(number, int(not works), work, block, start, end, {"block": block})
 
 
-def _thread(stream: str, place: int) -> int:
+def _number_thread(stream: str, place: int) -> int:
     """Return the number of a thread: streams in order, then concurrent work of each."""
     return STREAMS.index(stream) + len(STREAMS) * place
 
 
-def _named(pid: int, thread: dict[str, int], what: str, name: str) -> dict[str, Any]:
+def _make_name(pid: int, thread: dict[str, int], what: str, name: str) -> dict[str, Any]:
     return {"ph": "M", "pid": pid, **thread, "name": f"{what}_name", "args": {"name": name}}
 
 
-def _complete(span: Span, thread: int, critical: bool) -> dict[str, Any]:
+def _make_span_event(span: Span, thread: int, critical: bool) -> dict[str, Any]:
     """Make the event of a span; its micro-batch, chunk and critical path are args."""
     args: dict[str, Any] = {}
     if span.micro_batch is not None:
@@ -89,10 +89,10 @@ def _complete(span: Span, thread: int, critical: bool) -> dict[str, Any]:
         args["critical path"] = True
     number = "" if span.micro_batch is None else f" {span.micro_batch + 1}"
     work = span.work
-    return _event(span.stage, thread, f"{work}{number}", work, span.start, span.end, args)
+    return _make_event(span.stage, thread, f"{work}{number}", work, span.start, span.end, args)
 
 
-def _event(
+def _make_event(
     pid: int, tid: int, name: str, kind: str, start: float, end: float, args: dict[str, Any]
 ) -> dict[str, Any]:
     begin = _micro(start)

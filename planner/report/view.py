@@ -13,19 +13,19 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from planner.base import numbers
-from planner.base.display import clean, flow, headline
+from planner.base.display import clean, format_flow, headline
 from planner.base.errors import PlanError
-from planner.base.numbers import column, shares
+from planner.base.numbers import format_column, format_shares
 from planner.base.version import __version__
 from planner.plans import error_bands as bands
 from planner.report import facts, pictures, timeline
 from planner.report.answer import answer_of
-from planner.report.derivations import MANY, Derivations, place
-from planner.report.layout import SECTIONS, STEP, Beside, Data, Section, by_prefix, pick, prefix
-from planner.report.limits import limits
+from planner.report.derivations import MANY, Derivations, label_entry
+from planner.report.layout import SECTIONS, STEP, Beside, Data, Section, by_prefix, get_prefix, pick
+from planner.report.limits import describe_limits
 from planner.results import intervals
 from planner.results.inputs import Input
-from planner.results.result import Quantity, Result, Term
+from planner.results.result import Quantity, Result, Summand
 
 #: What a reference has: a name, or a document of ours that holds its own; and how it is cited.
 REFERENCE = re.compile(r"[A-Z]|datasheet|presets/|\bdocument\b")
@@ -43,7 +43,7 @@ SAID = (
 )  # fmt: skip
 
 
-class View:
+class ReportView:
     """The contents of a report, element by element."""
 
     def __init__(self, result: Result) -> None:
@@ -55,12 +55,12 @@ class View:
         #: What has a formula but not all facts that it needs, which stands in its section.
         lacking = [i for i in result.absent if "[" not in i]
         self._missing = [i for i in lacking if result[i].chosen is not None]
-        self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
-        self.version, self.fingerprint = __version__, result.fingerprint()
+        self.warnings = [Data(id=i, words=words) for i, words in facts.list_warnings(result)]
+        self.version, self.fingerprint = __version__, result.hash_input()
         #: What the plan asks and requires, answered.
-        self.asked = asked_of(result)
+        self.asked = collect_answers(result)
         #: How far this plan goes, one key at a time.
-        self.limits = limits(result)
+        self.limits = describe_limits(result)
         self.derivations = Derivations(result)
 
     def to_data(self, drawn: bool) -> Data:
@@ -95,7 +95,7 @@ class View:
         from planner.report import searched  # imports NumPy
 
         try:
-            return searched.view(scatter(plan, **(plan.searched or {})))
+            return searched.build_search_view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
             empty: dict[str, Any] = {"best": {}, "picture": None, "costs": ()}
@@ -150,8 +150,8 @@ class View:
         notation = self.result.evaluation.book.notation.items()
         keys = {str(symbol): note.key for symbol, note in notation}
         printed = {keys[row.symbol] for row in self.symbols}
-        for entry in joined(self.result.inputs):
-            row = self._input(entry)
+        for entry in join_inputs(self.result.inputs):
+            row = self._build_input(entry)
             if entry.kind not in ("default", "derived"):
                 (presets if entry.kind == "preset" else stated).append(row)
             elif entry.value in QUIET:
@@ -173,9 +173,9 @@ class View:
             quiet=quiet,
         )
 
-    def _input(self, entry: Input) -> Data:
+    def _build_input(self, entry: Input) -> Data:
         return Data(
-            key=entry.key, value=input_text(entry), origin=clean(entry.origin), kind=entry.kind
+            key=entry.key, value=format_input(entry), origin=clean(entry.origin), kind=entry.kind
         )
 
     @cached_property
@@ -217,23 +217,23 @@ class View:
     def sections(self) -> list[Data]:
         """The sections with anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
-        rest = tuple(dict.fromkeys(p for q in self._plain if (p := prefix(q.id)) not in named))
+        rest = tuple(dict.fromkeys(p for q in self._plain if (p := get_prefix(q.id)) not in named))
         told = tuple((clean(q.title), q.id) for q in self._plain if q.declared.own)
         own = tuple(name for _, name in told)
         ours = Section("own-quantities", "Quantities of this plan", own, told=told[:3])
         rest = tuple(start for start in rest if start not in own)
         further = Section("further-quantities", "Further quantities", rest)
-        views = [self._section(section) for section in (ours, *SECTIONS, further)]
+        views = [self._build_section(section) for section in (ours, *SECTIONS, further)]
         return [view for view in views if view is not None]
 
-    def _section(self, section: Section) -> Data | None:
-        quantities = {q.id: q for q in self._plain if prefix(q.id) in section.prefixes}
+    def _build_section(self, section: Section) -> Data | None:
+        quantities = {q.id: q for q in self._plain if get_prefix(q.id) in section.prefixes}
         absent = [
             Data(id=i, reason=clean(self.result.absent[i]))
             for i in self._missing
-            if prefix(i) in section.prefixes
+            if get_prefix(i) in section.prefixes
         ]
-        sums = [table for base in section.sums for table in self._sums(base)]
+        sums = [table for base in section.sums for table in self._build_sums(base)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values()) if q.value or q.declared.own]
@@ -246,18 +246,18 @@ class View:
             title=section.title,
             short=section.title.partition(" ")[0].rstrip(","),
             open=section.open,
-            told=self._told(told) if told else [(f"{len(rows)} quantities", False)],
+            told=self._build_heading(told) if told else [(f"{len(rows)} quantities", False)],
             sums=sums,
             rows=rows,
             absent=absent,
-            compared=self._compared(compared),
-            tables=[table for beside in section.beside if (table := self._beside(beside))],
-            moments=pictures.memory(self.result) if memory else None,
+            compared=self._compare_ratios(compared),
+            tables=[table for beside in section.beside if (table := self._build_table(beside))],
+            moments=pictures.plot_memory(self.result) if memory else None,
             roofline=pictures.kernels(self.result) if "roofline" in section.prefixes else None,
-            timeline=timeline.step(self.result) if timed else None,
+            timeline=timeline.build_step_view(self.result) if timed else None,
         )
 
-    def _told(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
+    def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
         """Return the head of a closed section: some of its numbers, each with a label."""
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
@@ -268,7 +268,7 @@ class View:
             pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
         return pieces
 
-    def _sums(self, base: str) -> list[Data]:
+    def _build_sums(self, base: str) -> list[Data]:
         """Return the instances of a sum, each as a table of its terms: of pipeline stages the
         slowest only, of a model's parts its layers, not embedding and head."""
         found = [q for q in self.result.quantities.values() if q.base == base]
@@ -279,8 +279,8 @@ class View:
             layers = all(entry.settings.get("layers") is not False for entry in quantity.entries)
             if not layers or len(quantity.terms) < 2:
                 continue
-            title = ": ".join([headline(quantity.title), *map(place, quantity.entries)])
-            tables.append(self._of_terms(quantity, title, quantity.terms))
+            title = ": ".join([headline(quantity.title), *map(label_entry, quantity.entries)])
+            tables.append(self._build_terms(quantity, title, quantity.terms))
         return tables
 
     def _row(self, quantity: Quantity) -> Data:
@@ -295,22 +295,22 @@ class View:
             kind=quantity.kind,
         )
 
-    def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
+    def _build_terms(self, quantity: Quantity, title: str, terms: Sequence[Summand]) -> Data:
         """Return a table of the terms of a quantity, with their shares, without zero terms."""
         terms = [term for term in terms if term.value] or terms
         values: Sequence[Any] = [term.value for term in terms]
-        unit, texts = column([*values, quantity.value], quantity.unit)
+        unit, texts = format_column([*values, quantity.value], quantity.unit)
         rows = []
-        for term, text, share in zip(terms, texts, shares(values), strict=False):
+        for term, text, share in zip(terms, texts, format_shares(values), strict=False):
             named = self.result.evaluation.book.quantities.get(term.id or "")
             label = clean((named and named.short) or term.label)
             rows.append(Data(label=label, text=text, id=term.id, share=share))
         return Data(id=quantity.id, title=title, unit=unit, rows=rows, total=texts[-1])
 
-    def _beside(self, table: Beside) -> Data | None:
+    def _build_table(self, table: Beside) -> Data | None:
         """Return a table with a row per entry of an axis, such as scaling laws; cells may be empty.
         With one unit, only complete columns, and only for several entries."""
-        entries = self.result.entries(table.axis)
+        entries = self.result.list_entries(table.axis)
         if len(entries) < 1 + table.one_unit:
             return None
         known = self.result.quantities
@@ -323,10 +323,10 @@ class View:
             table.caption,
         )
         if table.one_unit and values:
-            unit, texts = column([q.value for q in values if q], values[0].unit)
+            unit, texts = format_column([q.value for q in values if q], values[0].unit)
             caption = f"{caption}, {unit}"
         cells = iter(Data(id=q.id if q else "", text=t) for q, t in zip(values, texts, strict=True))
-        label = place if table.one_unit else lambda entry: headline(place(entry))
+        label = label_entry if table.one_unit else lambda entry: headline(label_entry(entry))
         rows = [Data(label=label(entry), cells=[next(cells) for _ in found]) for entry in entries]
         rows = [row for row in rows if any(cell.id for cell in row.cells)]
         if not rows:
@@ -339,7 +339,7 @@ class View:
             anchors=not table.one_unit,
         )
 
-    def _compared(self, quantities: list[Quantity]) -> list[Data]:
+    def _compare_ratios(self, quantities: list[Quantity]) -> list[Data]:
         """Compare conventions for one quantity by their ratio to the first."""
         measure, several = quantities[0].number if quantities else 0, len(quantities) > 1
         rows = []
@@ -368,7 +368,7 @@ class View:
         """The published runs behind the estimates of this report."""
         settings, rows = self.result.evaluation.case.settings, []
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
-            quantity, found = self.result.get(base), intervals.basis(base, settings)
+            quantity, found = self.result.get(base), intervals.find_basis(base, settings)
             if quantity is None or found is None:
                 continue
             runs = clean(": ".join(filter(None, (found.kind, ", ".join(found.names)))))
@@ -398,7 +398,7 @@ class View:
                 if row["exact"]
                 else f"{row['cases']} cases within {numbers.text(row['worst'], style='share')}",
             )
-            for row in bands.memory()["counted"]
+            for row in bands.load_memory()["counted"]
             if row["quantity"] in self.result
         ]
 
@@ -433,7 +433,7 @@ def opening(items: Sequence[Data]) -> str:
     return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
 
 
-def asked_of(result: Result) -> Data:
+def collect_answers(result: Result) -> Data:
     """Return the answers to the plan's questions, and whether its requirements are met."""
     asked = result.questions
     if asked is None:
@@ -461,10 +461,10 @@ def asked_of(result: Result) -> Data:
 
 
 #: The view of a result; the formats of one report share it.
-view_of = lru_cache(maxsize=1)(View)
+view_of = lru_cache(maxsize=1)(ReportView)
 
 
-def joined(entries: dict[str, Input]) -> list[Input]:
+def join_inputs(entries: dict[str, Input]) -> list[Input]:
     """Return the inputs; a figure and its convention are one."""
     found = []
     for key, entry in entries.items():
@@ -473,13 +473,13 @@ def joined(entries: dict[str, Input]) -> list[Input]:
         if last == "convention" and f"{around}.value" in entries:
             continue
         if last == "value" and convention is not None:
-            text = f"{input_text(entry)}, {convention.value}"
+            text = f"{format_input(entry)}, {convention.value}"
             entry = Input(around, text, entry.kind, entry.origin)
         found.append(entry)
     return found
 
 
-def input_text(entry: Input) -> str:
+def format_input(entry: Input) -> str:
     """Format an input as it was written, or exactly."""
     value = entry.value
     if isinstance(value, bool):
@@ -489,5 +489,5 @@ def input_text(entry: Input) -> str:
     if isinstance(value, (int, Fraction)):
         return numbers.text(value, entry.unit or "1", "exact")
     if isinstance(value, (list, tuple)):
-        return clean(", ".join(map(flow, value)))
+        return clean(", ".join(map(format_flow, value)))
     return clean(value)

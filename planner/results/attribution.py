@@ -21,9 +21,7 @@ ROUNDING = 1e-9
 NOTHING = 1e-13
 
 
-def taken_apart(
-    evaluation: Evaluation, quantity: str, point: Point | None = None
-) -> dict[str, Any]:
+def break_down(evaluation: Evaluation, quantity: str, point: Point | None = None) -> dict[str, Any]:
     """Break a quantity down (at a point, if it has axes), in its own unit and in the order of the
     book; any remainder has the quantity's own id.
 
@@ -45,15 +43,15 @@ def taken_apart(
     found = {part: value for part, value in found.items() if abs(value) > NOTHING * abs(whole)}
     named = sum(found.values())
     if not 0 < named <= whole * (1 + ROUNDING):
-        found = _summands(evaluation, quantity, point)
+        found = _find_summands(evaluation, quantity, point)
         named = sum(found.values())
     rest = whole - named
     return found if abs(rest) <= ROUNDING * abs(whole) else {**found, quantity: rest}
 
 
-def _summands(evaluation: Evaluation, quantity: str, point: Point) -> dict[str, Any]:
+def _find_summands(evaluation: Evaluation, quantity: str, point: Point) -> dict[str, Any]:
     """Return the summands of a quantity that equal, or are a multiple of, one of the same unit."""
-    book, held = evaluation.book, evaluation.trace(quantity, point).chosen
+    book, held = evaluation.book, evaluation.trace_quantity(quantity, point).chosen
     unit, whole = book.quantities[quantity].unit, held.expression if held is not None else None
     terms = () if whole is None else whole.args if whole.op == "add" else (whole,)
     found: dict[str, Any] = {}

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.book.canonical import canonical
-from planner.book.expressions import Expression, Symbol, in_order
-from planner.book.normal_form import Form, atom, form_of, written
+from planner.book.canonical import to_canonical
+from planner.book.expressions import Expression, Symbol, make_in_order
+from planner.book.normal_form import Form, atom, flatten_tree, to_form
 from planner.book.published import EQUATIONS, OF_STAGE, PARAMETERS, Equation, Psi
 from planner.results.collapse import (
     LETTERS,
@@ -23,7 +23,7 @@ from planner.results.collapse import (
     Stops,
     at_letters,
     briefly,
-    factored,
+    find_factor,
     is_brief,
 )
 from planner.typeset import TEXT
@@ -74,7 +74,7 @@ class ClosedForm(NamedTuple):
     others: tuple[tuple[Box, str], ...]
 
 
-def closed_form(quantity: Quantity) -> ClosedForm | None:
+def derive_form(quantity: Quantity) -> ClosedForm | None:
     """Return the closed form of a quantity; None if it is absent, a name or zero, or if its formula
     already shows as much."""
     if quantity.absent is not None or isinstance(quantity.value, str) or not quantity.value:
@@ -82,14 +82,14 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
     collapse = quantity.result.collapse
     collapse.book.notation.setdefault(Psi, PARAMETERS)
     try:
-        found = _recognised(quantity, collapse)
-        form = found[1] if found else _shortest(quantity, collapse)
+        found = _match_equation(quantity, collapse)
+        form = found[1] if found else _pick_shortest(quantity, collapse)
         if form is None:
             return None
-        factor = factored(form)
-        tree = _printed(found[0], found[2], collapse) if found else form.tree(factor)
-        symbolic = collapse.box(tree)
-        terms = tuple(_terms(quantity, collapse, form, factor)) if len(form.terms) > 1 else ()
+        factor = find_factor(form)
+        tree = _print_equation(found[0], found[2], collapse) if found else form.to_tree(factor)
+        symbolic = collapse.build_box(tree)
+        terms = tuple(_yield_terms(quantity, collapse, form, factor)) if len(form.terms) > 1 else ()
         terms = terms if len(terms) > 1 else ()
     except NoForm:
         return None
@@ -98,36 +98,36 @@ def closed_form(quantity: Quantity) -> ClosedForm | None:
     return ClosedForm(
         quantity.symbol_name,
         symbolic,
-        collapse.box(tree, numbers=True),
+        collapse.build_box(tree, numbers=True),
         quantity.value,
-        collapse.box(factor.tree()) if factor is not None else None,
+        collapse.build_box(factor.to_tree()) if factor is not None else None,
         terms,
-        tuple(_basics(quantity, collapse, tree)),
-        _said(*found) if found else None,
+        tuple(_yield_symbols(quantity, collapse, tree)),
+        _explain_source(*found) if found else None,
         tuple(
-            (collapse.box(_printed(other, True, collapse)), other.source)
+            (collapse.build_box(_print_equation(other, True, collapse)), other.source)
             for other in EQUATIONS
             if quantity.base in other.quantities and not (found and other is found[0])
         ),
     )
 
 
-def _shortest(quantity: Quantity, collapse: Collapse) -> Form | None:
+def _pick_shortest(quantity: Quantity, collapse: Collapse) -> Form | None:
     """Return the form in inputs if that is short, else in letters; None if neither is."""
-    multiple = _multiple(quantity, collapse)
+    multiple = _find_multiple(quantity, collapse)
     if multiple is not None:
         return multiple
-    return next(filter(is_brief, _forms(quantity, collapse)), None)
+    return next(filter(is_brief, _yield_forms(quantity, collapse)), None)
 
 
-def _forms(quantity: Quantity, collapse: Collapse) -> Iterator[Form]:
+def _yield_forms(quantity: Quantity, collapse: Collapse) -> Iterator[Form]:
     """Yield a quantity's form in inputs, unless it is long, and in letters."""
     for stops in (briefly, at_letters):
         with suppress(NoForm):
-            yield collapse.form(quantity.base, quantity.trace.point, stops)
+            yield collapse.expand_quantity(quantity.base, quantity.trace.point, stops)
 
 
-def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
+def _find_multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
     """Express a quantity of a stage as a multiple of the parameters there, as papers write
     optimizer states; return None if it is none."""
     if not any(
@@ -138,52 +138,52 @@ def _multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
     if "stage" not in point:
         if chosen is None or chosen.expression.op != "at_largest":
             return None
-        point = collapse.best(chosen.expression, point)
-    ratio = collapse.form(quantity.base, quantity.trace.point).over(
-        collapse.of(canonical(OF_STAGE), point)
+        point = collapse.find_best(chosen.expression, point)
+    ratio = collapse.expand_quantity(quantity.base, quantity.trace.point).divide_by(
+        collapse.expand_tree(to_canonical(OF_STAGE), point)
     )
     if ratio is None:
         return None
-    collapse.values[Psi] = collapse.evaluation.compute(canonical(OF_STAGE), point)
+    collapse.values[Psi] = collapse.evaluation.compute(to_canonical(OF_STAGE), point)
     return ratio * atom(Psi)
 
 
 # -- published equations ----------------------------------------------------------------------
 
 
-def _recognised(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form, bool] | None:
+def _match_equation(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form, bool] | None:
     """Return the published equation that a quantity equals, the quantity's form, and whether they
     agree without ``besides``."""
     equations = [each for each in EQUATIONS if quantity.base in each.quantities]
     if not equations:
         return None
-    for form in (_multiple(quantity, collapse), *_forms(quantity, collapse)):
+    for form in (_find_multiple(quantity, collapse), *_yield_forms(quantity, collapse)):
         if form is None:
             continue
         for equation in equations:
-            theirs, besides = _theirs(equation.value, collapse), equation.besides[0]
+            theirs, besides = _convert_equation(equation.value, collapse), equation.besides[0]
             if theirs is None:
                 continue
             # A degree of 1 that the paper does not have is left out.
             more = (each for each in form.atoms - theirs.atoms if isinstance(each, Symbol))
-            same = form.without({each for each in more if collapse.values.get(each) == 1})
+            same = form.drop_atoms({each for each in more if collapse.values.get(each) == 1})
             left = same - theirs
             if not left:
                 return equation, same, True
-            if besides.data != 0 and left == _theirs(besides, collapse):
+            if besides.data != 0 and left == _convert_equation(besides, collapse):
                 return equation, same, False
     return None
 
 
-def _printed(equation: Equation, all_of_it: bool, collapse: Collapse) -> Expression:
+def _print_equation(equation: Equation, all_of_it: bool, collapse: Collapse) -> Expression:
     """Return an equation as its paper prints it, plus the term that the paper omits; symbols that
     the plan fixes, as bytes of an element, become numbers."""
     tree = equation.value if all_of_it else equation.value + equation.besides[0]
-    forms = {each: _theirs(each, collapse) for each in tree.symbols}
-    return written(
+    forms = {each: _convert_equation(each, collapse) for each in tree.symbols}
+    return flatten_tree(
         tree.put(
             {
-                each: form.tree()
+                each: form.to_tree()
                 for each, form in forms.items()
                 if form is not None and not form.atoms
             }
@@ -191,7 +191,7 @@ def _printed(equation: Equation, all_of_it: bool, collapse: Collapse) -> Express
     )
 
 
-def _theirs(tree: Expression, collapse: Collapse) -> Form | None:
+def _convert_equation(tree: Expression, collapse: Collapse) -> Form | None:
     """Convert a paper's equation to a form under the plan: symbols that the plan fixes become
     numbers, and letters of the field stay."""
 
@@ -202,15 +202,15 @@ def _theirs(tree: Expression, collapse: Collapse) -> Form | None:
         note = collapse.book.notation.get(part)
         if identifier is None and note is not None and note.per:
             return atom(part)  # of a block: each has the same, or the plan's form names its entry
-        return collapse.of(part, {}, at_letters) if part is not Psi else atom(Psi)
+        return collapse.expand_tree(part, {}, at_letters) if part is not Psi else atom(Psi)
 
     try:
-        return form_of(tree, leaf)
+        return to_form(tree, leaf)
     except (NoForm, ZeroDivisionError, KeyError):
         return None
 
 
-def _said(equation: Equation, form: Form, all_of_it: bool) -> str:
+def _explain_source(equation: Equation, form: Form, all_of_it: bool) -> str:
     notes = [equation.remark, "" if all_of_it else equation.besides[1]]
     return "; ".join([equation.source, *filter(None, notes)])
 
@@ -218,24 +218,26 @@ def _said(equation: Equation, form: Form, all_of_it: bool) -> str:
 # -- terms ------------------------------------------------------------------------------------
 
 
-def _terms(
+def _yield_terms(
     quantity: Quantity, collapse: Collapse, whole: Form, factor: Form | None
 ) -> Iterator[ClosedTerm]:
     """Yield the named summands, in the symbols of the whole; equal labels (norms) are merged."""
     stops = at_letters if any(_is_letter(each, collapse) for each in whole.symbols) else briefly
     rows: dict[str, tuple[Form, Any]] = {}
-    for label, body, point in _summands(quantity, collapse):
-        form = _of_term(body, point, collapse, stops)
+    for label, body, point in _yield_summands(quantity, collapse):
+        form = _expand_term(body, point, collapse, stops)
         value = quantity.result.evaluation.compute(body, point)
         if label in rows:
             form, value = rows[label][0] + form, rows[label][1] + value
         rows[label] = form, value
     for label, (form, value) in rows.items():
         if form:
-            inside, outside = (Form(), form) if factor is None else form.split(factor)
+            inside, outside = (Form(), form) if factor is None else form.split_terms(factor)
             times = not outside
             part = inside if times else form
-            yield ClosedTerm(label, collapse.box(part.tree(factored(part))), value, times)
+            yield ClosedTerm(
+                label, collapse.build_box(part.to_tree(find_factor(part))), value, times
+            )
 
 
 def _is_letter(symbol: Symbol, collapse: Collapse) -> bool:
@@ -244,15 +246,17 @@ def _is_letter(symbol: Symbol, collapse: Collapse) -> bool:
     return base in collapse.book.quantities and base not in LETTERS
 
 
-def _of_term(body: Expression, point: Point, collapse: Collapse, stops: Stops) -> Form:
+def _expand_term(body: Expression, point: Point, collapse: Collapse, stops: Stops) -> Form:
     with suppress(NoForm):
-        form = collapse.of(body, point, stops)
+        form = collapse.expand_tree(body, point, stops)
         if is_brief(form):
             return form
-    return collapse.of(body, point, at_letters)
+    return collapse.expand_tree(body, point, at_letters)
 
 
-def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Expression, Point]]:
+def _yield_summands(
+    quantity: Quantity, collapse: Collapse
+) -> Iterator[tuple[str, Expression, Point]]:
     """Yield the summands of the first sum below a quantity, with their names; below a maximum,
     those of its largest operand."""
     result, book = quantity.result, collapse.book
@@ -260,10 +264,10 @@ def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Exp
     tree = chosen.expression if chosen is not None else None
     while tree is not None and tree.op not in ("total", "add"):
         if tree.op in ("largest", "at_largest"):
-            tree, point = tree.body, collapse.best(tree, point)
+            tree, point = tree.body, collapse.find_best(tree, point)
         elif isinstance(tree, Symbol) and tree in book.symbols:
             base = book.symbols[tree]
-            below = result.quantity(base, point)
+            below = result.get_quantity(base, point)
             tree = below.chosen.expression if below.chosen is not None else None
             point = below.trace.point
         elif tree.op in ("ceil", "floor"):
@@ -273,15 +277,15 @@ def _summands(quantity: Quantity, collapse: Collapse) -> Iterator[tuple[str, Exp
     if tree is None:
         return
     if tree.op == "add":
-        for term in collapse.typesetter.terms(tree):
-            known = book.carrier(term, quantity.unit)
-            yield book.quantities[known].title if known else _words(term, collapse), term, point
+        for term in collapse.typesetter.sort_terms(tree):
+            known = book.find_carrier(term, quantity.unit)
+            yield book.quantities[known].title if known else _name_term(term, collapse), term, point
         return
     for below_point in collapse.evaluation.entries(tree.axis, point, tree.where):
-        yield called(below_point[tree.axis]), tree.body, below_point
+        yield name_entry(below_point[tree.axis]), tree.body, below_point
 
 
-def _words(term: Expression, collapse: Collapse) -> str:
+def _name_term(term: Expression, collapse: Collapse) -> str:
     """Name a term that is no multiple of one quantity in its unit: by its only quantity or input,
     else by how it is written."""
     book = collapse.book
@@ -292,11 +296,11 @@ def _words(term: Expression, collapse: Collapse) -> str:
         (symbol,) = term.symbols
         return book.notation[symbol].meaning
     if term.op == "mul" and term.args[0].op == "number":
-        term = in_order("mul", term.args[1:])
-    return TEXT.write(collapse.box(term)) if term.op != "number" else "constant"
+        term = make_in_order("mul", term.args[1:])
+    return TEXT.write(collapse.build_box(term)) if term.op != "number" else "constant"
 
 
-def called(entry: Entry) -> str:
+def name_entry(entry: Entry) -> str:
     """Name an entry among others of its axis: a tensor or a component with its block too, the norms
     of a layer together."""
     block, name = entry.parent, (entry.title or entry.name).replace("_", " ")
@@ -313,12 +317,12 @@ _OF = {"norm": "norms", "mlp": "MLP", "moe": "experts"}
 # -- inputs -----------------------------------------------------------------------------------
 
 
-def _basics(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterator[Basic]:
+def _yield_symbols(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterator[Basic]:
     """Yield the symbols of a form in the order of the notation, quantities last."""
     result, book = quantity.result, collapse.book
     order = {symbol: place for place, symbol in enumerate([*book.notation, *book.symbols])}
     for symbol in sorted(tree.symbols, key=lambda one: order.get(one, len(order))):
-        name, value = collapse.typesetter.name(symbol), collapse.worth(symbol)
+        name, value = collapse.typesetter.make_name(symbol), collapse.get_value(symbol)
         base = symbol.name.partition("[")[0]
         if base in book.quantities:
             yield Basic(name, book.quantities[base].title, value, "", symbol.name)

@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from planner.book import notation as n
-from planner.book.canonical import canonical
+from planner.book.canonical import to_canonical
 from planner.book.expressions import Expression, Symbol
-from planner.book.normal_form import Form, atom, constant, form_of
+from planner.book.normal_form import Form, atom, make_constant, to_form
 from planner.book.quantity import Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Point
-from planner.engine.lower import bound
-from planner.typeset import Box, Typesetter, parse, with_subscript
+from planner.engine.lower import get_binding
+from planner.typeset import Box, Typesetter, add_subscript, parse_latex
 
 #: Quantities that papers give a letter, as they do to inputs; the vocabulary, where it is padded.
 LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))
@@ -57,7 +57,7 @@ def at_letters(key: Key, depth: int) -> bool:
     return key[0] in STAYING or (not key[1] and not key[0].startswith(FOLLOWED))
 
 
-def after(levels: int) -> Stops:
+def stop_after(levels: int) -> Stops:
     """Stop so many levels below the formula of the quantity."""
     return lambda key, depth: depth > levels
 
@@ -91,30 +91,32 @@ class Collapse:
 
     # -- quantities ---------------------------------------------------------------------------
 
-    def form(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
+    def expand_quantity(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
         """Expand a quantity to a form.
 
         Raises:
             NoForm: it is absent or a name, or needs such a quantity.
         """
-        return self._instance(identifier, point, stops, 0)
+        return self._expand_instance(identifier, point, stops, 0)
 
-    def of(self, expression: Expression, point: Point, stops: Stops = everywhere) -> Form:
+    def expand_tree(self, expression: Expression, point: Point, stops: Stops = everywhere) -> Form:
         """Expand an expression at a point, such as a summand, to a form."""
-        return self._of(expression, point, stops, 1)
+        return self._expand_tree(expression, point, stops, 1)
 
-    def expression(self, identifier: str, point: Point, levels: int | None = None) -> Expression:
+    def derive_tree(self, identifier: str, point: Point, levels: int | None = None) -> Expression:
         """Derive a quantity in basic symbols, or with ``levels`` of formulas put into its own.
 
         Raises:
             NoForm: it is absent or a name, or needs such a quantity.
         """
-        found = self.form(identifier, point, everywhere if levels is None else after(levels))
-        return found.tree(factored(found))
+        found = self.expand_quantity(
+            identifier, point, everywhere if levels is None else stop_after(levels)
+        )
+        return found.to_tree(find_factor(found))
 
-    def letter(self, identifier: str, point: Point) -> Symbol:
+    def make_letter(self, identifier: str, point: Point) -> Symbol:
         """Make the symbol of a quantity, with its entries if it has some."""
-        trace = self.evaluation.trace(identifier, point)
+        trace = self.evaluation.trace_quantity(identifier, point)
         quantity, entries = self.book.quantities[identifier], trace.key[1]
         if isinstance(trace.value, (Absent, str)):
             raise NoForm(identifier)
@@ -122,25 +124,25 @@ class Collapse:
             self.values[quantity.symbol] = trace.value
             return quantity.symbol
         note = Notation(quantity.symbol, quantity.title, quantity.latex, len(self.book.notation))
-        return self._named(quantity.symbol, note, entries, trace.value)
+        return self._make_symbol(quantity.symbol, note, entries, trace.value)
 
-    def _instance(self, identifier: str, point: Point, stops: Stops, depth: int) -> Form:
-        trace = self.evaluation.trace(identifier, point)
+    def _expand_instance(self, identifier: str, point: Point, stops: Stops, depth: int) -> Form:
+        trace = self.evaluation.trace_quantity(identifier, point)
         value, formula = trace.value, trace.chosen
         if isinstance(value, (Absent, str)) or formula is None:
             raise NoForm(identifier)
         if value == 0:
             return Form()
         if depth:
-            if identifier == "layout.vocabulary" and value == self._whole(n.V):
-                return self._input(n.V, (), value)
+            if identifier == "layout.vocabulary" and value == self._get_bound(n.V):
+                return self._expand_input(n.V, (), value)
             if identifier in LETTERS or stops(trace.key, depth):
-                return atom(self.letter(identifier, trace.point))
+                return atom(self.make_letter(identifier, trace.point))
         named = (trace.key, stops, depth if stops not in SAME else depth > 0)
         found = self._kept.get(named)
         if found is None:
             try:
-                found = self._of(formula.expression, trace.point, stops, depth + 1)
+                found = self._expand_tree(formula.expression, trace.point, stops, depth + 1)
             except NoForm as none:
                 found = none
             self._kept[named] = found
@@ -148,45 +150,45 @@ class Collapse:
             raise found
         return found
 
-    def _of(self, tree: Expression, point: Point, stops: Stops, depth: int) -> Form:
+    def _expand_tree(self, tree: Expression, point: Point, stops: Stops, depth: int) -> Form:
         evaluation = self.evaluation
 
         def leaf(part: Expression) -> Form | None:
             op = part.op
             if isinstance(part, Symbol):
-                return self._symbol(part, point, stops, depth)
+                return self._expand_symbol(part, point, stops, depth)
             if op == "total":
                 below = evaluation.entries(part.axis, point, part.where)
                 total = Form()
                 for each in below:
-                    total += self._of(part.body, each, stops, depth)
+                    total += self._expand_tree(part.body, each, stops, depth)
                     if stops is briefly and len(total.terms) > LONG:
                         raise NoForm("it is long")
                 return total
             if op in ("largest", "at_largest"):
-                best = self.best(part, point)
-                return self._of(part.body, best, stops, depth)
+                best = self.find_best(part, point)
+                return self._expand_tree(part.body, best, stops, depth)
             if op == "which":
                 raise NoForm("a name")
             if op in ("max", "min"):
                 most: Any = max if op == "max" else min
                 chosen = most(part.args, key=lambda one: evaluation.compute(one, point))
-                return form_of(chosen, leaf)
+                return to_form(chosen, leaf)
             if op in ("ceil", "floor"):
                 inner = evaluation.compute(part.args[0], point)
                 if not isinstance(inner, float) and Fraction(inner).denominator == 1:
-                    return form_of(part.args[0], leaf)
+                    return to_form(part.args[0], leaf)
             return None
 
         try:
-            form = form_of(tree, leaf)
+            form = to_form(tree, leaf)
             if stops is briefly and not is_brief(form, LONG):
                 raise NoForm("it is long")
             return form
         except (Absent, ZeroDivisionError) as error:
             raise NoForm(str(error)) from None
 
-    def best(self, fold: Expression, point: Point) -> Point:
+    def find_best(self, fold: Expression, point: Point) -> Point:
         """Find the point of the largest value of a reduction, the first of equals."""
         evaluation = self.evaluation
         points = evaluation.entries(fold.axis, point, fold.where)
@@ -194,55 +196,57 @@ class Collapse:
 
     # -- symbols ------------------------------------------------------------------------------
 
-    def _symbol(self, symbol: Symbol, point: Point, stops: Stops, depth: int) -> Form:
+    def _expand_symbol(self, symbol: Symbol, point: Point, stops: Stops, depth: int) -> Form:
         identifier = self.book.symbols.get(symbol)
         if identifier is not None:
-            return self._instance(identifier, point, stops, depth)
-        scope = self.evaluation.scope(symbol, point)
-        value = self.evaluation.bound(symbol, point)
+            return self._expand_instance(identifier, point, stops, depth)
+        scope = self.evaluation.find_scope(symbol, point)
+        value = self.evaluation.find_binding(symbol, point)
         if isinstance(value, Expression):
-            return self._of(canonical(value), self.evaluation.meant(scope, point), stops, depth)
+            return self._expand_tree(
+                to_canonical(value), self.evaluation.meant(scope, point), stops, depth
+            )
         if isinstance(value, (Absent, str)):
             raise NoForm(str(symbol))
-        return self._input(symbol, scope, value)
+        return self._expand_input(symbol, scope, value)
 
-    def _input(self, symbol: Symbol, scope: tuple[Entry, ...], value: Any) -> Form:
+    def _expand_input(self, symbol: Symbol, scope: tuple[Entry, ...], value: Any) -> Form:
         """Expand an input to a number, to what the plan makes it equal to, or to its symbol."""
         note = self.book.notation[symbol]
         if value == 0 or note.per in (("tensor",), ("component",), ("stage", "component")):
             if symbol == n.copies_on_stage:
-                return self._of_component(scope, value)
-            return constant(value)
+                return self._count_copies(scope, value)
+            return make_constant(value)
         if (note.key or "").startswith(NUMBERS):
-            return constant(value)
+            return make_constant(value)
         alike = _ALIKE.get(symbol)
         same = alike(self, scope, value) if alike is not None else None
         if same is not None:
             return same
         if value == 1 and symbol not in KEPT and note.per != ("block",):
-            return constant(1)
-        if not self._differs(symbol):
+            return make_constant(1)
+        if not self._has_variants(symbol):
             self.values[symbol] = value
             return atom(symbol)
-        return atom(self._named(symbol, note, scope, value))
+        return atom(self._make_symbol(symbol, note, scope, value))
 
-    def _named(
+    def _make_symbol(
         self, symbol: Symbol, note: Notation, scope: tuple[Entry, ...], value: Any
     ) -> Symbol:
         """Make a symbol for some entries only."""
         path = ",".join(entry.path for entry in scope)
         named = Symbol(f"{symbol.name}[{path}]", positive=True)
         if named not in self.book.notation:
-            name = parse(note.latex)
+            name = parse_latex(note.latex)
             for entry in scope:
                 outer = entry.around.get("part", entry) if entry.axis == "block" else entry
-                name = with_subscript(name, outer.name)
+                name = add_subscript(name, outer.name)
             self.book.notation[named] = note._replace(symbol=named)
             self.names[named] = name
         self.values[named] = value
         return named
 
-    def _differs(self, symbol: Symbol) -> bool:
+    def _has_variants(self, symbol: Symbol) -> bool:
         """Decide whether entries bind a symbol to different values, so that each needs a name."""
         if symbol not in self._several:
             axes = (self.case.entries(axis) for axis in self.book.notation[symbol].per)
@@ -252,76 +256,78 @@ class Collapse:
             self._several[symbol] = len({*alone, *pairs}) > 1
         return self._several[symbol]
 
-    def _whole(self, symbol: Symbol) -> Any:
+    def _get_bound(self, symbol: Symbol) -> Any:
         """Return what the plan binds a symbol to, None if it is absent."""
         value = self.case.bindings.get(symbol)
         return None if isinstance(value, Absent) else value
 
     # -- what the plan makes equal ------------------------------------------------------------
 
-    def _head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+    def _match_head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return h/a if the heads divide the width."""
         block = scope or self._attention
-        heads = bound(self.case, n.a, block) if block else None
-        if not isinstance(heads, int) or heads * value != self._whole(n.h):
+        heads = get_binding(self.case, n.a, block) if block else None
+        if not isinstance(heads, int) or heads * value != self._get_bound(n.h):
             return None
-        return self._input(n.h, (), heads * value) / self._input(n.a, block, heads)
+        return self._expand_input(n.h, (), heads * value) / self._expand_input(n.a, block, heads)
 
-    def _kv_heads(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+    def _match_kv_heads(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return a if every query head has its own keys."""
-        heads = bound(self.case, n.a, scope)
-        return self._input(n.a, scope, heads) if heads == value else None
+        heads = get_binding(self.case, n.a, scope)
+        return self._expand_input(n.a, scope, heads) if heads == value else None
 
-    def _width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+    def _match_width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return 4h if the width is that."""
-        hidden = self._whole(n.h)
+        hidden = self._get_bound(n.h)
         return (
-            constant(4) * self._input(n.h, (), hidden) if hidden and value == 4 * hidden else None
+            make_constant(4) * self._expand_input(n.h, (), hidden)
+            if hidden and value == 4 * hidden
+            else None
         )
 
-    def _count(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
+    def _count_part(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Count a part: L if all layers are of one kind; 1 for the embedding or the head."""
         if not scope[0].settings["layers"]:
-            return constant(value)
-        layers = self._whole(n.L)
-        return self._input(n.L, (), layers) if value == layers and value > 1 else None
+            return make_constant(value)
+        layers = self._get_bound(n.L)
+        return self._expand_input(n.L, (), layers) if value == layers and value > 1 else None
 
-    def _on_stage(self, scope: tuple[Entry, ...], value: Any) -> Form:
+    def _count_on_stage(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count the layers of a stage: L/p if stages are even."""
-        part, stages = scope[1], self._whole(n.p)
-        count = bound(self.case, n.L_k, (part,))
+        part, stages = scope[1], self._get_bound(n.p)
+        count = get_binding(self.case, n.L_k, (part,))
         if part.settings["layers"] and value * stages == count:
-            whole = self._input(n.L_k, (part,), count)
-            return whole / self._input(n.p, (), stages)
-        return constant(value)
+            whole = self._expand_input(n.L_k, (part,), count)
+            return whole / self._expand_input(n.p, (), stages)
+        return make_constant(value)
 
     def _in_flight(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count layers times micro-batches in flight: p in 1F1B's first stage, m in GPipe."""
-        held, part = bound(self.case, n.layers_on_stage, scope), scope[1]
+        held, part = get_binding(self.case, n.layers_on_stage, scope), scope[1]
         if not held or not part.settings["layers"]:
-            return constant(value)
-        alive, stages, chunks = Fraction(value, held), self._whole(n.p), self._whole(n.v)
-        p, v = self._input(n.p, (), stages), self._input(n.v, (), chunks)
+            return make_constant(value)
+        alive, stages, chunks = Fraction(value, held), self._get_bound(n.p), self._get_bound(n.v)
+        p, v = self._expand_input(n.p, (), stages), self._expand_input(n.v, (), chunks)
         forms = [
             (Fraction(stages), p),
-            (stages + Fraction(stages - 1, chunks), p + (p - constant(1)) / v),
+            (stages + Fraction(stages - 1, chunks), p + (p - make_constant(1)) / v),
         ]
         if self.case.settings.get("training.schedule") == "gpipe":
             forms.insert(0, (Fraction(self.evaluation.value("layout.micro_batches")),
-                             atom(self.letter("layout.micro_batches", {}))))  # fmt: skip
-        same = next((form for number, form in forms if number == alive), constant(alive))
-        return self._on_stage(scope, held) * same
+                             atom(self.make_letter("layout.micro_batches", {}))))  # fmt: skip
+        same = next((form for number, form in forms if number == alive), make_constant(alive))
+        return self._count_on_stage(scope, held) * same
 
-    def _recomputed(self, scope: tuple[Entry, ...], value: Any) -> Form:
+    def _count_recomputed(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count those in flight that are recomputed: all of them, or a share."""
-        alive = bound(self.case, n.in_flight, scope)
-        return constant(Fraction(value) / Fraction(alive)) * self._in_flight(scope, alive)
+        alive = get_binding(self.case, n.in_flight, scope)
+        return make_constant(Fraction(value) / Fraction(alive)) * self._in_flight(scope, alive)
 
-    def _of_component(self, scope: tuple[Entry, ...], value: Any) -> Form:
+    def _count_copies(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count the copies of a component on a stage: as many as of its layer."""
         stage, part = scope[0], scope[1].around["part"]
-        held = bound(self.case, n.layers_on_stage, (stage, part))
-        return self._on_stage((stage, part), held) if value == held else constant(value)
+        held = get_binding(self.case, n.layers_on_stage, (stage, part))
+        return self._count_on_stage((stage, part), held) if value == held else make_constant(value)
 
     @cached_property
     def _attention(self) -> tuple[Entry, ...]:
@@ -336,12 +342,12 @@ class Collapse:
         """Boxes of forms, with symbols or with the numbers of the plan."""
         return _Written(self)
 
-    def worth(self, symbol: Symbol) -> Any:
+    def get_value(self, symbol: Symbol) -> Any:
         """Return the value of a symbol of a form, or of a published equation."""
         known = self.values.get(symbol)
         return self.evaluation.compute(symbol, {}) if known is None else known
 
-    def box(self, tree: Expression, numbers: bool = False) -> Box:
+    def build_box(self, tree: Expression, numbers: bool = False) -> Box:
         """Build the box of a form's expression."""
         return self.typesetter.box(tree, None, numbers)
 
@@ -351,32 +357,32 @@ class _Written(Typesetter):
 
     def __init__(self, collapse: Collapse) -> None:
         super().__init__(collapse.evaluation)
-        self.book, self._worth, self._names = collapse.book, collapse.worth, collapse.names
+        self.book, self._worth, self._names = collapse.book, collapse.get_value, collapse.names
 
-    def name(self, symbol: Symbol) -> Box:
-        return self._names.get(symbol) or super().name(symbol)
+    def make_name(self, symbol: Symbol) -> Box:
+        return self._names.get(symbol) or super().make_name(symbol)
 
-    def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
+    def _make_symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
         if numbers:
             return Box("value", (), self._worth(symbol))
-        return Box("name", (self.name(symbol),))
+        return Box("name", (self.make_name(symbol),))
 
 
 #: Symbols that the plan may make equal to others.
 _ALIKE: dict[Symbol, Callable[[Collapse, tuple[Entry, ...], Any], Form | None]] = {
-    n.d_h: Collapse._head_size,
-    n.d_v: Collapse._head_size,
-    n.d_rot: Collapse._head_size,
-    n.a_kv: Collapse._kv_heads,
-    n.f: Collapse._width,
-    n.L_k: Collapse._count,
-    n.layers_on_stage: Collapse._on_stage,
+    n.d_h: Collapse._match_head_size,
+    n.d_v: Collapse._match_head_size,
+    n.d_rot: Collapse._match_head_size,
+    n.a_kv: Collapse._match_kv_heads,
+    n.f: Collapse._match_width,
+    n.L_k: Collapse._count_part,
+    n.layers_on_stage: Collapse._count_on_stage,
     n.in_flight: Collapse._in_flight,
-    n.recomputed_in_flight: Collapse._recomputed,
+    n.recomputed_in_flight: Collapse._count_recomputed,
 }
 
 
-def factored(form: Form) -> Form | None:
+def find_factor(form: Form) -> Form | None:
     """Choose the common factor of a sum, or of most of it: the term in the highest power of the
     hidden size with the fewest symbols; without that size, the term that leaves the fewest symbols
     to read. Return None if none leaves fewer than the sum has."""
@@ -391,11 +397,11 @@ def factored(form: Form) -> Form | None:
     first, *others = sorted(form.terms, key=rank)
     if any(base is n.h for base, _ in first):
         others = []
-    best, least = None, form.symbols_written()
+    best, least = None, form.count_symbols()
     for monomial in (first, *others):
         lead = Form({monomial: 1})
-        inside, outside = form.split(lead)
-        written = sum(part.symbols_written() for part in (lead, inside, outside))
+        inside, outside = form.split_terms(lead)
+        written = sum(part.count_symbols() for part in (lead, inside, outside))
         if len(inside.terms) > 1 and written < least:
             best, least = lead, written
     return best

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.engine.evaluate import Absent, Entry, widen
-from planner.engine.instance import recomputed_at_most
+from planner.engine.instance import limit_recompute
 from planner.plans import pipeline, schedules
 from planner.plans.schedules import FORWARD, INPUT, WEIGHT, Schedule
-from planner.results.attribution import taken_apart
+from planner.results.attribution import break_down
 from planner.results.result import Result
 
 #: The streams of a device: work, and traffic over the link of its node, over the network, and with
@@ -58,7 +58,7 @@ class Chunk(NamedTuple):
     #: of a pass, at its end), and the seconds of each.
     travels: tuple[tuple[tuple[str, tuple[str, ...], float], ...], ...] = ((), ())
 
-    def seconds(self, kind: str) -> float:
+    def get_seconds(self, kind: str) -> float:
         """Return the seconds of a pass."""
         if kind == FORWARD:
             return self.forward
@@ -66,13 +66,13 @@ class Chunk(NamedTuple):
             return self.backward - self.weight
         return self.weight if kind == WEIGHT else self.backward
 
-    def shown(self, kind: str) -> Mapping[str, float]:
+    def get_exposed(self, kind: str) -> Mapping[str, float]:
         """Return the seconds of a pass that wait for communication; weight gradients: none."""
         return {} if kind == WEIGHT else self.exposed[kind != FORWARD]
 
 
 @dataclass
-class Step:
+class StepData:
     """The data of a step, by stage: seconds, and bytes."""
 
     schedule: Schedule
@@ -114,9 +114,9 @@ class Step:
         ]
 
 
-def of_plan(result: Result, slow: Mapping[int, float]) -> Step:
+def read_step(result: Result, slow: Mapping[int, float]) -> StepData:
     """Read the step of a plan; passes of ``slow`` stages take so many times as long."""
-    return Reader(result).step(slow)
+    return Reader(result).build_step(slow)
 
 
 class Reader:
@@ -125,7 +125,7 @@ class Reader:
     def __init__(self, result: Result) -> None:
         self.result, self.evaluation, self.plan = result, result.evaluation, result.plan
 
-    def step(self, slow: Mapping[int, float]) -> Step:
+    def build_step(self, slow: Mapping[int, float]) -> StepData:
         plan = self.plan
         layout, settings = plan.data["parallelism"], plan.settings
         assert plan.model is not None
@@ -133,10 +133,10 @@ class Reader:
         name, size = settings["training.schedule"], layout["pipeline"]
         sizes = size, layout["virtual_pipeline"], batches, layout["expert_overlap"]
         own = layout.get("passes")
-        schedule = schedules.expanded(own, *sizes) if own else schedules.schedule(name, *sizes)
-        parts = {entry.name: entry for entry in self.result.entries("part")}
-        held = pipeline.chunk_parts(plan.model, layout, vocab)
-        most = recomputed_at_most(plan, settings["training.recompute"])
+        schedule = schedules.expand_table(own, *sizes) if own else schedules.schedule(name, *sizes)
+        parts = {entry.name: entry for entry in self.result.list_entries("part")}
+        held = pipeline.list_chunk_parts(plan.model, layout, vocab)
+        most = limit_recompute(plan, settings["training.recompute"])
         #: Seconds for each parameter in which its gradient is added to those before.
         turns = self("layout.passes")
         added = self("time.accumulation") / turns / (self("time.parameters") or 1)
@@ -146,31 +146,31 @@ class Reader:
             for place, (stage, chunk) in enumerate(way):
                 holds, pace = [parts[part] for part in held[place]], slow.get(stage, 1)
                 if (*holds, pace) not in alike:
-                    alike[*holds, pace] = self._chunk(holds, most, pace, added)
+                    alike[*holds, pace] = self._read_chunk(holds, most, pace, added)
                 chunks[stage][chunk] = alike[*holds, pace]
-        stages = pipeline.stages(plan.model, layout, name, batches, vocab)
+        stages = pipeline.build_stages(plan.model, layout, name, batches, vocab)
         entries = [
             entry
-            for entry, stage in zip(self.result.entries("stage"), stages, strict=True)
+            for entry, stage in zip(self.result.list_entries("stage"), stages, strict=True)
             for _ in range(stage.index, stage.last + 1)
         ]
         passed, owned = (
             [found[stage] for stage in entries]
             for name in ("time.ring", "time.owned")
-            for found in [{stage: self._relative(name, stage) for stage in set(entries)}]
+            for found in [{stage: self._divide_by_max(name, stage) for stage in set(entries)}]
         )
         overlap, zero = settings["parallelism.data_overlap"], settings["parallelism.zero"]
         reduce, gather = self("time.data.reduce"), self("time.data.gather")
         update = self("time.optimizer")
         contention = float(plan.get("time.efficiency.contention") or 0)
-        phases = {entry.name: entry for entry in self.result.entries("phase")}
+        phases = {entry.name: entry for entry in self.result.list_entries("phase")}
 
         def besides(stage: Entry, phase: str) -> float:
             """What a device holds in a phase besides activations."""
             point = {"stage": stage, "phase": phases[phase]}
             return self("memory.live", **point) - self("memory.activations.live", **point)
 
-        return Step(
+        return StepData(
             schedule,
             turns,
             chunks,
@@ -184,8 +184,8 @@ class Reader:
             reduces_each=zero == 2,
             gathers_first=overlap == "all" or (zero == 2 and overlap != "none"),
             buckets=min(MOST_BUCKETS, max(1, round(self("time.buckets") / len(chunks[0])))),
-            sends=self._stream("time.pipeline"),
-            shares=self._stream("time.shards"),
+            sends=self._find_stream("time.pipeline"),
+            shares=self._find_stream("time.shards"),
             contention=contention,
             waits=contention if layout["send_overlap"] and len(chunks[0]) > 1 else 1.0,
             updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
@@ -205,15 +205,15 @@ class Reader:
         except Absent:
             return 0.0
 
-    def _relative(self, quantity: str, stage: Entry) -> float:
+    def _divide_by_max(self, quantity: str, stage: Entry) -> float:
         """Return one stage's value of a quantity divided by the maximum over stages."""
-        most, chosen = self(quantity), self.evaluation.trace(quantity).chosen
+        most, chosen = self(quantity), self.evaluation.trace_quantity(quantity).chosen
         if not most or chosen is None:
             return 1.0
         body = chosen.expression.body
         return float(self.evaluation.compute(body, {"stage": stage})) / most
 
-    def _chunk(self, holds: Sequence[Entry], most: int, slow: float, added: float) -> Chunk:
+    def _read_chunk(self, holds: Sequence[Entry], most: int, slow: float, added: float) -> Chunk:
         """Read a chunk of some parts, of which at most ``most`` layers are recomputed."""
         total: dict[str, float] = defaultdict(float)
         exposed: dict[str, float] = defaultdict(float)
@@ -228,7 +228,7 @@ class Reader:
                 for name in names:
                     seconds = self(f"time.part.{name}", part=part)
                     total[name] += whole * seconds / passes if passes else 0
-            for name, seconds in taken_apart(self.evaluation, "time.part", {"part": part}).items():
+            for name, seconds in break_down(self.evaluation, "time.part", {"part": part}).items():
                 if name.endswith(TRAVELS):
                     exposed[name] += float(seconds) * count * slow
             layers = part.settings["layers"]
@@ -239,7 +239,7 @@ class Reader:
             )
             if again:
                 held_again = max(held_again, self("memory.activations.again", part=part))
-            total["trained"] += count * self._trained(part, first)
+            total["trained"] += count * self._count_trained(part, first)
             for *_, quantity in BESIDE:
                 travelled[quantity] += count * self(quantity, part=part)
         adding = added * total["trained"]
@@ -268,7 +268,7 @@ class Reader:
         time; of host traffic half, to the host or back."""
         return tuple(
             (
-                self._stream(where),
+                self._find_stream(where),
                 works[back],
                 travelled[quantity] * (0.5 if where == HOST else share) / len(works[back]),
             )
@@ -276,18 +276,18 @@ class Reader:
             if travelled[quantity]
         )
 
-    def _stream(self, where: str) -> str:
+    def _find_stream(self, where: str) -> str:
         """Return the stream over which a group communicates."""
         if where in STREAMS:
             return where
         return NETWORK if self.plan.settings[where] == "nodes" else LINK
 
-    def _trained(self, part: Entry, first: bool) -> float:
+    def _count_trained(self, part: Entry, first: bool) -> float:
         """Count the trained parameters of a part; a matrix tied to the embedding counts there, if
         that is in the same chunk."""
         return sum(
             self("parameters.trained", component=entry)
-            for entry in self.result.entries("component")
+            for entry in self.result.list_entries("component")
             if entry.parent is not None
             and entry.parent.parent is part
             and not (first and entry.settings["shared"])

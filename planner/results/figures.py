@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class KeyFigure(NamedTuple):
     """A key figure: its label, and its quantity."""
 
     label: str
@@ -13,18 +13,18 @@ class Row(NamedTuple):
 
 
 KEY_FIGURES = (
-    Row("Parameters", "parameters.total"),
-    Row("Training compute", "compute.training_flops"),
-    Row("Memory per device", "memory.process"),
-    Row("Cache of keys and values", "memory.cache"),
-    Row("Time of one step", "time.step_seconds"),
-    Row("Throughput", "time.tokens_per_second"),
-    Row("Model FLOPs utilisation", "time.mfu"),
-    Row("Time to the first token", "time.prefill_seconds"),
-    Row("Time of one further token", "time.decode_seconds"),
-    Row("Tokens generated", "time.decode_tokens_per_second"),
-    Row("Cost of a million tokens", "cost.million_output_tokens"),
-    Row("Training time", "time.training_days"),
-    Row("Cost", "cost.total"),
-    Row("Energy", "energy.total"),
+    KeyFigure("Parameters", "parameters.total"),
+    KeyFigure("Training compute", "compute.training_flops"),
+    KeyFigure("Memory per device", "memory.process"),
+    KeyFigure("Cache of keys and values", "memory.cache"),
+    KeyFigure("Time of one step", "time.step_seconds"),
+    KeyFigure("Throughput", "time.tokens_per_second"),
+    KeyFigure("Model FLOPs utilisation", "time.mfu"),
+    KeyFigure("Time to the first token", "time.prefill_seconds"),
+    KeyFigure("Time of one further token", "time.decode_seconds"),
+    KeyFigure("Tokens generated", "time.decode_tokens_per_second"),
+    KeyFigure("Cost of a million tokens", "cost.million_output_tokens"),
+    KeyFigure("Training time", "time.training_days"),
+    KeyFigure("Cost", "cost.total"),
+    KeyFigure("Energy", "energy.total"),
 )

@@ -21,7 +21,7 @@ _KEPT: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def in_turn() -> Iterator[None]:
+def keep_graphs() -> Iterator[None]:
     """Evaluate each plan, in this context, on the graph of the nearest of the last ones."""
     token = _KEPT.set([])
     try:
@@ -30,17 +30,17 @@ def in_turn() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def nearest(case: Case) -> Any:
+def pick_nearest(case: Case) -> Any:
     """Return the last result whose case differs least from another, or None."""
     alike = (
         one
         for one in _KEPT.get() or ()
         if one.evaluation.book is case.book and len(one.evaluation.graph.nodes) < LARGEST
     )
-    return min(alike, key=lambda one: Lowering.differs(one.evaluation, case), default=None)
+    return min(alike, key=lambda one: Lowering.count_changes(one.evaluation, case), default=None)
 
 
-def keep(result: Any) -> None:
+def keep_result(result: Any) -> None:
     """Record a result, for a later plan may share its graph."""
     kept = _KEPT.get()
     if kept is not None:

@@ -23,28 +23,28 @@ class Input(NamedTuple):
     unit: str | None = None
 
 
-def inputs(plan: Plan) -> list[Input]:
+def list_inputs(plan: Plan) -> list[Input]:
     """List the values in the order of the document; derived ones stand beside them."""
     found = []
-    for path, value in _leaves(plan.data, ()):
+    for path, value in _yield_leaves(plan.data, ()):
         key = ".".join(path)
-        kind, text = origin(plan, key)
-        node = plan.document.find(path) if kind != "derived" else None
+        kind, text = find_origin(plan, key)
+        node = plan.document.find_node(path) if kind != "derived" else None
         written = (node.text, node.unit) if node is not None else (None, None)
         found.append(Input(key, value, kind, text, *written))
     return found
 
 
-def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _yield_leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key not in LEFT_OUT:
-                yield from _leaves(value, (*path, str(key)))
+                yield from _yield_leaves(value, (*path, str(key)))
     elif node is not None:
         yield path, node
 
 
-def origin(plan: Plan, key: str) -> tuple[str, str]:
+def find_origin(plan: Plan, key: str) -> tuple[str, str]:
     """Return the kind and the description of the origin of a dotted key's value."""
     path = tuple(key.split("."))
     # A value that follows from others may replace what the document says; the last word counts.
@@ -52,7 +52,7 @@ def origin(plan: Plan, key: str) -> tuple[str, str]:
         around = ".".join(path[:end])
         if around in plan.derived:
             return "derived", plan.derived[around]
-    found = plan.document.origin(path)
-    if not plan.document.has(path):
+    found = plan.document.find_origin(path)
+    if not plan.document.has_value(path):
         return "derived", "follows from the document"
     return found.kind, found.text

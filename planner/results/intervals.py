@@ -23,18 +23,24 @@ HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst
 STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
 
-def around(base: str, value: Value, evaluation: Evaluation) -> tuple[Value, Value] | None:
+def compute_interval(base: str, value: Value, evaluation: Evaluation) -> tuple[Value, Value] | None:
     """Return the ends of the 90 % interval of a quantity's value in an evaluation; None if it is
     compared with no published run."""
-    found = basis(base, evaluation.case.settings)
+    found = find_basis(base, evaluation.case.settings)
     if found is None:
         return None
-    return bounds(
-        base, value, lambda name: known(name, evaluation), 1 + found.low, 1 + found.high, min, max
+    return compute_bounds(
+        base,
+        value,
+        lambda name: get_or_zero(name, evaluation),
+        1 + found.low,
+        1 + found.high,
+        min,
+        max,
     )
 
 
-def carried(base: str, evaluation: Evaluation) -> tuple[Value, Value] | None:
+def derive_interval(base: str, evaluation: Evaluation) -> tuple[Value, Value] | None:
     """Return the ends of the interval of a quantity that a document defines, while the book's
     quantities in it run through their intervals: all times together, and all memory together. It is
     taken to be monotonic in between. None if none of them has an interval, or if there is no value
@@ -48,9 +54,9 @@ def carried(base: str, evaluation: Evaluation) -> tuple[Value, Value] | None:
         if operation == "quantity":
             name, entries = nodes[arguments[1]][1][0]
             if not declared[name].own:
-                value = evaluation.worth(place)
+                value = evaluation.evaluate_node(place)
                 known = not entries and not isinstance(value, Absent | str)
-                found = around(name, value, evaluation) if known else None
+                found = compute_interval(name, value, evaluation) if known else None
                 if found is not None:
                     ends[place] = name, found
                 continue
@@ -60,23 +66,23 @@ def carried(base: str, evaluation: Evaluation) -> tuple[Value, Value] | None:
     corners = product((False, True), repeat=2) if ends else ()
     values = []
     for slow, full in corners:
-        at = {place: _end(name, found, slow, full) for place, (name, found) in ends.items()}
-        values.append(evaluation.where(max(inner), sorted(inner), at))
+        at = {place: _compute_end(name, found, slow, full) for place, (name, found) in ends.items()}
+        values.append(evaluation.recompute_node(max(inner), sorted(inner), at))
     if not values or any(isinstance(value, Absent) for value in values):
         return None
     return min(values), max(values)
 
 
-def _end(name: str, between: tuple[Value, Value], slow: bool, full: bool) -> Value:
+def _compute_end(name: str, between: tuple[Value, Value], slow: bool, full: bool) -> Value:
     """Return the end of an interval for a slow or fast run, and full or free memory."""
-    scaling = scales_with(name)
+    scaling = find_measure(name)
     high = (
         slow != (scaling == "rate") if scaling in ("time", "rate") else full != (name == HEADROOM)
     )
     return between[high]
 
 
-def known(name: str, evaluation: Evaluation) -> Value:
+def get_or_zero(name: str, evaluation: Evaluation) -> Value:
     """Return the value of a quantity, 0 if it is absent."""
     try:
         found: Value = evaluation.value(name)
@@ -85,17 +91,17 @@ def known(name: str, evaluation: Evaluation) -> Value:
     return found
 
 
-def rests_on(base: str) -> tuple[str, ...]:
+def list_bases(base: str) -> tuple[str, ...]:
     """List the other quantities that bound the interval of one; empty if it never has one."""
     if base == HEADROOM:
-        return PROCESS, *rests_on(PROCESS)
-    scaling = scales_with(base)
+        return PROCESS, *list_bases(PROCESS)
+    scaling = find_measure(base)
     if scaling == "memory":
         return (*STATES, WORST) if base == PROCESS else STATES
     return (FLOOR,) if scaling else ()
 
 
-def bounds(
+def compute_bounds(
     base: str,
     value: Any,
     other: Callable[[str], Any],
@@ -113,9 +119,9 @@ def bounds(
     """
     if base == HEADROOM:
         process = other(PROCESS)
-        least, most = bounds(PROCESS, process, other, low, high, smaller, larger)
+        least, most = compute_bounds(PROCESS, process, other, low, high, smaller, larger)
         return value + process - most, value + process - least
-    scaling = scales_with(base)
+    scaling = find_measure(base)
     if scaling == "memory":
         most = other(WORST) if base == PROCESS else value * high
         return smaller(value, larger(value * low, sum(other(name) for name in STATES))), most
@@ -127,7 +133,7 @@ def bounds(
     return value / high, smaller(value / low, most)
 
 
-def scales_with(base: str) -> str:
+def find_measure(base: str) -> str:
     """Return what published runs measure of a quantity: ``memory``, or the ``time`` that it grows
     with or is a ``rate`` of; empty if it is compared with no run."""
     quantity = BOOK.quantities.get(base)  # None: a document defines it
@@ -136,17 +142,17 @@ def scales_with(base: str) -> str:
     return "memory" if quantity.reading else quantity.scales_with
 
 
-def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
+def find_basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
     """Return the basis of the interval of a quantity under a plan's settings; None if it has none:
     its time is assumed, or the model has no shape."""
     base = PROCESS if base == HEADROOM else base
-    scaling = scales_with(base)
+    scaling = find_measure(base)
     if not scaling or not settings.get("model.shape"):
         return None
     if scaling == "memory":
-        return bands.of_memory(base, BOOK.quantities[base].reading, settings)
+        return bands.find_memory_band(base, BOOK.quantities[base].reading, settings)
     if settings.get("time.assumed", True):
         return None
     what = bands.workload(settings)
     architecture = settings.get("cluster.accelerator.architecture")
-    return bands.calibrated(what, settings) or bands.kind(what, architecture)
+    return bands.find_own_band(what, settings) or bands.find_time_band(what, architecture)

@@ -38,7 +38,7 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
     return found
 
 
-def called(result: Result, names: Sequence[str]) -> list[Quantity]:
+def select_quantities(result: Result, names: Sequence[str]) -> list[Quantity]:
     """List the quantities of some names or patterns, in their order and once each.
 
     Raises:
@@ -53,18 +53,18 @@ def called(result: Result, names: Sequence[str]) -> list[Quantity]:
 _ALL = "see plan.py list quantities"
 
 
-def input_called(result: Result, asked: str) -> str | None:
+def find_input(result: Result, asked: str) -> str | None:
     """Return the key of the input with this key or symbol; None if a quantity may have the
     symbol."""
     if asked in result.inputs:
         return asked
-    from planner.typeset import TEXT, parse  # no summary needs it
+    from planner.typeset import TEXT, parse_latex  # no summary needs it
 
     quantities = result.quantities.values()
     if any(not one.entries and one.symbol == asked for one in quantities):
         return None
     for note in result.evaluation.book.notation.values():
-        if note.dotted in result.inputs and TEXT.write(parse(note.latex)) == asked:
+        if note.dotted in result.inputs and TEXT.write(parse_latex(note.latex)) == asked:
             return note.dotted
     return None
 
@@ -80,7 +80,7 @@ def look_up(result: Result, asked: str) -> Quantity:
     base, _, _ = asked.partition("[")
     if base in result.evaluation.book.quantities:
         return result.find(asked)
-    meant = aliases.quantities(asked)
+    meant = aliases.find_quantities(asked)
     if meant:
         return result.find(next((name for name in meant if result.get(name)), meant[0]))
     wanted = _plain(asked)
@@ -113,23 +113,25 @@ def _plain(words: str) -> str:
     return " ".join(words.lower().replace("_", " ").replace("-", " ").split())
 
 
-def _names(quantity: Quantity) -> Iterator[str]:
+def _yield_names(quantity: Quantity) -> Iterator[str]:
     """Yield its label and its title."""
     yield LABELS.get(quantity.id, "")
     yield quantity.title
 
 
-def _any_order(quantity: Quantity, wanted: str) -> bool:
+def _match_any_order(quantity: Quantity, wanted: str) -> bool:
     words = aliases.words_of(wanted)
-    return bool(words) and any(words <= aliases.words_of(name) for name in _names(quantity))
+    return bool(words) and any(words <= aliases.words_of(name) for name in _yield_names(quantity))
 
 
 #: Ways to match, most reliable first; the first that matches decides.
 _WAYS: tuple[Callable[[Quantity, str], bool], ...] = (
-    lambda quantity, wanted: wanted in map(_plain, _names(quantity)),
+    lambda quantity, wanted: wanted in map(_plain, _yield_names(quantity)),
     lambda quantity, wanted: f".{_plain(quantity.id)}".endswith(f".{wanted}"),
     lambda quantity, wanted: f" {_plain(quantity.id).replace('.', ' ')}".endswith(f" {wanted}"),
     lambda quantity, wanted: _plain(quantity.id).startswith(wanted),
-    lambda quantity, wanted: any(f" {wanted}" in f" {_plain(name)}" for name in _names(quantity)),
-    _any_order,
+    lambda quantity, wanted: any(
+        f" {wanted}" in f" {_plain(name)}" for name in _yield_names(quantity)
+    ),
+    _match_any_order,
 )

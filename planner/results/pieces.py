@@ -16,7 +16,7 @@ from planner.results.durations import Reader
 from planner.results.result import Result
 
 
-class Piece(NamedTuple):
+class PassSpan(NamedTuple):
     """A kernel, or communication; seconds from the start of the pass."""
 
     block: str
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 OF_RANKS, OF_EXPERTS = ("gathering rows", "scattering sums"), ("dispatch", "combine")
 
 
-def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
+def simulate_forward(result: Result, part: Entry) -> tuple[PassSpan, ...]:
     """Simulate the forward pass of a layer kind, the embedding or the head, in the order in which
     its pieces end on each stream; the last one ends after ``time.part.forward`` seconds."""
     layout, settings = result.plan.data["parallelism"], result.plan.settings
@@ -39,11 +39,11 @@ def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
 
     value = Reader(result)
     products: dict[Entry, list[Entry]] = {}
-    for product in result.entries("product"):
+    for product in result.list_entries("product"):
         if product.parent is not None:
             products.setdefault(product.parent, []).append(product)
-    done: list[Piece] = []
-    for entry in result.entries("block"):
+    done: list[PassSpan] = []
+    for entry in result.list_entries("block"):
         if entry.parent is not part:
             continue
         takes = {"column": 0.0, "row": 0.0}
@@ -68,11 +68,11 @@ def forward(result: Result, part: Entry) -> tuple[Piece, ...]:
             )
         sides = takes["column"], between, takes["row"]
         start = done[-1].end if done else 0.0
-        done += block(entry.name, start, sides, exchange / 2, names, pieces, contention)
+        done += simulate_block(entry.name, start, sides, exchange / 2, names, pieces, contention)
     return tuple(done)
 
 
-def block(
+def simulate_block(
     name: str,
     start: float,
     sides: tuple[float, float, float],
@@ -80,15 +80,15 @@ def block(
     called: tuple[str, str],
     count: int,
     contention: float,
-) -> list[Piece]:
+) -> list[PassSpan]:
     """Simulate a block from ``start``: column-parallel matmuls, what waits for all of them, and
     row-parallel matmuls (``sides``: seconds of each); communication before and after, in pieces."""
     columns, between, rows = sides
-    done, compute, link = list[Piece](), start, start
+    done, compute, link = list[PassSpan](), start, start
 
     def run(works: bool, work: str, ready: float, seconds: float) -> float:
         if seconds:
-            done.append(Piece(name, works, work, ready, ready + seconds))
+            done.append(PassSpan(name, works, work, ready, ready + seconds))
         return ready + seconds
 
     for _ in range(count):

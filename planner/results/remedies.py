@@ -14,14 +14,14 @@ from contextlib import suppress
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from planner.base.display import flow
+from planner.base.display import format_flow
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import MATRICES, OUTER, ROW, at
-from planner.plans.plan import follows_again, variant
-from planner.results.intervals import known
+from planner.plans.layout import MATRICES, OUTER, ROW, filter_keys
+from planner.plans.plan import reset_derived, variant
+from planner.results.intervals import get_or_zero
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 #: Free memory at the 95th percentile: a plan is safe if it is not negative.
@@ -43,7 +43,7 @@ class Remedy(NamedTuple):
     cost: float  # of the run in USD; 0 where nothing predicts it
 
     def __str__(self) -> str:
-        return flow({key: v for key, v in self.changes.items() if v is not None})[1:-1]
+        return format_flow({key: v for key, v in self.changes.items() if v is not None})[1:-1]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,7 +70,7 @@ class Advice(NamedTuple):
         return {"missing": self.missing, "decides": self.decides, "safer": safer}
 
 
-def remedies(plan: Plan, most: int = 3) -> Advice | None:
+def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
     """Return the ``most`` cheapest changes that make the plan safe; None if it is safe already, or
     if a model given by its size only does not decide that."""
     with suppress(PlanError):  # the hardware may lack what a prediction needs
@@ -83,9 +83,9 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
         return None
     if headroom >= 0:
         return None
-    now = float(known(SPEED, evaluation))
+    now = float(get_or_zero(SPEED, evaluation))
     found: list[Remedy] = []
-    candidates = list(_candidates(plan))
+    candidates = list(_yield_changes(plan))
     # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
     sizes = (evaluation.case.axes[name] for name in ("part", "stage"))
     kinds, stages = (0 if isinstance(axis, Absent) else len(axis) for axis in sizes)
@@ -99,7 +99,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
             trials -= 1
             if trials < 0:
                 break
-            remedy = _tried(evaluation, plan, changes, now, sum(rank for rank, _ in chosen))
+            remedy = _try_changes(evaluation, plan, changes, now, sum(rank for rank, _ in chosen))
             if remedy is not None:
                 found.append(remedy)
         if len(found) >= most:
@@ -116,7 +116,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
     return Advice(-headroom, decides, tuple(found[:most]))
 
 
-def _tried(
+def _try_changes(
     like: Evaluation, plan: Plan, changes: Mapping[str, Any], now: float, rank: int
 ) -> Remedy | None:
     """Evaluate the plan with these changes; return None if it is invalid or not safe."""
@@ -128,15 +128,15 @@ def _tried(
         return None
     if at_worst < 0:
         return None
-    then = float(known(SPEED, evaluation)) if now else 0.0
-    cost = float(known(COST, evaluation)) if then else 0.0
+    then = float(get_or_zero(SPEED, evaluation)) if now else 0.0
+    cost = float(get_or_zero(COST, evaluation)) if then else 0.0
     return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank, cost)
 
 
-def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _yield_changes(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield single changes with their rank, those first that interfere least."""
     layout, training = plan.data["parallelism"], plan.data["training"]
-    again = follows_again(plan)
+    again = reset_derived(plan)
     if training["mode"] == "train" and layout["data"] * layout["context"] > layout["replicate"]:
         told = "training.distributed_optimizer"
         agrees = {told: True} if plan.document.get(told) is not None else {}
@@ -154,7 +154,7 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield 3, {"training.micro_batch": fewer, **again}
     if plan.get("training.lora.base") in ("bf16", "int8"):
         yield 6, {"training.lora.base": "nf4"}
-    for key in at(OUTER):
+    for key in filter_keys(OUTER):
         rank = 4 if ROW[key].divides == MATRICES else 5
         yield rank, {key: plan.get(key) * 2, **again}
     if training["optimizer"] == "adamw" and training["mode"] == "train":

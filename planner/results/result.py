@@ -19,12 +19,12 @@ from planner.base import numbers
 from planner.base.display import clean, plain
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.notebook import Shown
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.base.version import __version__
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Number, Point, Trace, Value
-from planner.engine.lower import SIZE_ONLY, bound
+from planner.engine.lower import SIZE_ONLY, get_binding
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import in_turn, intervals
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from planner.typeset.styles import Style
 
 
-def evaluate(plan: Plan, like: Result | None = None) -> Result:
+def evaluate_plan(plan: Plan, like: Result | None = None) -> Result:
     """Evaluate a plan, on the graph of the result ``like`` if given. Values are computed on
     demand."""
     from planner.engine import instance as case
 
-    tell(f"evaluating {plan.name}")
+    report_progress(f"evaluating {plan.name}")
     built = case.build(plan)
-    last: Result | None = like or in_turn.nearest(built)
+    last: Result | None = like or in_turn.pick_nearest(built)
     before = last.evaluation if last is not None else None
     again = before.rerun(built, exact=True) if before is not None else None
     if again is None or again.sealed:
         again = Evaluation(built, like=before)
     result = Result(plan, again)
-    in_turn.keep(result)
+    in_turn.keep_result(result)
     return result
 
 
@@ -129,20 +129,20 @@ class Result(Shown):
             unknown, allowed = f"unknown quantity '{identifier}'", "see plan.py list quantities"
             raise PlanError(Fault(unknown, None, allowed, nearest(base, known)))
         if bracket:
-            return self.quantity(*self._instance(base, path.rstrip("]"), identifier))
+            return self.get_quantity(*self._resolve_instance(base, path.rstrip("]"), identifier))
         if known[base].per:
             names = [q.id for q in self.quantities.values() if q.base == base]
             if not names and base.startswith("optimal."):
-                names = [f"{base}[{entry.path}]" for entry in self.entries(known[base].per[0])]
+                names = [f"{base}[{entry.path}]" for entry in self.list_entries(known[base].per[0])]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
             raise PlanError(Fault(f"{base} is per {', '.join(known[base].per)}", None, some))
-        return self.quantity(base, {})
+        return self.get_quantity(base, {})
 
-    def entries(self, axis: str) -> tuple[Entry, ...]:
+    def list_entries(self, axis: str) -> tuple[Entry, ...]:
         """Return the entries of an axis; none if the plan does not decide it."""
         return self.evaluation.case.entries(axis)
 
-    def _instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
+    def _resolve_instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
         """Return the id and the point of ``BASE[PATH]``. For a quantity that folds another one over
         an axis, such as the largest over layer kinds, those of that one."""
         book = self.evaluation.book
@@ -150,18 +150,18 @@ class Result(Shown):
         if not per and book.quantities[base].stacked:
             per = ("stack",)
         if not per:
-            formula = self.quantity(base, {}).chosen
+            formula = self.get_quantity(base, {}).chosen
             fold = formula.expression if formula else None
             folds = fold is not None and fold.op in ("largest", "total", "at_largest")
             if fold is None or not folds or fold.body not in book.symbols:
                 raise PlanError(Fault(f"{base} has no entries", None, base))
-            return self._instance(book.symbols[fold.body], path, asked)
+            return self._resolve_instance(book.symbols[fold.body], path, asked)
         point: Point = {}
         rest, unknown = f"{path},", f"unknown quantity '{asked}'"
         for axis in per:
             if not rest:
                 break
-            entries = {str(entry.path): entry for entry in self.entries(axis)}
+            entries = {str(entry.path): entry for entry in self.list_entries(axis)}
             # A layer kind may have a comma in its name.
             begun = (name for name in entries if rest.startswith(f"{name},"))
             name = max(begun, key=len, default=rest.partition(",")[0])
@@ -174,9 +174,9 @@ class Result(Shown):
             raise PlanError(Fault(unknown, None, f"one entry each of {', '.join(per)}"))
         return base, point
 
-    def quantity(self, base: str, point: Point) -> Quantity:
+    def get_quantity(self, base: str, point: Point) -> Quantity:
         """Return the quantity of an id at a point."""
-        trace = self.evaluation.trace(base, point)
+        trace = self.evaluation.trace_quantity(base, point)
         if trace.key not in self._quantities:
             self._quantities[trace.key] = Quantity(self, trace)
         return self._quantities[trace.key]
@@ -192,11 +192,11 @@ class Result(Shown):
         stack = []
         for base, declared in book.quantities.items():
             if not declared.per:
-                stack.append(self.quantity(base, {}))
+                stack.append(self.get_quantity(base, {}))
             # What laws say of a budget (``optimal.``) is made when it is asked for.
             elif declared.per in (("law",), ("convention",)) and not base.startswith("optimal."):
                 (axis,) = declared.per
-                said = (self.quantity(base, {axis: entry}) for entry in self.entries(axis))
+                said = (self.get_quantity(base, {axis: entry}) for entry in self.list_entries(axis))
                 stack += [quantity for quantity in said if quantity.chosen is not None]
         while stack:
             quantity = stack.pop()
@@ -204,7 +204,7 @@ class Result(Shown):
                 found[quantity.key] = quantity
                 stack += quantity.uses
         order = {base: i for i, base in enumerate(book.quantities)}
-        axes = map(self.entries, self.evaluation.case.axes)
+        axes = map(self.list_entries, self.evaluation.case.axes)
         place = {entry: i for axis in axes for i, entry in enumerate(axis)}
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
         return {key: found[key] for key in keys}
@@ -222,16 +222,16 @@ class Result(Shown):
     @cached_property
     def inputs(self) -> dict[str, Input]:
         """Every resolved value by dotted key."""
-        return {entry.key: entry for entry in _inputs.inputs(self.plan)}
+        return {entry.key: entry for entry in _inputs.list_inputs(self.plan)}
 
     @cached_property
     def advice(self) -> Advice | None:
         """Changes that make a plan safe that does not fit, or only tightly; None if it fits."""
         if self.verdict["state"] not in ("no", "tight"):
             return None
-        from planner.results.remedies import remedies
+        from planner.results.remedies import find_fixes
 
-        return remedies(self.plan)
+        return find_fixes(self.plan)
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class Result(Shown):
         """
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
-            return {"fits": None, "state": "open", "reason": _missing(headroom.absent)}
+            return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
         fits = bool(headroom.number >= 0)
         if not fits:
             state = "no"
@@ -255,7 +255,7 @@ class Result(Shown):
         return {
             "fits": fits,
             "state": state,
-            "reason": _missing(SIZE_ONLY) if state == "open" else None,
+            "reason": _name_missing(SIZE_ONLY) if state == "open" else None,
         }
 
     @cached_property
@@ -265,7 +265,7 @@ class Result(Shown):
         if self.plan.get("time.mfu") is None:
             return None
         use = "predicted" if self.assumes_utilisation else "assumed"
-        other = evaluate(variant(self.plan, {"time.use": use}), like=self)
+        other = evaluate_plan(variant(self.plan, {"time.use": use}), like=self)
         if other.assumes_utilisation == self.assumes_utilisation:
             return None  # nothing predicts it
         return other if "time.tokens_per_second" in other else None
@@ -282,9 +282,9 @@ class Result(Shown):
         step = "time.step_seconds"
         if self.assumes_utilisation or step not in self:
             return {}
-        from planner.results.attribution import taken_apart
+        from planner.results.attribution import break_down
 
-        found = taken_apart(self.evaluation, step)
+        found = break_down(self.evaluation, step)
         order = sorted(found, key=lambda name: -found[name])
         return {name: float(f"{float(found[name]):.9g}") for name in order}
 
@@ -320,7 +320,7 @@ class Result(Shown):
         path = Path(file)
         return path.name if path.is_absolute() else path.as_posix()
 
-    def fingerprint(self) -> str:
+    def hash_input(self) -> str:
         """Hash the resolved input; the hash is the same on every machine."""
         import hashlib  # which loads OpenSSL
 
@@ -341,7 +341,7 @@ class Result(Shown):
                 "name": self.plan.name,
                 "document": self.document,
                 "set": [f"{key}={text}" for key, text in self.plan.document.overrides],
-                "fingerprint": self.fingerprint(),
+                "fingerprint": self.hash_input(),
                 **({"no_defaults": True} if self.plan.document.left_out else {}),
             },
             "verdict": dict(self.verdict),
@@ -365,7 +365,7 @@ class Result(Shown):
         return data
 
 
-def _missing(reason: str) -> str:
+def _name_missing(reason: str) -> str:
     """Name the input that a verdict lacks, by the reason of what is absent without it."""
     what, lacks, _ = reason.partition(" is not given")
     if reason == SIZE_ONLY:
@@ -373,7 +373,7 @@ def _missing(reason: str) -> str:
     return f"memory: {what} missing" if lacks else f"memory: {reason}"
 
 
-class Term(NamedTuple):
+class Summand(NamedTuple):
     """One summand of a quantity: its label, its value, and the id of its quantity, if any."""
 
     label: str
@@ -381,7 +381,7 @@ class Term(NamedTuple):
     id: str | None = None
 
 
-def told_apart(entries: Sequence[Entry]) -> list[str]:
+def label_uniquely(entries: Sequence[Entry]) -> list[str]:
     """Label the entries of an axis uniquely: equal labels are prefixed with their parents' names,
     as far out as necessary."""
     labels = [(entry.title or entry.path).replace("_", " ") for entry in entries]
@@ -407,7 +407,7 @@ SAID = (
 )
 
 
-def _noted(note: Notation, scope: Sequence[Entry]) -> Notation:
+def _resolve_note(note: Notation, scope: Sequence[Entry]) -> Notation:
     """Return what a symbol means in an entry: in a tower, its key is one of the tower."""
     stack = scope[0].around.get("stack") if scope else None
     if stack is None or not stack.title or note.key is None:
@@ -475,7 +475,7 @@ class Quantity:
     @cached_property
     def kind(self) -> str:
         """Its certainty, of ``quantity.KINDS``: the weakest of its formula and its inputs."""
-        return KINDS[self.result.evaluation.kind(self.trace.place)]
+        return KINDS[self.result.evaluation.find_certainty(self.trace.place)]
 
     @property
     def exact(self) -> bool:
@@ -488,8 +488,8 @@ class Quantity:
         if self.absent is not None or isinstance(self.value, str):
             return None
         if self.declared.own:
-            return intervals.carried(self.base, self.result.evaluation)
-        return intervals.around(self.base, self.number, self.result.evaluation)
+            return intervals.derive_interval(self.base, self.result.evaluation)
+        return intervals.compute_interval(self.base, self.number, self.result.evaluation)
 
     @cached_property
     def assumption(self) -> str:
@@ -519,7 +519,7 @@ class Quantity:
         """The quantities in its formula."""
         result, keys = self.result, (key for key in self.trace.uses if isinstance(key[0], str))
         return [
-            result._quantities.get(key) or result.quantity(key[0], {e.axis: e for e in key[1]})
+            result._quantities.get(key) or result.get_quantity(key[0], {e.axis: e for e in key[1]})
             for key in keys
         ]
 
@@ -531,9 +531,12 @@ class Quantity:
         found: dict[Symbol, list[Value]] = {}
         notes: dict[Symbol, Notation] = {}
         for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
-            values, value = found.setdefault(symbol, []), bound(evaluation.case, symbol, scope)
+            values, value = (
+                found.setdefault(symbol, []),
+                get_binding(evaluation.case, symbol, scope),
+            )
             values += [value] if value not in values else []
-            notes.setdefault(symbol, _noted(evaluation.book.notation[symbol], scope))
+            notes.setdefault(symbol, _resolve_note(evaluation.book.notation[symbol], scope))
         given = self.result.inputs.get
         ordered = sorted(notes.values(), key=lambda note: note.rank)
         return [(note, found[note.symbol], given(note.dotted or "")) for note in ordered]
@@ -544,7 +547,7 @@ class Quantity:
         return self.result.used_by.get(self.key, [])
 
     @cached_property
-    def terms(self) -> list[Term]:
+    def terms(self) -> list[Summand]:
         """The summands of a sum: its terms, or one for each entry of a fold. Else empty."""
         expression = self.chosen.expression if self.chosen else None
         if self.absent is not None or expression is None:
@@ -554,17 +557,21 @@ class Quantity:
             expression = expression.args[0]
         if expression.op == "total":
             below = evaluation.entries(expression.axis, point, expression.where)
-            labels = told_apart([p[expression.axis] for p in below])
+            labels = label_uniquely([p[expression.axis] for p in below])
             found = [
-                Term(label, evaluation.compute(expression.body, p), self._id_of(expression.body, p))
+                Summand(
+                    label, evaluation.compute(expression.body, p), self._id_of(expression.body, p)
+                )
                 for label, p in zip(labels, below, strict=True)
             ]
             return [term for term in found if term.value]
         if expression.op == "add":
-            return [self._summand(term) for term in self.result.typesetter.terms(expression)]
+            return [
+                self._build_summand(term) for term in self.result.typesetter.sort_terms(expression)
+            ]
         return []
 
-    def _summand(self, term: Any) -> Term:
+    def _build_summand(self, term: Any) -> Summand:
         evaluation, typesetter = self.result.evaluation, self.result.typesetter
         book, point = evaluation.book, self.trace.point
         identifier = self._id_of(term, point)
@@ -574,15 +581,15 @@ class Quantity:
             label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
             label = typesetter.text.write(typesetter.box(term, point))
-        return Term(label, evaluation.compute(term, point), identifier)
+        return Summand(label, evaluation.compute(term, point), identifier)
 
     def _id_of(self, term: Any, point: Point) -> str | None:
         """Return the id, with entry, of the quantity that a term equals or is a multiple of."""
-        base = self.result.evaluation.book.carrier(term, self.unit)
+        base = self.result.evaluation.book.find_carrier(term, self.unit)
         per = self.result.evaluation.book.quantities[base].per if base is not None else ()
         if base is None or any(axis not in point for axis in per):
             return None
-        return self.result.quantity(base, point).id
+        return self.result.get_quantity(base, point).id
 
     # -- how it prints ------------------------------------------------------------------------
 
@@ -594,12 +601,12 @@ class Quantity:
     @cached_property
     def symbol_name(self) -> Box:
         """Its symbol as boxes, with the entry where there are several."""
-        from planner.typeset import with_subscript
+        from planner.typeset import add_subscript
 
-        name = self.result.typesetter.name(self.declared.symbol)
+        name = self.result.typesetter.make_name(self.declared.symbol)
         for entry in self.entries:
-            if len(self.result.entries(entry.axis)) > 1:
-                name = with_subscript(name, entry.name)
+            if len(self.result.list_entries(entry.axis)) > 1:
+                name = add_subscript(name, entry.name)
         return name
 
     @cached_property
@@ -641,7 +648,7 @@ class Quantity:
         Raises:
             ValueError: it is absent or a name.
         """
-        return self._sympy(None)
+        return self._to_sympy(None)
 
     def expanded(self, levels: int = 1) -> sympy.Expr:
         """Expand its formula: put in the formulas of its quantities, so many levels deep; deeper
@@ -652,18 +659,18 @@ class Quantity:
         """
         if levels < 0:
             raise ValueError(f"levels: {levels} (0 or more)")
-        return self._sympy(levels)
+        return self._to_sympy(levels)
 
-    def _sympy(self, levels: int | None) -> sympy.Expr:
+    def _to_sympy(self, levels: int | None) -> sympy.Expr:
         from planner.book.symbolic import to_sympy
         from planner.results.collapse import NoForm
 
         try:
-            tree = self.result.collapse.expression(self.base, self.trace.point, levels)
+            tree = self.result.collapse.derive_tree(self.base, self.trace.point, levels)
         except NoForm as none:
             raise ValueError(f"{self.id} has no form in symbols: {none}") from None
         collapse, text = self.result.collapse, self.result.typesetter.text
-        names = {each: text.write(collapse.typesetter.name(each)) for each in tree.symbols}
+        names = {each: text.write(collapse.typesetter.make_name(each)) for each in tree.symbols}
         return to_sympy(tree.put({each: Symbol(name, True) for each, name in names.items()}))
 
     def to_json(self, users: bool = True) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
-from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, Place, walk
+from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, Place, run_passes
 from planner.results import pieces
-from planner.results.durations import COMPUTE, Step, of_plan
+from planner.results.durations import COMPUTE, StepData, read_step
 from planner.results.result import Result
 
 #: Names of passes in a timeline.
@@ -60,10 +60,10 @@ class Timeline(NamedTuple):
     capacity: float  # bytes of a device
     #: Of each layer kind, embedding and head what one forward pass is made of, exchanges with other
     #: devices in pieces.
-    layers: tuple[tuple[str, tuple[pieces.Piece, ...]], ...] = ()
+    layers: tuple[tuple[str, tuple[pieces.PassSpan, ...]], ...] = ()
 
 
-def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
+def simulate_step(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
     """Simulate one step of an evaluated plan.
 
     Args:
@@ -73,29 +73,31 @@ def simulate(result: Result, slow: Mapping[int, float] | None = None) -> Timelin
         PlanError: the plan has no step to simulate: inference, a model without a shape, or too many
             passes.
     """
-    found = run(_step(result, slow or {}))
-    result = _predicted(result)
-    parts = [(part.title, pieces.forward(result, part)) for part in result.entries("part")]
+    found = run_step(_prepare_step(result, slow or {}))
+    result = _predict_time(result)
+    parts = [
+        (part.title, pieces.simulate_forward(result, part)) for part in result.list_entries("part")
+    ]
     return found._replace(layers=tuple(parts))
 
 
-def step_seconds(result: Result) -> float:
+def simulate_seconds(result: Result) -> float:
     """Simulate a step for its duration only, in a fraction of the time of a timeline.
 
     Raises:
         PlanError: the plan has no step to simulate.
     """
-    return _Run(_step(result, {}), told=False).run()[0]
+    return _Run(_prepare_step(result, {}), told=False).run_to_end()[0]
 
 
-def _predicted(result: Result) -> Result:
+def _predict_time(result: Result) -> Result:
     """Return the plan with its time predicted: an assumed utilisation gives no time of a pass."""
     return result.alternative or result if result.assumes_utilisation else result
 
 
-def _step(result: Result, slow: Mapping[int, float]) -> Step:
+def _prepare_step(result: Result, slow: Mapping[int, float]) -> StepData:
     """Return the data of the step of an evaluated plan."""
-    result = _predicted(result)
+    result = _predict_time(result)
     reason = result["time.step_seconds"].absent
     if result.plan.settings["training.mode"] != "train":
         reason = "inference has no training step"
@@ -104,14 +106,14 @@ def _step(result: Result, slow: Mapping[int, float]) -> Step:
     if reason is not None:
         raise PlanError(Fault(f"no step can be simulated: {reason}", None))
     try:
-        return of_plan(result, slow)
+        return read_step(result, slow)
     except ValueError as error:  # more passes than anybody looks at
         raise PlanError(Fault(f"no step can be simulated: {error}", None)) from None
 
 
-def run(step: Step) -> Timeline:
+def run_step(step: StepData) -> Timeline:
     """Run a step: return its timeline, from the durations of its passes and communication."""
-    return _Run(step).timeline()
+    return _Run(step).build_timeline()
 
 
 class _Sent(NamedTuple):
@@ -127,7 +129,7 @@ class _Run:
     """A step in progress: the state of each stage, and what was sent; with ``told``, also a record
     of all spans and what each waited for."""
 
-    def __init__(self, of: Step, told: bool = True) -> None:
+    def __init__(self, of: StepData, told: bool = True) -> None:
         self.of, self.told, size = of, told, len(of.chunks)
         #: All spans, and for each the one that it waited for; empty unless ``told``.
         self.spans: list[Span] = []
@@ -150,7 +152,7 @@ class _Run:
         kinds = (FORWARD, BACKWARD, INPUT, WEIGHT)
         self.takes = [
             {
-                (number, kind): chunk.seconds(kind)
+                (number, kind): chunk.get_seconds(kind)
                 for number, chunk in chunks.items()
                 for kind in kinds
             }
@@ -165,20 +167,20 @@ class _Run:
             if one is not None and one.kind in (BACKWARD, WEIGHT)
         )
         #: The next and the previous chunk on the way of a micro-batch.
-        self.behind, self.before = of.schedule.neighbours()
+        self.behind, self.before = of.schedule.find_neighbours()
 
-    def run(self) -> tuple[float, int]:
+    def run_to_end(self) -> tuple[float, int]:
         """Run the step; return its end, and its last span."""
         if self.of.gathers_first:
-            self._gather()
-        walk(self.of.schedule, self._run)
+            self._gather_weights()
+        run_passes(self.of.schedule, self._try_pass)
         if self.told:
-            self._count()
-        return self._ends()
+            self._count_times()
+        return self._run_tail()
 
-    def timeline(self) -> Timeline:
+    def build_timeline(self) -> Timeline:
         """Run the step, and return its timeline."""
-        seconds, last = self.run()
+        seconds, last = self.run_to_end()
         size = len(self.of.chunks)
         idle = [
             max(0.0, seconds - self.busy[stage] - sum(self.exposed[stage].values()))
@@ -202,7 +204,7 @@ class _Run:
             capacity=self.of.capacity,
         )
 
-    def _add(self, after: int, *span: Any) -> int:
+    def _add_span(self, after: int, *span: Any) -> int:
         """Add a span that waited for another one; return its number, -1 without a record."""
         if not self.told:
             return -1
@@ -212,18 +214,18 @@ class _Run:
 
     # -- passes -------------------------------------------------------------------------------
 
-    def _count(self) -> None:
+    def _count_times(self) -> None:
         """Count each stage's time in its passes, and its waits for communication within them."""
         for stage, order in enumerate(self.of.schedule.orders):
             both = chain(order, (one.beside for one in order if one.beside is not None))
             for (number, kind), times in Counter((one.chunk, one.kind) for one in both).items():
                 chunk = self.of.chunks[stage][number]
-                shown = chunk.shown(kind)
-                self.busy[stage] += times * (chunk.seconds(kind) - sum(shown.values()))
+                shown = chunk.get_exposed(kind)
+                self.busy[stage] += times * (chunk.get_seconds(kind) - sum(shown.values()))
                 for name, waited in shown.items():
                     self.exposed[stage][name] += times * waited
 
-    def _run(self, stage: int, work: Pass) -> bool:
+    def _try_pass(self, stage: int, work: Pass) -> bool:
         """Run a pass, and the one beside it, if what they need has arrived."""
         pair = (work,) if work.beside is None else (work, work.beside)
         start, after = self.free[stage], self.last[stage]
@@ -241,26 +243,26 @@ class _Run:
                     if begin > start:
                         start, after = begin, weights.number
         if self.told and start > self.free[stage]:
-            self._waited(stage, start - self.free[stage], self.spans[after])
+            self._record_wait(stage, start - self.free[stage], self.spans[after])
         ready = []
         for one in pair:  # those beside each other are through together
-            start, after = self._pass(stage, one, start, after)
+            start, after = self._run_pass(stage, one, start, after)
             ready.append(after)
         self.free[stage], self.last[stage] = start, after
         for one, number in zip(pair, ready, strict=True):
             self._pass_on(stage, one, start, number)
         return True
 
-    def _waited(self, stage: int, seconds: float, on: Span) -> None:
+    def _record_wait(self, stage: int, seconds: float, on: Span) -> None:
         """Record a wait of a stage: communication for as long as it took, the rest is idle."""
         if on.work in self.of.names:
             self.exposed[stage][self.of.names[on.work]] += min(seconds, on.end - on.start)
 
-    def _pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
+    def _run_pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
         """Run one pass on the device of a stage; return its end, and its span."""
         kind, number, *_ = one
         if self.told:
-            self._hold(stage, start, one)
+            self._record_memory(stage, start, one)
         took = self.takes[stage][number, kind]
         if self.adding and kind not in (FORWARD, INPUT):
             self._reduce_beside(stage, one, start, after)
@@ -272,22 +274,22 @@ class _Run:
                 self.exposed[stage][self.of.names["gather"]] += late - now
                 now, after = late, weights.number
         if self.traffic[stage]:
-            self._slow(stage, start, now)
-        return now, self._tell(stage, one, start, now, after) if self.told else after
+            self._record_overlap(stage, start, now)
+        return now, self._record_spans(stage, one, start, now, after) if self.told else after
 
-    def _tell(self, stage: int, one: Pass, start: float, now: float, after: int) -> int:
+    def _record_spans(self, stage: int, one: Pass, start: float, now: float, after: int) -> int:
         """Record the spans of a pass; return the last."""
         kind, number, batch, _ = one
         chunk = self.of.chunks[stage][number]
         for stream, works, each in chunk.travels[kind != FORWARD] if kind != WEIGHT else ():
             for work, begin in zip(works, (start, now - each), strict=False):
                 span = (stage, stream, work, batch, number, begin, begin + each)
-                self._add(after, *span)
+                self._add_span(after, *span)
         if chunk.again and kind in (BACKWARD, INPUT):
             middle = start + chunk.again
-            after = self._add(after, stage, COMPUTE, "recompute", batch, number, start, middle)
+            after = self._add_span(after, stage, COMPUTE, "recompute", batch, number, start, middle)
             start = middle
-        return self._add(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
+        return self._add_span(after, stage, COMPUTE, WORK[kind], batch, number, start, now)
 
     def _reduce_beside(self, stage: int, one: Pass, start: float, after: int) -> None:
         """Reduce the gradients that a pass adds to, as soon as they are complete."""
@@ -298,9 +300,9 @@ class _Run:
             pieces = of.buckets if whole else 1
             for piece in range(pieces):
                 ready = start + (piece + 1) * took / pieces
-                self._reduce(stage, one.chunk, ready, pieces, after)
+                self._reduce_piece(stage, one.chunk, ready, pieces, after)
 
-    def _slow(self, stage: int, start: float, end: float) -> None:
+    def _record_overlap(self, stage: int, start: float, end: float) -> None:
         """Record for how long a pass overlaps with data-parallel communication."""
         on_its_way = [span for span in self.traffic[stage] if span.end > start]
         self.traffic[stage] = on_its_way
@@ -320,7 +322,7 @@ class _Run:
             return
         if there[0] != stage and of.send:
             start, end = end, end + of.send
-            number = self._add(number, stage, of.sends, "send", batch, chunk, start, end)
+            number = self._add_span(number, stage, of.sends, "send", batch, chunk, start, end)
             until = start + of.waits * (end - start)
             if until > self.free[stage]:  # it waits for what it sends, or works slower beside it
                 self.exposed[stage][of.names["send"]] += until - self.free[stage]
@@ -328,7 +330,7 @@ class _Run:
                 self.last[stage] = number if of.waits == 1 else self.last[stage]
         self.arrived[*there, forward, batch] = end, number
 
-    def _hold(self, stage: int, start: float, one: Pass) -> None:
+    def _record_memory(self, stage: int, start: float, one: Pass) -> None:
         """Record the memory of a device from the beginning of a pass on."""
         chunk = self.of.chunks[stage][one.chunk]
         if one.kind == FORWARD:
@@ -366,10 +368,10 @@ class _Run:
         """Record communication that belongs to no micro-batch."""
         end = start + seconds
         return _Sent(
-            work, start, end, self._add(after, stage, stream, work, None, chunk, start, end)
+            work, start, end, self._add_span(after, stage, stream, work, None, chunk, start, end)
         )
 
-    def _reduce(self, stage: int, chunk: int, ready: float, pieces: int, after: int) -> None:
+    def _reduce_piece(self, stage: int, chunk: int, ready: float, pieces: int, after: int) -> None:
         """Reduce a piece of the gradients of a chunk."""
         of = self.of
         seconds = of.reduce[stage] * of.parted[stage][chunk] / pieces
@@ -377,7 +379,7 @@ class _Run:
         if seconds:
             self._travel(after, stage, "reduce", chunk, ready, seconds)
 
-    def _gather(self) -> None:
+    def _gather_weights(self) -> None:
         """Gather the weights of all chunks, in the order in which they are needed."""
         of = self.of
         for stage, order in enumerate(of.schedule.orders):
@@ -388,7 +390,7 @@ class _Run:
                         -1, stage, "gather", chunk, 0.0, seconds
                     )
 
-    def _ends(self) -> tuple[float, int]:
+    def _run_tail(self) -> tuple[float, int]:
         """Run what follows the passes; return the end of the step, and its last span."""
         of, size = self.of, len(self.free)
         for stage, seconds in enumerate(of.reduce):
@@ -402,14 +404,14 @@ class _Run:
                     stage, self._sent(after, stage, of.shares, "contention", None, start, slowed)
                 )
         if of.tied:
-            ready, after = self._latest((0, size - 1))
+            ready, after = self._find_latest((0, size - 1))
             for stage in (0, size - 1):
                 self._wait(stage, self._sent(after, stage, of.sends, "tied", None, ready, of.tied))
         # Gradient clipping needs the norm of all gradients: a barrier for all stages.
-        ready, after = self._latest(range(size))
+        ready, after = self._find_latest(range(size))
         for stage, seconds in enumerate(of.optimizer):
             span = (stage, of.updates, "optimizer", None, None, ready, ready + seconds)
-            self.last[stage], self.free[stage] = self._add(after, *span), ready + seconds
+            self.last[stage], self.free[stage] = self._add_span(after, *span), ready + seconds
             self.memory[stage].append((ready, of.update[stage]))
             self.busy[stage] += seconds
         if not of.gathers_first:
@@ -418,9 +420,9 @@ class _Run:
                 if seconds:
                     sent = self._sent(after, stage, of.shares, "gather", None, ready, seconds)
                     self._wait(stage, sent)
-        return self._latest(range(size))
+        return self._find_latest(range(size))
 
-    def _latest(self, stages: Iterable[int]) -> tuple[float, int]:
+    def _find_latest(self, stages: Iterable[int]) -> tuple[float, int]:
         """Return when the last of some stages is free, and after which span."""
         late = max(stages, key=lambda stage: self.free[stage])
         return self.free[late], self.last[late]

@@ -20,16 +20,16 @@ from pathlib import Path
 from planner.base import files
 from planner.base.display import as_json, clean, one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.documents import references
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.questions.plan_questions import checked, evaluate
+from planner.questions.plan_questions import check_questions, evaluate
 from planner.report import as_text
-from planner.report.report import code, escaped
+from planner.report.report import escape_md, format_code
 from planner.results.result import Result
 from planner.review import revisions, writing
-from planner.review.diff import Diff, between, counted
+from planner.review.diff import Diff, diff_results, format_count
 
 #: The similarity of lines from which a document counts as renamed.
 ALIKE = 0.7
@@ -48,7 +48,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class PlanSide:
     """A plan on one side: the documents read for it, by path from the top of the tree, and the plan
     or its faults."""
 
@@ -80,14 +80,16 @@ class PlanChange:
     def sentence(self) -> str:
         """The change as a sentence."""
         if self.diff is not None:
-            return writing.sentence(self.diff)
+            return writing.format_sentence(self.diff)
         if self.kind == "invalid":
-            return f"The plan is not valid: {counted(len(self.faults), 'fault')}."
+            return f"The plan is not valid: {format_count(len(self.faults), 'fault')}."
         first = self.summary.split("  ")[0].strip()
         return f"The plan is {WORDS[self.kind]}" + (f": {first}." if first else ".")
 
 
-def compare(old: str, new: str | None = None, paths: Sequence[Path] = ()) -> list[PlanChange]:
+def compare_revisions(
+    old: str, new: str | None = None, paths: Sequence[Path] = ()
+) -> list[PlanChange]:
     """Compare each plan between a revision and another one, or the working tree.
 
     Args:
@@ -102,67 +104,67 @@ def compare(old: str, new: str | None = None, paths: Sequence[Path] = ()) -> lis
     Raises:
         PlanError: there is no such revision, or no plan on either side.
     """
-    with _side(old, paths) as before, _side(new, paths, before) as after:
+    with _read_side(old, paths) as before, _read_side(new, paths, before) as after:
         if not before and not after:
             where, known = (
                 " ".join(map(str, paths)) or ".",
                 "documents with " + ", ".join(sorted(references.STATED)),
             )
             raise PlanError(Fault("no plans found", Place(where), known))
-        renamed = _renamed(before, after)
-        names = (revisions.short(old), "" if new is None else revisions.short(new))
+        renamed = _match_renamed(before, after)
+        names = (revisions.trim_commit(old), "" if new is None else revisions.trim_commit(new))
         return [
-            _changed(path, renamed.get(path, path), before, after, names)
+            _compare_plan(path, renamed.get(path, path), before, after, names)
             for path in sorted(before.keys() | after.keys())
             if path not in renamed.values()
         ]
 
 
 @contextlib.contextmanager
-def _side(
+def _read_side(
     revision: str | None, paths: Sequence[Path], also: Collection[str] = ()
-) -> Iterator[dict[str, Reading]]:
+) -> Iterator[dict[str, PlanSide]]:
     """Yield the plans of a revision, or of the working tree, by path from the current folder, and
     the files at the paths ``also``, which were plans on the other side; the documents stay until
     the end."""
     if revision is None:
-        top = revisions.top()[0]
-        yield _read(top, Path(), "", revisions.presets(top), paths, also)
+        top = revisions.find_top()[0]
+        yield _read_tree(top, Path(), "", revisions.find_presets(top), paths, also)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(os.path.realpath(name))
-        with files.copied_to(folder):
-            tree = revisions.laid_out(revision, folder)
-            said = f"{revisions.short(revision)}:"
-            found = _read(folder, tree.current, said, tree.presets, paths, also)
+        with files.use_copy(folder):
+            tree = revisions.copy_tree(revision, folder)
+            said = f"{revisions.trim_commit(revision)}:"
+            found = _read_tree(folder, tree.current, said, tree.presets, paths, also)
         yield found
 
 
-def _read(
+def _read_tree(
     top: Path,
     current: Path,
     said: str,
     presets: Path | None,
     paths: Sequence[Path],
     also: Collection[str],
-) -> dict[str, Reading]:
+) -> dict[str, PlanSide]:
     """Read every plan of a tree below its current folder, or below some paths there."""
     there = [path for path in (current / path for path in paths or (Path(),)) if path.exists()]
     names = [
         os.path.relpath(file, current)
-        for file, outright in files.found(there, references.ENDINGS)
-        if outright or references.meant_as_plan(file)
+        for file, outright in files.walk_files(there, references.ENDINGS)
+        if outright or references.is_plan_like(file)
     ]
     names += [name for name in also if files.is_file(current / name)]
     return {name: _reading(current / name, said, top, presets) for name in dict.fromkeys(names)}
 
 
-def _reading(file: Path, said: str, top: Path, presets: Path | None) -> Reading:
-    tell(str(file))
+def _reading(file: Path, said: str, top: Path, presets: Path | None) -> PlanSide:
+    report_progress(str(file))
     plan, faults, text = None, tuple[Fault, ...](), ""
-    with files.noted() as opened:
+    with files.record_reads() as opened:
         try:
-            plan = checked(loading.load(file, presets=presets))
+            plan = check_questions(loading.load(file, presets=presets))
         except PlanError as error:
             faults = error.faults
         with contextlib.suppress(PlanError):  # which the faults tell
@@ -180,17 +182,17 @@ def _reading(file: Path, said: str, top: Path, presets: Path | None) -> Reading:
             else one
             for one in faults
         )
-    return Reading(documents, text, plan, faults)
+    return PlanSide(documents, text, plan, faults)
 
 
-def _renamed(before: Mapping[str, Reading], after: Mapping[str, Reading]) -> dict[str, str]:
+def _match_renamed(before: Mapping[str, PlanSide], after: Mapping[str, PlanSide]) -> dict[str, str]:
     """Detect renamed plans: match added and removed files by similarity; map new paths to old."""
     gone, new = before.keys() - after.keys(), after.keys() - before.keys()
     pairs = []
     for path in sorted(new):
         for was in sorted(gone):
             one, other = before[was].text, after[path].text
-            alike = 1.0 if one == other else _alike(one.splitlines(), other.splitlines())
+            alike = 1.0 if one == other else _measure_match(one.splitlines(), other.splitlines())
             if alike >= ALIKE:
                 pairs.append((-alike, path, was))
     found: dict[str, str] = {}
@@ -200,16 +202,16 @@ def _renamed(before: Mapping[str, Reading], after: Mapping[str, Reading]) -> dic
     return found
 
 
-def _alike(one: list[str], other: list[str]) -> float:
+def _measure_match(one: list[str], other: list[str]) -> float:
     matcher = SequenceMatcher(None, one, other, autojunk=False)
     return matcher.quick_ratio() if matcher.real_quick_ratio() >= ALIKE else 0.0
 
 
-def _changed(
+def _compare_plan(
     path: str,
     was: str,
-    before: Mapping[str, Reading],
-    after: Mapping[str, Reading],
+    before: Mapping[str, PlanSide],
+    after: Mapping[str, PlanSide],
     names: tuple[str, str],
 ) -> PlanChange:
     """Compare one plan on both sides."""
@@ -237,7 +239,7 @@ def _changed(
     if moved and len(documents) == 2 and old.text == new.text:  # its two names alone
         return PlanChange(path, "renamed", moved)
     sides = (f"{names[0]}:{was}", f"{names[1]}:{path}" if names[1] else path)
-    found = between(*sides, before_it, after_it)
+    found = diff_results(*sides, before_it, after_it)
     if moved:  # the same document under another name
         said = {**found.sides[0], "plan": {**found.sides[0]["plan"], "document": path}}
         found = replace(found, sides=(said, found.sides[1]))
@@ -248,14 +250,14 @@ def _changed(
 # formats -----------------------------------------------------------------------------------
 
 
-def counts(found: Sequence[PlanChange]) -> str:
+def count_changes(found: Sequence[PlanChange]) -> str:
     """Count plans by change: ``3 plans: 1 changed, 2 as before``."""
     kinds = [one.kind for one in found]
     said = [f"{kinds.count(kind)} {words}" for kind, words in WORDS.items() if kind in kinds]
-    return f"{counted(len(found), 'plan')}: {', '.join(said)}"
+    return f"{format_count(len(found), 'plan')}: {', '.join(said)}"
 
 
-def because(one: PlanChange) -> str:
+def explain_change(one: PlanChange) -> str:
     """List the former path of a plan and its changed documents, unless the plan alone changed."""
     said = [f"before: {one.was}"] if one.was else []
     others = [name for name in one.documents if Path(name).name != Path(one.path).name]
@@ -265,52 +267,52 @@ def because(one: PlanChange) -> str:
     return "; ".join(said)
 
 
-def shown(found: Sequence[PlanChange]) -> list[PlanChange]:
+def list_changed(found: Sequence[PlanChange]) -> list[PlanChange]:
     return [one for one in found if one.kind != "same"]
 
 
-def text(found: Sequence[PlanChange], everything: bool = False) -> str:
+def format_branches(found: Sequence[PlanChange], everything: bool = False) -> str:
     """Format for a terminal: a block per changed plan, and the counts."""
     blocks = []
-    for one in shown(found):
-        lines = [one.path, *filter(None, [because(one)])]
+    for one in list_changed(found):
+        lines = [one.path, *filter(None, [explain_change(one)])]
         said = [*map(str, one.faults)] or [one.sentence]
         lines += map(str, one.missed)
         if one.diff is not None:
-            said = writing.text(one.diff, everything).splitlines()
+            said = writing.format_diff(one.diff, everything).splitlines()
         blocks.append([*lines, *(f"  {line}".rstrip() for line in said)])
-    blocks.append([counts(found)])
+    blocks.append([count_changes(found)])
     return "\n\n".join("\n".join(map(one_line, block)) for block in blocks) + "\n"
 
 
-def markdown(found: Sequence[PlanChange], everything: bool = False) -> str:
+def render_branches(found: Sequence[PlanChange], everything: bool = False) -> str:
     """Format for a comment on a pull request: the counts, then each changed plan; if there are
     many, a sentence each with the rest in a fold."""
-    lines, several = [f"{escaped(counts(found))}.", ""], len(shown(found)) > FEW
-    for one in shown(found):
-        name = code(one_line(clean(one.path)))
-        body = _section(one, everything)
+    lines, several = [f"{escape_md(count_changes(found))}.", ""], len(list_changed(found)) > FEW
+    for one in list_changed(found):
+        name = format_code(one_line(clean(one.path)))
+        body = _format_section(one, everything)
         if several:
-            lines += [f"#### {name}", "", escaped(one.sentence), ""]
+            lines += [f"#### {name}", "", escape_md(one.sentence), ""]
             lines += ["<details><summary>more</summary>", "", *body, "</details>", ""]
         else:
             lines += [f"### {name}", "", *body]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(one: PlanChange, everything: bool) -> list[str]:
-    why = [f"{escaped(because(one))}.", ""] if because(one) else []
-    why += [line for fault in one.missed for line in (f"**{escaped(str(fault))}.**", "")]
+def _format_section(one: PlanChange, everything: bool) -> list[str]:
+    why = [f"{escape_md(explain_change(one))}.", ""] if explain_change(one) else []
+    why += [line for fault in one.missed for line in (f"**{escape_md(str(fault))}.**", "")]
     if one.diff is not None:
-        return [*why, *writing.markdown(one.diff, everything).splitlines(), ""]
+        return [*why, *writing.render_diff(one.diff, everything).splitlines(), ""]
     words = "\n".join(map(str, one.faults)) if one.faults else one.summary
     if not words:
-        return [*why, escaped(one.sentence), ""]
+        return [*why, escape_md(one.sentence), ""]
     # Output as it is; no line of it ends the fence.
     return [*why, "```text", *words.replace("```", "'''").splitlines(), "```", ""]
 
 
-def json_text(found: Sequence[PlanChange]) -> str:
+def encode_branches(found: Sequence[PlanChange]) -> str:
     """Format all changes as JSON."""
     return as_json(
         {
@@ -321,7 +323,7 @@ def json_text(found: Sequence[PlanChange]) -> str:
                     "was": one.was or None,
                     "documents": list(one.documents),
                     "sentence": one.sentence,
-                    "diff": writing.data(one.diff) if one.diff is not None else None,
+                    "diff": writing.dump_diff(one.diff) if one.diff is not None else None,
                     "faults": list(map(str, one.faults)),
                     "missed": list(map(str, one.missed)),
                 }

@@ -16,11 +16,11 @@ from planner import report as render
 from planner.base import fault_formats, files, numbers
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.documents import defaults, references
 from planner.review import reports
-from planner.review.diff import Diff, between, compare, counted
-from planner.review.writing import HEADLINES, line
+from planner.review.diff import Diff, compare_results, diff_results, format_count
+from planner.review.writing import HEADLINES, format_line
 
 KINDS = (".md", ".html", ".json")
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -87,7 +87,7 @@ class Finding(NamedTuple):
         return "; ".join(filter(None, (KINDS_SAID[self.kind], *more)))
 
 
-def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
+def check_reports(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
     """Evaluate every report under the paths again; without paths those of the folders in a team's
     trainplan.yaml, or else below the current folder.
 
@@ -100,20 +100,20 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
             paths.
     """
     found, covered = list[Finding](), set[Path]()
-    if not paths and (around := defaults.of(Path("here"))) is not None:
+    if not paths and (around := defaults.find_defaults(Path("here"))) is not None:
         paths = around.reports
-    for path, named in files.found(paths or (Path(),), KINDS):
-        claim = reports.read(path)
+    for path, named in files.walk_files(paths or (Path(),), KINDS):
+        claim = reports.read_claim(path)
         if claim is None:
             if named:
-                raise reports.none(path)
+                raise reports.make_error(path)
             continue
-        tell(f"{path}, {numbers.text(len(found))} reports before it")
-        found.append(_compare(path, claim))
-        file = reports.find(path, claim.plan)
+        report_progress(f"{path}, {numbers.text(len(found))} reports before it")
+        found.append(_check_report(path, claim))
+        file = reports.find_named(path, claim.plan)
         if file is not None:
-            covered.add(references.located(file, "plan")[0].resolve())
-    for plan, named in files.found(plans, references.ENDINGS):
+            covered.add(references.locate_file(file, "plan")[0].resolve())
+    for plan, named in files.walk_files(plans, references.ENDINGS):
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
@@ -123,7 +123,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
     return found
 
 
-def write(findings: Sequence[Finding]) -> list[Finding]:
+def write_drifted(findings: Sequence[Finding]) -> list[Finding]:
     """Write the current version of each report that drifted, whole or not at all.
 
     Raises:
@@ -137,7 +137,7 @@ def write(findings: Sequence[Finding]) -> list[Finding]:
     return made
 
 
-def text(findings: Sequence[Finding], everything: bool = False) -> str:
+def format_findings(findings: Sequence[Finding], everything: bool = False) -> str:
     """Format a block for each drifted report: its cause and its differences, fewer of each if there
     are several, all with ``everything``; a summary last."""
     drifted = [finding for finding in findings if finding.kind != "same"]
@@ -150,21 +150,21 @@ def text(findings: Sequence[Finding], everything: bool = False) -> str:
         left = len(finding.details) - len(shown)
         if shown and left:
             lines.append(f"  and {left} more: --all")
-    lines += map(str, _missed(findings))
-    return "".join(one_line(line) + "\n" for line in [*lines, _summary(findings)])
+    lines += map(str, _list_missed(findings))
+    return "".join(one_line(line) + "\n" for line in [*lines, _count_reports(findings)])
 
 
-def _missed(findings: Sequence[Finding]) -> list[Fault]:
+def _list_missed(findings: Sequence[Finding]) -> list[Fault]:
     """Return the failed requirements, each once."""
     return list(dict.fromkeys(fault for one in findings for fault in one.missed))
 
 
-def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
+def collect_faults(findings: Sequence[Finding]) -> list[fault_formats.Row]:
     """Return everything that changed as faults with lines; those of a plan once each."""
     found: list[fault_formats.Row] = []
     for one in findings:
         if one.faults:
-            found += fault_formats.of_documents(one.faults)
+            found += fault_formats.list_fault_rows(one.faults)
         elif one.drift:
             more = len(one.details) - MOST_TOLD
             left = [f"and {more} more"] if more > 0 else []
@@ -172,61 +172,61 @@ def rows(findings: Sequence[Finding]) -> list[fault_formats.Row]:
                 filter(None, (one.words, "; ".join([*one.details[:MOST_TOLD], *left])))
             )
             found.append((one.kind, Fault(said, Place(one.path, one.line))))
-    found += [(MISSED, fault) for fault in _missed(findings)]
+    found += [(MISSED, fault) for fault in _list_missed(findings)]
     return list(dict.fromkeys(found))
 
 
-def written(findings: Sequence[Finding], how: str) -> str:
+def export_findings(findings: Sequence[Finding], how: str) -> str:
     """Format the findings as one of the formats of faults; JSON has every report too."""
     if how != "json":
-        said = fault_formats.WRITERS[how](rows(findings), RULES)
-        return said + (_summary(findings) + "\n" if how == "github" else "")
+        said = fault_formats.WRITERS[how](collect_faults(findings), RULES)
+        return said + (_count_reports(findings) + "\n" if how == "github" else "")
     reports_found = [
         {"path": one.path, "state": one.kind, "cause": one.cause, "details": list(one.details)}
         | ({"written": True} if one.written else {})
         for one in findings
     ]
-    faults = [fault_formats.data(fault, rule) for rule, fault in rows(findings)]
+    faults = [fault_formats.encode_fault(fault, rule) for rule, fault in collect_faults(findings)]
     return as_json({"faults": faults, "reports": reports_found})
 
 
-def _summary(findings: Sequence[Finding]) -> str:
+def _count_reports(findings: Sequence[Finding]) -> str:
     """Count the reports, and those that drifted by kind."""
     if not findings:
         return "no reports found"
     kinds = Counter(finding.kind for finding in findings)
     missing = kinds.pop("missing", 0)
-    reports_found = counted(len(findings) - missing, "report")
+    reports_found = format_count(len(findings) - missing, "report")
     ways = [f"{count} {SUMMED[kind]}" for kind, count in kinds.items() if kind != "same"]
     drifted = sum(kinds.values()) - kinds["same"]
     said = f"{drifted} drifted ({', '.join(ways)})" if drifted else "none drifted"
     written = sum(finding.written for finding in findings)
     more = f"; {written} written" if written else ""
-    more += f"; {counted(missing, 'plan')} without a report" if missing else ""
-    unmet = len(_missed(findings))
-    more += f"; {counted(unmet, 'requirement')} not met" if unmet else ""
+    more += f"; {format_count(missing, 'plan')} without a report" if missing else ""
+    unmet = len(_list_missed(findings))
+    more += f"; {format_count(unmet, 'requirement')} not met" if unmet else ""
     return f"{reports_found}, {said}{more}"
 
 
 # comparing ---------------------------------------------------------------------------------
 
 
-def _compare(path: Path, claim: reports.Claim) -> Finding:
+def _check_report(path: Path, claim: reports.Claim) -> Finding:
     for name in (claim.plan, claim.log):
-        if name is not None and reports.find(path, name) is None:
+        if name is not None and reports.find_named(path, name) is None:
             return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
-        result = reports.evaluated(path, claim)
+        result = reports.evaluate_claim(path, claim)
         fresh = render.as_text(result, path.suffix.lstrip("."))
     except PlanError as error:
         told = tuple(map(str, error.faults))
         return Finding(str(path), "invalid", told, faults=error.faults)
-    found = _held_against(path, files.read_text(path, files.MAX_JSON), fresh)
+    found = _compare_report(path, files.read_text(path, files.MAX_JSON), fresh)
     fresh = fresh if found.drift else ""
     return found._replace(missed=tuple(result.questions.missed), fresh=fresh)
 
 
-def _held_against(path: Path, old: str, fresh: str) -> Finding:
+def _compare_report(path: Path, old: str, fresh: str) -> Finding:
     """Compare a report as committed with its current version."""
     if old == fresh:
         return Finding(str(path), "same")
@@ -237,17 +237,17 @@ def _held_against(path: Path, old: str, fresh: str) -> Finding:
             reports.Stated(str(r.get("version")), str(r["plan"].get("fingerprint")))
             for r in (before, after)
         ]
-        found = between(str(path), str(path), before, after)
-        cause, at = _cause(stated[0], stated[1], found), _line_of(first, old)
+        found = diff_results(str(path), str(path), before, after)
+        cause, at = _cause(stated[0], stated[1], found), _find_id_line(first, old)
         return Finding(str(path), kind, tuple(details), cause, at)
-    stated = [reports.stated(report) for report in (old, fresh)]
+    stated = [reports.read_footer(report) for report in (old, fresh)]
     kind, numbered = _compare_lines(old.splitlines(), fresh.splitlines())
     details = [f"line {number}: {words}" if number else words for number, words in numbered]
     cause = _cause(stated[0], stated[1])
     return Finding(str(path), kind, tuple(details), cause, numbered[0][0])
 
 
-def _line_of(identifier: str | None, content: str) -> int | None:
+def _find_id_line(identifier: str | None, content: str) -> int | None:
     """Return the line at which a quantity begins in a JSON result."""
     at = content.find(f'"{identifier}": {{', content.find('"quantities"'))
     return content.count("\n", 0, at) + 1 if identifier is not None and at >= 0 else None
@@ -274,9 +274,9 @@ def _compare_results(old: Any, new: Any) -> tuple[str, list[str], str | None]:
     """Compare two JSON results: quantities with other values first, headlines leading; else
     wording. Also return the first changed quantity."""
     rank = {figure: place for place, figure in enumerate(HEADLINES)}
-    rows = compare(old, new, precision=ROUNDING)
+    rows = compare_results(old, new, precision=ROUNDING)
     rows.sort(key=lambda row: rank.get(row.id, len(rank)))
-    moved, first = [line(row) for row in rows], rows[0].id if rows else None
+    moved, first = [format_line(row) for row in rows], rows[0].id if rows else None
     beside = ((side.get("comparison") or {}).get("quantities", ()) for side in (old, new))
     before, after = ({row["id"]: row["measured"] for row in rows} for rows in beside)
     moved += [
@@ -318,11 +318,11 @@ def _compare_lines(old: list[str], new: list[str]) -> tuple[str, list[tuple[int 
         if what == "equal":
             for number, (one, other) in enumerate(zip(before, after, strict=True), a + 1):
                 if one != other and not reports.MARK.search(other):
-                    moved = _moved(one, other)
+                    moved = _find_changed(one, other)
                     how = moved or "digits are grouped otherwise"
                     (numbers if moved else wording).append((number, how))
             continue
-        told = a + 1, f"{_short(old[a:b])} → {_short(new[c:d])}"
+        told = a + 1, f"{_cut_lines(old[a:b])} → {_cut_lines(new[c:d])}"
         # If numbers differ too, it counts as changed numbers.
         figures = (_figures("\n".join(lines)) for lines in (before, after))
         (wording if next(figures) == next(figures) else numbers).append(told)
@@ -336,7 +336,7 @@ def _figures(text: str) -> list[str]:
     return [_GROUPS.sub("", number) for number in _NUMBER.findall(text)]
 
 
-def _moved(before: str, after: str) -> str:
+def _find_changed(before: str, after: str) -> str:
     """Return the words before the first changed number, and that number old and new; empty if only
     the grouping of digits changed."""
     pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
@@ -349,6 +349,6 @@ def _moved(before: str, after: str) -> str:
     return "" if same else "a bar"
 
 
-def _short(lines: list[str]) -> str:
+def _cut_lines(lines: list[str]) -> str:
     joined = " ".join(" ".join(lines).split())
     return (joined[:57] + "…" if len(joined) > 58 else joined) or "nothing"

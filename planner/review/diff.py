@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import files, numbers
-from planner.base.display import clean, flow
+from planner.base.display import clean, format_flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.numbers import plain_text
 from planner.book.quantity import BOOK
@@ -39,7 +39,7 @@ STEP, PROCESS = "time.step_seconds", "memory.process"
 
 
 @dataclass(frozen=True)
-class Row:
+class ChangeRow:
     """One changed input or quantity; None on a side where it is absent. An input has its origin on
     either side."""
 
@@ -51,10 +51,10 @@ class Row:
     new: Any
     origins: tuple[str, ...] = ("", "")
 
-    def text(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Format one of its values, counts exactly; values that print alike are the same."""
-        if not is_number(value):
-            return worded(value)
+        if not is_number_value(value):
+            return format_words(value)
         declared = BOOK.quantities.get(self.id.partition("[")[0])
         if declared is None or declared.unit != self.unit:
             return numbers.text(value, self.unit, full=True)
@@ -89,14 +89,14 @@ class Diff:
 
     old: str
     new: str
-    rows: tuple[Row, ...]
+    rows: tuple[ChangeRow, ...]
     sides: tuple[Mapping[str, Any], ...] = field(default=({}, {}), repr=False)
 
-    def of(self, kind: str) -> list[Row]:
+    def of(self, kind: str) -> list[ChangeRow]:
         return [row for row in self.rows if row.kind == kind]
 
     @cached_property
-    def moved(self) -> dict[str, Row]:
+    def moved(self) -> dict[str, ChangeRow]:
         """The changed quantities, by id."""
         return {row.id: row for row in self.of("quantity")}
 
@@ -123,21 +123,21 @@ class Diff:
     @cached_property
     def _kept(self) -> set[str]:
         """Parts of a plan (its model, its accelerator) with the same preset on both sides."""
-        old, new = map(_presets, self.sides)
+        old, new = map(_list_presets, self.sides)
         return {part for part in old if old[part] & new.get(part, set())}
 
     @cached_property
-    def causes(self) -> dict[str, list[Row]]:
+    def causes(self) -> dict[str, list[ChangeRow]]:
         """The causes, of ``CAUSES``, each with its inputs. Derived inputs are attributed to the
         program if no other input changed."""
-        found: dict[str, list[Row]] = {cause: [] for cause in CAUSES}
+        found: dict[str, list[ChangeRow]] = {cause: [] for cause in CAUSES}
         follow, inputs = [], self.of("input")
         priced = {row.id for row in inputs}.intersection(_PRICED)
         for row in inputs:
             if row.said_by(_STATED):
                 found["plan"].append(row)
             elif row.said_by(_PRESET):
-                found["presets" if _part(row.id) in self._kept else "plan"].append(row)
+                found["presets" if _find_part(row.id) in self._kept else "plan"].append(row)
             elif row.id in _PRICES and not priced:
                 found["prices"].append(row)
             else:
@@ -160,24 +160,24 @@ class Diff:
         swapped: dict[str, int] = {}
         for rows in self.causes.values():
             for row in rows:
-                part = _part(row.id)
+                part = _find_part(row.id)
                 if row.said_by(_PRESET) and not row.said_by(_STATED) and part not in self._kept:
                     swapped[part] = swapped.get(part, 0) + 1
                 else:
-                    old, new = (_input(row.id, value) for value in (row.old, row.new))
+                    old, new = (_format_as_plan(row.id, value) for value in (row.old, row.new))
                     place = next((origin for origin in reversed(row.origins) if origin), "")
                     found.append(Change(clean(row.id), old, new, clean(place)))
         found.sort(key=lambda one: one.key.split(".")[-1] == "name")
         presets = []
         for part, count in swapped.items():
-            named = (", ".join(sorted(_presets(side).get(part, ()))) for side in self.sides)
+            named = (", ".join(sorted(_list_presets(side).get(part, ()))) for side in self.sides)
             old, new = (names or "the plan's own" for names in named)
-            presets.append(Change(part, old, new, counted(count, "input")))
+            presets.append(Change(part, old, new, format_count(count, "input")))
         another = self.versions[0] != self.versions[1]
         return [*([Change("program", *self.versions, "")] if another else []), *presets, *found]
 
     @cached_property
-    def first_moved(self) -> list[Row]:
+    def first_moved(self) -> list[ChangeRow]:
         """The changed quantities none of whose inputs changed: the direct effects of inputs, or of
         the program. Empty if a side does not list the inputs of its quantities."""
         after = self.sides[1].get("quantities", {})
@@ -190,16 +190,19 @@ class Diff:
     def parts(self) -> list[Parts]:
         """The time of a step and the memory of the fullest device by part, if they changed."""
         found = []
-        for identifier, unit, parted in ((STEP, "s", _step), (PROCESS, "bytes", _memory)):
-            old, new = (_number(side, identifier) for side in self.sides)
+        for identifier, unit, parted in (
+            (STEP, "s", _read_step_parts),
+            (PROCESS, "bytes", _read_memory),
+        ):
+            old, new = (_get_number(side, identifier) for side in self.sides)
             if identifier in self.moved and old is not None and new is not None:
                 before, after = (parted(side) for side in self.sides)
-                apart = _beside(before, after, (old, new)) if before and after else {}
+                apart = _pair_parts(before, after, (old, new)) if before and after else {}
                 found.append(Parts(unit, identifier, (old, new), apart))
         return found
 
 
-def diff(old: str, new: str) -> Diff:
+def diff_plans(old: str, new: str) -> Diff:
     """Compare two plans or results.
 
     Args:
@@ -209,19 +212,21 @@ def diff(old: str, new: str) -> Diff:
     Raises:
         PlanError: a side cannot be read or is no valid plan.
     """
-    return between(old, new, _load(old), _load(new))
+    return diff_results(old, new, _load_side(old), _load_side(new))
 
 
-def between(old: str, new: str, before: Any, after: Any, precision: float | None = None) -> Diff:
+def diff_results(
+    old: str, new: str, before: Any, after: Any, precision: float | None = None
+) -> Diff:
     """Compare two named results in JSON form, with verdicts and inputs; ``precision`` as a
     share."""
-    rows = compare(before, after, everything=True, precision=precision)
+    rows = compare_results(before, after, everything=True, precision=precision)
     return Diff(old, new, tuple(rows), (before, after))
 
 
-def compare(
+def compare_results(
     old: Any, new: Any, everything: bool = False, precision: float | None = None
-) -> list[Row]:
+) -> list[ChangeRow]:
     """Return rows for the quantities that differ between two results in JSON form.
 
     Args:
@@ -232,13 +237,13 @@ def compare(
     if everything:
         fits = [side["verdict"]["fits"] for side in (old, new)]
         if fits[0] != fits[1]:
-            rows.append(Row("verdict", "verdict", "fits", "", *fits))
+            rows.append(ChangeRow("verdict", "verdict", "fits", "", *fits))
         for key in dict.fromkeys((*old["inputs"], *new["inputs"])):
             said = [side["inputs"].get(key) or {} for side in (old, new)]
             a, b = (one.get("value") for one in said)
             if a != b and "sources" not in key.split("."):
                 origins = tuple(one.get("origin", "") for one in said)
-                rows.append(Row(key, "input", key, "", a, b, origins))
+                rows.append(ChangeRow(key, "input", key, "", a, b, origins))
     before, after = old["quantities"], new["quantities"]
     for identifier in dict.fromkeys((*before, *after)):
         a, b = before.get(identifier), after.get(identifier)
@@ -247,13 +252,13 @@ def compare(
         # Entries of an axis share their title.
         entry = identifier.partition("[")[2].removesuffix("]")
         title = f"{about['title']}: {entry}" if entry else about["title"]
-        row = Row(identifier, "quantity", title, about["unit"], *values)
-        if not _same(row, precision):
+        row = ChangeRow(identifier, "quantity", title, about["unit"], *values)
+        if not _is_same(row, precision):
             rows.append(row)
-    return [*rows, *_asked(old, new, precision)]
+    return [*rows, *_diff_answers(old, new, precision)]
 
 
-def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
+def _diff_answers(old: Any, new: Any, precision: float | None) -> Iterator[ChangeRow]:
     """Yield the answers to questions, and the requirements, that differ."""
     sides = [{str(a["asked"]): a for a in side.get("answers", ())} for side in (old, new)]
     for key in dict.fromkeys((*sides[0], *sides[1])):
@@ -263,9 +268,9 @@ def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
         values = [answer and (answer.get("holds") or {}).get("value") for answer in both]
         if values == [None, None]:
             values = [answer and answer["sentence"] for answer in both]
-        unit = about.get("unit", "") if any(map(is_number, values)) else ""
-        row = Row(about["name"], "answer", about["name"], unit, values[0], values[1])
-        if not _same(row, precision):
+        unit = about.get("unit", "") if any(map(is_number_value, values)) else ""
+        row = ChangeRow(about["name"], "answer", about["name"], unit, values[0], values[1])
+        if not _is_same(row, precision):
             yield row
     required = [
         {one["requirement"]: one["holds"] for one in side.get("requirements", ())}
@@ -274,17 +279,17 @@ def _asked(old: Any, new: Any, precision: float | None) -> Iterator[Row]:
     for text in dict.fromkeys((*required[0], *required[1])):
         before, after = (side.get(text) for side in required)
         if before != after:
-            yield Row(text, "requirement", text, "", before, after)
+            yield ChangeRow(text, "requirement", text, "", before, after)
 
 
-def _same(row: Row, precision: float | None) -> bool:
-    if precision is None or not (is_number(row.old) and is_number(row.new)):
-        return row.text(row.old) == row.text(row.new)
+def _is_same(row: ChangeRow, precision: float | None) -> bool:
+    if precision is None or not (is_number_value(row.old) and is_number_value(row.new)):
+        return row.format_value(row.old) == row.format_value(row.new)
     a, b = Fraction(row.old), Fraction(row.new)  # an integer may be too large for a float
     return abs(a - b) <= Fraction(precision) * max(abs(a), abs(b))
 
 
-def is_number(value: Any) -> bool:
+def is_number_value(value: Any) -> bool:
     """Decide whether a value is a number, not a boolean."""
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
@@ -292,30 +297,30 @@ def is_number(value: Any) -> bool:
 # parts of a side ---------------------------------------------------------------------------
 
 
-def _number(side: Any, identifier: str) -> Fraction | None:
+def _get_number(side: Any, identifier: str) -> Fraction | None:
     value: Any = (side["quantities"].get(identifier) or {}).get("value")
-    return Fraction(value) if is_number(value) else None
+    return Fraction(value) if is_number_value(value) else None
 
 
-def _step(side: Any) -> dict[str, Fraction]:
+def _read_step_parts(side: Any) -> dict[str, Fraction]:
     """Return the seconds of a step by part; empty if its time is assumed."""
     return {clean(name, 38): Fraction(s) for name, s in side.get("step_parts", {}).items()}
 
 
-def _memory(side: Any) -> dict[str, Fraction]:
+def _read_memory(side: Any) -> dict[str, Fraction]:
     """Return the bytes of the fullest device: live tensors by kind, the allocator, and the
     runtime."""
     total = side["quantities"].get("memory.total") or {}
     kinds = [i for i in total.get("uses", ()) if i.startswith("memory.")]
-    found = {i: _number(side, i) for i in (*kinds, "memory.allocator")}
-    process, reserved = _number(side, PROCESS), _number(side, "memory.reserved")
+    found = {i: _get_number(side, i) for i in (*kinds, "memory.allocator")}
+    process, reserved = _get_number(side, PROCESS), _get_number(side, "memory.reserved")
     if not kinds or None in (*found.values(), process, reserved):
         return {}
     found["memory.runtime"] = process - reserved  # type: ignore[operator]
     return {i.removeprefix("memory."): size for i, size in found.items() if size is not None}
 
 
-def _beside(
+def _pair_parts(
     before: dict[str, Fraction], after: dict[str, Fraction], totals: tuple[Fraction, Fraction]
 ) -> dict[str, tuple[Fraction, Fraction]]:
     """Pair the parts of two sums, with the rest of the sums."""
@@ -326,43 +331,43 @@ def _beside(
     return {**both, "the rest": rest} if left else both
 
 
-def _part(key: str) -> str:
+def _find_part(key: str) -> str:
     """Return the part of a plan with a key: its model, its cluster or the accelerator there."""
     head, *rest = key.split(".")
     return f"{head}.accelerator" if rest[:1] == ["accelerator"] else head
 
 
-def _presets(side: Any) -> dict[str, set[str]]:
+def _list_presets(side: Any) -> dict[str, set[str]]:
     """Return the presets of the inputs, by part of the plan."""
     found: dict[str, set[str]] = {}
     for key, said in side.get("inputs", {}).items():
         preset = _PRESET.fullmatch(said.get("origin", ""))
         if preset is not None:
-            found.setdefault(_part(key), set()).add(clean(preset[1], 60))
+            found.setdefault(_find_part(key), set()).add(clean(preset[1], 60))
     return found
 
 
 # reading a side ----------------------------------------------------------------------------
 
 
-def _load(side: str) -> Any:
+def _load_side(side: str) -> Any:
     """Load a side as a result in JSON form; for a git revision, with all documents of that
     revision."""
     revision, colon, path = side.partition(":")
     if not colon or Path(side).exists() or (len(revision) == 1 and path[:1] in "\\/"):
-        return _read(side, side)
-    with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
-        return _read(side, *revisions.copied(revision, path, Path(folder)))
+        return _read_result(side, side)
+    with tempfile.TemporaryDirectory() as folder, files.use_copy(folder):
+        return _read_result(side, *revisions.copy_file(revision, path, Path(folder)))
 
 
-def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
+def _read_result(name: str, file: str | Path, presets: Path | None = None) -> Any:
     ending = Path(file).suffix
     if ending in (".md", ".html"):
-        claim = reports.read(Path(file)) if files.is_file(Path(file)) else None
+        claim = reports.read_claim(Path(file)) if files.is_file(Path(file)) else None
         if claim is None:
-            raise reports.none(name)
+            raise reports.make_error(name)
         here = Path() if name == file else Path(file).parent  # of a revision nothing else is taken
-        return reports.evaluated(Path(file), claim, here, presets).to_json()
+        return reports.evaluate_claim(Path(file), claim, here, presets).to_json()
     if ending != ".json":
         return evaluate(loading.load(file, presets=presets)).to_json()
     place, wanted = Place(name), "a result written with -o"
@@ -375,36 +380,36 @@ def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
 # values ------------------------------------------------------------------------------------
 
 
-def _input(key: str, value: Any) -> str:
+def _format_as_plan(key: str, value: Any) -> str:
     """Format an input as a plan does: counts as 15T if that is exact."""
-    if is_number(value) and not key.startswith(("cluster.", "memory.")):
+    if is_number_value(value) and not key.startswith(("cluster.", "memory.")):
         for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
             if value >= size and (Fraction(value) * 1000 / size).denominator == 1:
                 return f"{plain_text(Fraction(value) / size)}{suffix}"
     if isinstance(value, (list, tuple)):
-        return clean(flow(value))
-    return numbers.text(value, "1", "exact") if is_number(value) else worded(value)
+        return clean(format_flow(value))
+    return numbers.text(value, "1", "exact") if is_number_value(value) else format_words(value)
 
 
-def worded(value: Any) -> str:
+def format_words(value: Any) -> str:
     """Format a value that is no number."""
     if value is None or isinstance(value, bool):
         return {True: "yes", False: "no", None: "–"}[value]
     return clean(value)
 
 
-def counted(count: int, what: str) -> str:
+def format_count(count: int, what: str) -> str:
     """Format a count with its noun: ``1 row``, ``2 rows``."""
     return f"{count} {what}" + ("s" if count != 1 else "")
 
 
-def change(row: Row) -> str:
+def format_change(row: ChangeRow) -> str:
     """Format the change in per cent; ``new`` from zero or nothing, ``gone`` if absent now."""
     a, b = row.old, row.new
     if b is None:
         return "gone"
-    if a is None or (is_number(a) and a == 0 and is_number(b)):
+    if a is None or (is_number_value(a) and a == 0 and is_number_value(b)):
         return "new"
-    if not (is_number(a) and is_number(b)):
+    if not (is_number_value(a) and is_number_value(b)):
         return ""
     return numbers.text((Fraction(b) - Fraction(a)) / abs(Fraction(a)), style="change")

@@ -20,8 +20,8 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents import references
 from planner.documents.json_schema import accepts
 from planner.questions import loading
-from planner.questions.plan_questions import with_questions
-from planner.results.result import Result, evaluate
+from planner.questions.plan_questions import attach_questions
+from planner.results.result import Result, evaluate_plan
 
 #: How a report ends: with the fingerprint of its input.
 MARK = re.compile(r"^(?:<p[^>\n]*>)?trainplan ([^;\n]+);[^\n]*resolved input", re.MULTILINE)
@@ -59,12 +59,12 @@ def is_result(data: Any, report: bool = False) -> bool:
     return all(math.isfinite(value) for value in values if isinstance(value, float))
 
 
-def none(name: str | Path) -> PlanError:
+def make_error(name: str | Path) -> PlanError:
     """Return the error that a named file is no report."""
     return PlanError(Fault("this is not a trainplan report", Place(str(name)), WRITTEN))
 
 
-def read(path: Path) -> Claim | None:
+def read_claim(path: Path) -> Claim | None:
     """Read the plan and options that a file names; None if it is no report."""
     try:
         content = files.read_text(path, files.MAX_JSON)
@@ -101,12 +101,12 @@ def read(path: Path) -> Claim | None:
     return Claim(words[0], changes, log, number, told, "--no-defaults" in words)
 
 
-def stated(content: str) -> Stated:
+def read_footer(content: str) -> Stated:
     """Read the version and the fingerprint at the end of a report in Markdown or HTML."""
     return Stated(*(_INPUT.findall(content) or [("", "")])[-1])
 
 
-def find(report: Path, name: str, here: Path = Path()) -> Path | None:
+def find_named(report: Path, name: str, here: Path = Path()) -> Path | None:
     """Find a file that a report names, from ``here`` or any folder around the report; a preset plan
     by its name."""
     for base in (here, *report.parents):
@@ -115,7 +115,7 @@ def find(report: Path, name: str, here: Path = Path()) -> Path | None:
     return Path(name) if name in references.preset_names("plan") else None
 
 
-def evaluated(
+def evaluate_claim(
     report: Path, claim: Claim, here: Path = Path(), presets: Path | None = None
 ) -> Result:
     """Evaluate the plan of a report today, found from ``here`` as the report names it; names of
@@ -124,7 +124,7 @@ def evaluated(
     Raises:
         PlanError: the plan no longer exists, or is no longer valid.
     """
-    found_plan = find(report, claim.plan, here) or claim.plan
+    found_plan = find_named(report, claim.plan, here) or claim.plan
     team = False if claim.no_defaults else None
     plan = loading.load(found_plan, claim.overrides, presets=presets, team=team)
     if claim.step_time is not None:
@@ -132,12 +132,14 @@ def evaluated(
 
         result = measured.compare_step(plan, claim.step_time).result
     elif claim.log is None:
-        result = evaluate(plan)
+        result = evaluate_plan(plan)
     else:
         from planner.connect import compare as measured
 
-        found = measured.compare(plan, find(report, claim.log, here) or claim.log, claim.warm_up)
+        found = measured.compare(
+            plan, find_named(report, claim.log, here) or claim.log, claim.warm_up
+        )
         result = found.result
         result.comparison = replace(found, log=claim.log)
     result.document = claim.plan
-    return with_questions(result)
+    return attach_questions(result)

@@ -45,7 +45,7 @@ class Tree(NamedTuple):
         return Path(os.path.normpath(self.folder / self.here))
 
 
-def top() -> tuple[Path, str]:
+def find_top() -> tuple[Path, str]:
     """Return the top of the repository, and the current folder relative to it.
 
     Raises:
@@ -59,37 +59,37 @@ def top() -> tuple[Path, str]:
     return Path(folder), here
 
 
-def exists(revision: str) -> bool:
+def is_revision(revision: str) -> bool:
     """Decide whether a word names a revision."""
-    return bool(_tree(revision, Place(revision)))
+    return bool(_find_tree(revision, Place(revision)))
 
 
-def short(revision: str) -> str:
+def trim_commit(revision: str) -> str:
     """Shorten a revision: a whole commit to its first digits."""
     return revision[:10] if re.fullmatch("[0-9a-f]{40,64}", revision) else revision
 
 
-def presets(folder: Path) -> Path | None:
+def find_presets(folder: Path) -> Path | None:
     """Return the presets of a checkout of this program; None in any other folder."""
     return folder / "presets" if (folder / PROGRAM).is_file() else None
 
 
-def _tree(revision: str, place: Place) -> str:
+def _find_tree(revision: str, place: Place) -> str:
     if revision.startswith("-"):
         return ""
     asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
     return _git(place, *asked, may_fail=True).strip().decode()
 
 
-def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
+def copy_tree(revision: str, folder: Path, place: Place | None = None) -> Tree:
     """Copy all documents and links of a revision to an empty folder.
 
     Raises:
         PlanError: there is no such revision or repository, or a document is not in this clone.
     """
     place, folder = place or Place(revision), Path(os.path.realpath(folder))
-    whole, here = top()
-    tree = _tree(revision, place)
+    whole, here = find_top()
+    tree = _find_tree(revision, place)
     if not tree:
         raise PlanError(Fault("no such revision", place, "a branch, a tag or a commit"))
     regular: dict[str, bytes] = {}  # objects by path
@@ -111,13 +111,13 @@ def laid_out(revision: str, folder: Path, place: Place | None = None) -> Tree:
     _lay(place, documents, folder)
     _lay(place, links, folder, as_links=True)
     for name in links:
-        if not files.below(folder / name, folder):
+        if not files.is_within(folder / name, folder):
             (folder / name).unlink(missing_ok=True)
     own = folder / "presets" if PROGRAM in regular else None
     return Tree(folder, here, regular, own)
 
 
-def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
+def copy_file(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
     """Copy a file of a revision, with all documents and links of it, to a folder.
 
     Args:
@@ -132,7 +132,7 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
         PlanError: there is no such revision, file or repository.
     """
     place = Place(f"{revision}:{path}")
-    tree = laid_out(revision, folder, place)
+    tree = copy_tree(revision, folder, place)
     for base in (tree.here, ""):
         copy = Path(os.path.normpath(tree.folder / base / path))
         name = os.path.relpath(os.path.realpath(copy), tree.folder)
@@ -171,7 +171,7 @@ def _lay(place: Place, objects: Mapping[str, bytes], folder: Path, as_links: boo
         start = data.index(b"\n", at) + 1
         end = start + int(data[at:start].split()[2])
         to, content, at = folder / name, data[start:end], end + 1
-        if not files.below(to, folder):
+        if not files.is_within(to, folder):
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
         if as_links:

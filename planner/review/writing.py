@@ -12,22 +12,22 @@ from typing import Any, NamedTuple
 
 from planner.base import numbers
 from planner.base.display import as_json, clean, columns, one_line, plain
-from planner.base.numbers import SCALES, apportioned, fixed, rounded
+from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digits
 from planner.report.layout import STATUS, by_prefix
-from planner.report.report import code, escaped
-from planner.report.sentences import wrapped
+from planner.report.report import escape_md, format_code
+from planner.report.sentences import wrap_text
 from planner.results.figures import KEY_FIGURES
 from planner.review.diff import (
     CAUSES,
     PROCESS,
     STEP,
     Change,
+    ChangeRow,
     Diff,
     Parts,
-    Row,
-    change,
-    counted,
-    is_number,
+    format_change,
+    format_count,
+    is_number_value,
 )
 
 #: A line that reviewers do not see, by which a comment is found again and updated in place.
@@ -60,7 +60,7 @@ TOTALS = {STEP: "one step", PROCESS: "fullest device"}
 # what every format says ------------------------------------------------------------------------
 
 
-def verdict(found: Diff) -> str:
+def state_verdict(found: Diff) -> str:
     """State whether the plan fits and what changed; a change of the verdict first."""
     old, new = found.states
     who = list(found.causes)
@@ -79,38 +79,38 @@ def verdict(found: Diff) -> str:
     return f"{said.upper()}; {tail}"
 
 
-def figures(found: Diff) -> str:
+def format_figures(found: Diff) -> str:
     """Format the changes of days, cost and memory; empty without any."""
     rows = [found.moved[i] for i in HEADLINES if i in found.moved]
-    large = [row for row in rows if not 0 < abs(_relative(row)) < SLIGHT]
+    large = [row for row in rows if not 0 < abs(_compute_share(row)) < SLIGHT]
     rows = large or rows
     if len(rows) > MOST_HEADLINES:
         rows = [*rows[: MOST_HEADLINES - 1], rows[-1]]
-    return ", ".join(_figure(row) for row in rows)
+    return ", ".join(_format_figure(row) for row in rows)
 
 
-def _figure(row: Row) -> str:
+def _format_figure(row: ChangeRow) -> str:
     """Format the change of a headline: ``22.6 days sooner (202 → 179, −11.2 %)``."""
     name, less, more = HEADLINES[row.id]
-    if not (is_number(row.old) and is_number(row.new)):
+    if not (is_number_value(row.old) and is_number_value(row.new)):
         when = "before, none now" if row.new is None else "now, none before"
-        return f"{name} {row.text(row.old if row.new is None else row.new)} {when}"
-    by, share = Fraction(row.new) - Fraction(row.old), _relative(row)
+        return f"{name} {row.format_value(row.old if row.new is None else row.new)} {when}"
+    by, share = Fraction(row.new) - Fraction(row.old), _compute_share(row)
     percent = f", {numbers.text(share, style='change')}" if abs(share) >= SLIGHT else ""
-    words = f"{row.text(abs(by))} {more if by > 0 else less}"
-    return f"{words} ({_pair(row, words)}{percent})"
+    words = f"{row.format_value(abs(by))} {more if by > 0 else less}"
+    return f"{words} ({_format_pair(row, words)}{percent})"
 
 
-def _relative(row: Row) -> Fraction:
+def _compute_share(row: ChangeRow) -> Fraction:
     """Return the change as a share; 0 if there is no base."""
-    if not (is_number(row.old) and is_number(row.new)) or not row.old:
+    if not (is_number_value(row.old) and is_number_value(row.new)) or not row.old:
         return Fraction(0)
     return (Fraction(row.new) - Fraction(row.old)) / abs(Fraction(row.old))
 
 
-def _pair(row: Row, before: str = "") -> str:
+def _format_pair(row: ChangeRow, before: str = "") -> str:
     """Format ``old → new``, with a common unit once, or not at all if ``before`` has it."""
-    old, new = map(row.text, (row.old, row.new))
+    old, new = map(row.format_value, (row.old, row.new))
     unit = new.partition(" ")[2]
     if unit and old.partition(" ")[2] == unit:
         old = old.removesuffix(f" {unit}")
@@ -118,19 +118,19 @@ def _pair(row: Row, before: str = "") -> str:
     return f"{old} → {new}"
 
 
-def sentence(found: Diff) -> str:
+def format_sentence(found: Diff) -> str:
     """Format the verdict and the changes in one line."""
-    return " ".join(f"{words}." for words in (verdict(found), told(found)) if words)
+    return " ".join(f"{words}." for words in (state_verdict(found), explain_diff(found)) if words)
 
 
-def told(found: Diff) -> str:
+def explain_diff(found: Diff) -> str:
     """Explain why the plan does not fit; format the changes of days, cost and memory."""
-    said = [figures(found)]
+    said = [format_figures(found)]
     if not said[0] and found.causes:
         said = ["days, cost and memory stay" if found.moved else "no number moves"]
     new = found.sides[1].get("quantities", {})
     needed, there = (new.get(i, {}).get("value") for i in (PROCESS, "memory.capacity"))
-    if found.states[1] == "no" and is_number(needed) and is_number(there):
+    if found.states[1] == "no" and is_number_value(needed) and is_number_value(there):
         said.insert(
             0,
             f"{numbers.text(needed, 'bytes')} are needed, {numbers.text(there, 'bytes')} are there",
@@ -147,16 +147,16 @@ class Line(NamedTuple):
     change: str
 
 
-def by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
+def split_by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
     """Return a sum by its parts: its unit, and lines that add up exactly as printed, down and
     across; the parts with the largest changes, then all others in one, then the sum."""
     largest = max(map(abs, parts.totals))
     name, size = next((step for step in SCALES[parts.unit] if largest >= step[1]), (parts.unit, 1))
-    decimals = max(0, 3 - rounded(largest / size, 4).adjusted()) if largest else 0
+    decimals = max(0, 3 - round_digits(largest / size, 4).adjusted()) if largest else 0
     last = Fraction(size) / 10**decimals  # what the last digit that prints is worth
     totals = [round(total / last) for total in parts.totals]
     both = zip(*parts.parts.values(), strict=True)
-    cells = zip(*map(apportioned, both, totals), strict=True)
+    cells = zip(*map(divide_whole, both, totals), strict=True)
     numbers = dict(zip(parts.parts, cells, strict=True))
     order = sorted(numbers, key=lambda part: -abs(numbers[part][1] - numbers[part][0]))
     kept = [part for part in order if numbers[part][0] != numbers[part][1]]
@@ -170,14 +170,14 @@ def by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
     rows.append((TOTALS[parts.of], *totals))
 
     def text(number: int, sign: str = "") -> str:
-        size = fixed(Fraction(abs(number), 10**decimals), decimals)
+        size = format_fixed(Fraction(abs(number), 10**decimals), decimals)
         return ("−" if number < 0 else sign) + size
 
     lines = [Line(n, text(a), text(b), text(b - a, "+") if a != b else "=") for n, a, b in rows]
     return {"s": "seconds"}.get(name, name), lines
 
 
-def further(found: Diff) -> list[str]:
+def list_figures(found: Diff) -> list[str]:
     """List changed key figures besides the headlines: name, old and new."""
     told = {*HEADLINES, STEP}
     said = []
@@ -185,13 +185,13 @@ def further(found: Diff) -> list[str]:
         row = found.moved.get(figure.id)
         if row is not None and row.id not in told:
             name = figure.label[:1].lower() + figure.label[1:]
-            said.append(f"{name} {_pair(row).removesuffix(f' {name}')}")
+            said.append(f"{name} {_format_pair(row).removesuffix(f' {name}')}")
     return said
 
 
-def also(found: Diff, most: int) -> str:
+def join_figures(found: Diff, most: int) -> str:
     """Join these to at most ``most`` characters."""
-    said = further(found)
+    said = list_figures(found)
     for kept in range(len(said), 0, -1):
         more = [f"{len(said) - kept} more"] if kept < len(said) else []
         words = f"also: {', '.join([*said[:kept], *more])}"
@@ -200,16 +200,16 @@ def also(found: Diff, most: int) -> str:
     return ""
 
 
-def asked(found: Diff) -> list[str]:
+def list_answers(found: Diff) -> list[str]:
     """List the changed answers and requirements, a line each."""
     holds = {True: "holds", False: "does not hold", None: "–"}
-    said = [f"answer {line(row)}" for row in found.of("answer")]
+    said = [f"answer {format_line(row)}" for row in found.of("answer")]
     for row in found.of("requirement"):
         said.append(f"required {clean(row.title)}: {holds[row.old]} → {holds[row.new]}")
     return said
 
 
-def unchanged(found: Diff) -> str:
+def list_unchanged(found: Diff) -> str:
     """List what did not change, of the plan, the program, presets and prices."""
     names = {
         "plan": "the plan",
@@ -220,7 +220,7 @@ def unchanged(found: Diff) -> str:
     return ", ".join(names[cause] for cause in CAUSES if cause not in found.causes)
 
 
-def _first(found: Diff) -> str:
+def _list_first(found: Diff) -> str:
     """List the quantities that a new program changed directly, if it is the only cause."""
     first = found.first_moved if list(found.causes) == ["program"] else []
     if not first:
@@ -230,16 +230,16 @@ def _first(found: Diff) -> str:
     return f"moved first: {', '.join(some)}" + (f"; {rest} follow" if rest else "")
 
 
-def line(row: Row) -> str:
+def format_line(row: ChangeRow) -> str:
     """Format a row: ``id: old → new (percent)``."""
-    how = change(row)
-    old, new = row.text(row.old), row.text(row.new)
+    how = format_change(row)
+    old, new = row.format_value(row.old), row.format_value(row.new)
     if old == new:
         old, new = str(row.old), str(row.new)
     return f"{row.id}: {old} → {new}" + (f" ({how})" if how else "")
 
 
-def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
+def group_rows(found: Diff) -> list[tuple[str, list[ChangeRow]]]:
     """Group every row by cause: the inputs, the quantities that inputs or the program changed
     directly, and further ones by chapter."""
     first = found.first_moved
@@ -254,17 +254,17 @@ def grouped(found: Diff) -> list[tuple[str, list[Row]]]:
 # formats -----------------------------------------------------------------------------------
 
 
-def text(found: Diff, everything: bool = False) -> str:
+def format_diff(found: Diff, everything: bool = False) -> str:
     """Format for a terminal, in at most ``LINES`` lines unless ``everything`` is wanted."""
-    head = _wrapped(sentence(found))[:4]
-    keys = _key_lines(found.changes, len(found.changes) if everything else KEYS)
-    tail = [row for words in asked(found)[:ASKED] for row in _wrapped(words, 2)[:2]]
-    tail += _wrapped(also(found, 2 * WIDTH - 20), 2)
-    tail += _wrapped(_first(found), 2)[:2]
-    last = [f"unchanged: {unchanged(found)}" if unchanged(found) else ""]
+    head = _wrap_words(format_sentence(found))[:4]
+    keys = _list_key_lines(found.changes, len(found.changes) if everything else KEYS)
+    tail = [row for words in list_answers(found)[:ASKED] for row in _wrap_words(words, 2)[:2]]
+    tail += _wrap_words(join_figures(found, 2 * WIDTH - 20), 2)
+    tail += _wrap_words(_list_first(found), 2)[:2]
+    last = [f"unchanged: {list_unchanged(found)}" if list_unchanged(found) else ""]
     if found.rows and not everything:
-        last.append(f"{counted(len(found.rows), 'row')} in all: --all")
-    tail += _wrapped(" · ".join(filter(None, last)), 2) if found.causes else []
+        last.append(f"{format_count(len(found.rows), 'row')} in all: --all")
+    tail += _wrap_words(" · ".join(filter(None, last)), 2) if found.causes else []
     # What is left of the lines, but for the head of the table and an empty line between two sums.
     sums = found.parts
     room = LINES - sum(len(block) + 1 for block in (head, keys, tail) if block) - max(1, len(sums))
@@ -272,28 +272,30 @@ def text(found: Diff, everything: bool = False) -> str:
     most = [PARTS if everything else min(PARTS, lines - 1) for lines in reversed(each)]
     blocks = [head, keys, _sum_lines(sums, most), tail]
     if everything:
-        blocks += [[title, *(f"  {line(row)}" for row in rows)] for title, rows in grouped(found)]
+        blocks += [
+            [title, *(f"  {format_line(row)}" for row in rows)] for title, rows in group_rows(found)
+        ]
     return "\n\n".join("\n".join(map(one_line, block)) for block in blocks if block) + "\n"
 
 
-def _wrapped(words: str, indent: int = 0) -> list[str]:
+def _wrap_words(words: str, indent: int = 0) -> list[str]:
     """Wrap words to lines, none of which begins with a percent sign."""
-    return [line.replace("\0", " ") for line in wrapped(words.replace(" %", "\0%"), " " * indent)]
+    return [line.replace("\0", " ") for line in wrap_text(words.replace(" %", "\0%"), " " * indent)]
 
 
-def _key_lines(changes: Sequence[Change], most: int) -> list[str]:
+def _list_key_lines(changes: Sequence[Change], most: int) -> list[str]:
     """List the changed keys, with their places at the right."""
     kept = list(changes[:most])
     width = max((len(one.key) for one in kept), default=0)
     lines = []
     for one in kept:
-        said = f"  {one.key:<{width}}  {_cut(one.old)} → {_cut(one.new)}"
+        said = f"  {one.key:<{width}}  {_cut_value(one.old)} → {_cut_value(one.new)}"
         room = max(12, WIDTH - len(said) - 2)
-        lines.append(f"{said}  {_cut(one.place, room):>{room}}".rstrip())
-    return [*lines, *_more(changes, most, "  ")]
+        lines.append(f"{said}  {_cut_value(one.place, room):>{room}}".rstrip())
+    return [*lines, *_count_hidden(changes, most, "  ")]
 
 
-def _more(changes: Sequence[Change], most: int, indent: str = "") -> list[str]:
+def _count_hidden(changes: Sequence[Change], most: int, indent: str = "") -> list[str]:
     """Count the keys that are not shown, by part of the plan."""
     if len(changes) <= most:
         return []
@@ -305,7 +307,7 @@ def _more(changes: Sequence[Change], most: int, indent: str = "") -> list[str]:
     return [f"{indent}and {len(changes) - most} more keys ({said})"]
 
 
-def _cut(value: str, most: int = 28) -> str:
+def _cut_value(value: str, most: int = 28) -> str:
     return value if len(value) <= most else value[: most - 1] + "…"
 
 
@@ -314,7 +316,7 @@ def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
     heads = (head.rjust(8) for head in ("before", "after", "change"))
     rows, ends = [("", " " * 38, *heads)], []
     for one, kept in zip(sums, most, strict=True):
-        unit, lines = by_part(one, kept)
+        unit, lines = split_by_part(one, kept)
         for number, entry in enumerate(lines):
             mark = unit if number == 0 else "=" if entry is lines[-1] else ""
             rows.append((mark, *entry))
@@ -327,68 +329,70 @@ def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
     return table
 
 
-def markdown(found: Diff, everything: bool = False) -> str:
+def render_diff(found: Diff, everything: bool = False) -> str:
     """Format for a comment: as for a terminal, in tables, below ``BYTES`` bytes; with
     ``everything`` each row in folds."""
     most = KEYS
     while True:
-        lines = _comment(found, most)
+        lines = _build_comment(found, most)
         if most == 0 or len("\n".join(lines).encode()) < BYTES:
             break
         most -= 1
     if everything:
-        for title, rows in grouped(found):
-            about = f"<details><summary>{escaped(title)}: {len(rows)}</summary>"
+        for title, rows in group_rows(found):
+            about = f"<details><summary>{escape_md(title)}: {len(rows)}</summary>"
             head = "input" if rows[0].kind == "input" else "quantity"
-            lines += [about, "", *_rows(head, rows), "</details>", ""]
+            lines += [about, "", *_build_rows(head, rows), "</details>", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _comment(found: Diff, most: int) -> list[str]:
-    names = [code(_cut(one_line(clean(name)), 100)) for name in (found.old, found.new)]
-    rest = f" {escaped(told(found))}." if told(found) else ""
-    lines = [MARKER, f"**{escaped(verdict(found))}.**{rest}", ""]
+def _build_comment(found: Diff, most: int) -> list[str]:
+    names = [format_code(_cut_value(one_line(clean(name)), 100)) for name in (found.old, found.new)]
+    rest = f" {escape_md(explain_diff(found))}." if explain_diff(found) else ""
+    lines = [MARKER, f"**{escape_md(state_verdict(found))}.**{rest}", ""]
     lines += [" → ".join(names), ""]
     if found.changes:
         lines += ["| changed | before | after | where |", "|---|--:|--:|---|"]
         for one in found.changes[:most]:
-            cells = [escaped(_cut(text, 60)) for text in (one.old, one.new, one.place)]
-            lines.append(f"| {code(_cut(one.key, 60))} | {' | '.join(cells)} |")
+            cells = [escape_md(_cut_value(text, 60)) for text in (one.old, one.new, one.place)]
+            lines.append(f"| {format_code(_cut_value(one.key, 60))} | {' | '.join(cells)} |")
         lines.append("")
-        for words in _more(found.changes, most):
-            lines += [escaped(words), ""]
+        for words in _count_hidden(found.changes, most):
+            lines += [escape_md(words), ""]
     for parts in found.parts:
-        unit, rows = by_part(parts)
+        unit, rows = split_by_part(parts)
         lines += [f"| {unit} | before | after | change |", "|---|--:|--:|--:|"]
         for row in rows:
             mark = "**" if row is rows[-1] else ""
-            lines.append("| " + " | ".join(f"{mark}{escaped(cell)}{mark}" for cell in row) + " |")
+            lines.append("| " + " | ".join(f"{mark}{escape_md(cell)}{mark}" for cell in row) + " |")
         lines.append("")
-    last = f"unchanged: {unchanged(found)}" if unchanged(found) and found.causes else ""
-    for words in filter(None, (*asked(found)[:ASKED], also(found, 400), _first(found), last)):
-        lines += [escaped(_cut(words, 400)), ""]
+    last = f"unchanged: {list_unchanged(found)}" if list_unchanged(found) and found.causes else ""
+    for words in filter(
+        None, (*list_answers(found)[:ASKED], join_figures(found, 400), _list_first(found), last)
+    ):
+        lines += [escape_md(_cut_value(words, 400)), ""]
     return lines
 
 
-def _rows(heading: str, rows: Sequence[Row]) -> list[str]:
+def _build_rows(heading: str, rows: Sequence[ChangeRow]) -> list[str]:
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
     for row in rows:
-        cells = (row.text(row.old), row.text(row.new), change(row))
-        name = code(one_line(row.id)) if row.kind == "input" else escaped(row.title)
-        lines.append(f"| {name} | " + " | ".join(map(escaped, cells)) + " |")
+        cells = (row.format_value(row.old), row.format_value(row.new), format_change(row))
+        name = format_code(one_line(row.id)) if row.kind == "input" else escape_md(row.title)
+        lines.append(f"| {name} | " + " | ".join(map(escape_md, cells)) + " |")
     return [*lines, ""]
 
 
-def json_text(found: Diff) -> str:
-    return as_json(data(found))
+def encode_diff(found: Diff) -> str:
+    return as_json(dump_diff(found))
 
 
-def data(found: Diff) -> dict[str, Any]:
+def dump_diff(found: Diff) -> dict[str, Any]:
     """Return all of it as data: the verdict, the causes, the sums by part, each row."""
     return {
         "old": found.old,
         "new": found.new,
-        "sentence": sentence(found),
+        "sentence": format_sentence(found),
         "verdict": dict(zip(("old", "new"), found.states, strict=True)),
         "changed": list(found.causes),
         "changes": [one._asdict() for one in found.changes],

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from planner.base import files, resources
 from planner.serve import bodies, find, page
 from planner.serve.bodies import MAX_BODY
-from planner.serve.openapi import description
+from planner.serve.openapi import describe_api
 from planner.serve.programs import LONG as LOOKED_FOR
 from planner.serve.programs import TOOLS, Programs
 from planner.serve.workers import REASONS, Busy, Greedy, Workers
@@ -75,8 +75,8 @@ class Refused(Exception):
         self.status, self.why = status, why
 
 
-def _fault(status: int, why: str) -> Response:
-    return Response(bodies.of_faults(why), status, media_type="application/json")
+def _make_fault(status: int, why: str) -> Response:
+    return Response(bodies.encode_faults(why), status, media_type="application/json")
 
 
 class Guard:
@@ -103,13 +103,13 @@ class Guard:
             await send(message)
 
         try:
-            self.check(Headers(scope=scope))
+            self.check_headers(Headers(scope=scope))
             await self.app(scope, receive, sent)
         except Exception as error:
             if not begun:
-                await refusal(error)(scope, receive, sent)
+                await refuse_request(error)(scope, receive, sent)
 
-    def check(self, headers: Headers) -> None:
+    def check_headers(self, headers: Headers) -> None:
         """Reject requests under another host name or from another site's page.
 
         Raises:
@@ -126,24 +126,24 @@ class Guard:
             raise Refused(403, "requests from pages of other addresses are not allowed")
 
 
-def refusal(error: Exception) -> Response:
+def refuse_request(error: Exception) -> Response:
     """Return the response for an error."""
     if isinstance(error, Refused):
-        return _fault(error.status, error.why)
+        return _make_fault(error.status, error.why)
     if isinstance(error, HTTPException):
         words = {404: "there is nothing at this address", 405: "not with this method"}
-        response = _fault(error.status_code, words.get(error.status_code, error.detail))
+        response = _make_fault(error.status_code, words.get(error.status_code, error.detail))
         response.headers.update(error.headers or {})
         return response
     if type(error) in REASONS:
-        response = _fault(*REASONS[type(error)])
+        response = _make_fault(*REASONS[type(error)])
         if isinstance(error, Busy | Greedy):
             response.headers["Retry-After"] = str(AGAIN)
         return response
-    return _fault(500, f"internal error: {type(error).__name__}")
+    return _make_fault(500, f"internal error: {type(error).__name__}")
 
 
-def client_of(address: str) -> str:
+def find_client(address: str) -> str:
     """Return the client of an address: in IPv6 its /64 network."""
     with suppress(ValueError):
         if ipaddress.ip_address(address).version == 6:
@@ -151,7 +151,7 @@ def client_of(address: str) -> str:
     return address
 
 
-async def _raw(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """Read the body of a request.
 
     Raises:
@@ -175,7 +175,7 @@ async def _raw(request: Request) -> bytes:
     return bytes(raw)
 
 
-async def _while_there(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
+async def _run_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
     """Return the result of some work; cancel it when the client disconnects.
 
     Raises:
@@ -209,9 +209,9 @@ class Lines(Response):
         self.steps = steps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _while_there(receive, self.told(send))
+        await _run_connected(receive, self.send_lines(send))
 
-    async def told(self, send: Send) -> None:
+    async def send_lines(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         begun = False
         try:
@@ -221,48 +221,48 @@ class Lines(Response):
                         await send(start)
                         begun = True
                     if not ended:
-                        line = bodies.written({"progress": what})
+                        line = bodies.encode_json({"progress": what})
                     else:
                         status, body = what
                         line = b'{"done": %s}' % body if status == 200 else body
-                    await send(_piece(line))
+                    await send(_make_chunk(line))
         except Exception as error:
             if not begun:
                 raise
-            await send(_piece(bytes(refusal(error).body)))
+            await send(_make_chunk(bytes(refuse_request(error).body)))
         await send({"type": "http.response.body", "body": b""})
 
 
-def _piece(line: bytes) -> Message:
+def _make_chunk(line: bytes) -> Message:
     return {"type": "http.response.body", "body": line + b"\n", "more_body": True}
 
 
-async def _page(request: Request) -> Response:
-    name = _known(request, find.AT_ONCE)
-    return await _answer(request, request.app.state.quick, find.call, name)
+async def _answer_page(request: Request) -> Response:
+    name = _read_name(request, find.AT_ONCE)
+    return await _answer_cached(request, request.app.state.quick, find.call_function, name)
 
 
-async def _v1(request: Request) -> Response:
+async def _answer_v1(request: Request) -> Response:
     programs: Programs = request.app.state.programs
-    name = _known(request, TOOLS)
+    name = _read_name(request, TOOLS)
     pool = request.app.state.long if name in LOOKED_FOR else request.app.state.quick
-    return await _answer(request, pool, programs.call, name)
+    return await _answer_cached(request, pool, programs.call_tool, name)
 
 
-async def _answer(
+async def _answer_cached(
     request: Request, pool: Workers, function: bodies.Function, name: str
 ) -> Response:
     """Answer a request by a function. The answer depends on the request alone, so the last answers
     are cached: users move a control to and fro."""
-    raw = await _raw(request)
+    raw = await _read_body(request)
     last: OrderedDict[Any, tuple[int, bytes]] = request.app.state.last
     asked = request.url.path, raw
     if asked in last:
         last.move_to_end(asked)
         status, body = last[asked]
     else:
-        work = pool.run(bodies.answered, function, name, raw, client=_client(request))
-        status, body = await _while_there(request.receive, work)
+        work = pool.run(bodies.compute_answer, function, name, raw, client=_get_client(request))
+        status, body = await _run_connected(request.receive, work)
         if len(raw) + len(body) <= KEPT:
             last[asked] = status, body
         if len(last) > LAST:
@@ -270,47 +270,51 @@ async def _answer(
     return Response(body, status, media_type="application/json")
 
 
-async def _find(request: Request) -> Response:
-    name = _known(request, find.FUNCTIONS)
-    raw = await _raw(request)
+async def _answer_find(request: Request) -> Response:
+    name = _read_name(request, find.FUNCTIONS)
+    raw = await _read_body(request)
     long: Workers = request.app.state.long
-    return Lines(long.told(bodies.answered, find.call, name, raw, client=_client(request)))
+    return Lines(
+        long.track_function(
+            bodies.compute_answer, find.call_function, name, raw, client=_get_client(request)
+        )
+    )
 
 
-def _client(request: Request) -> str:
+def _get_client(request: Request) -> str:
     """Return the client that a request counts for."""
-    return client_of(request.client.host) if request.client else ""
+    return find_client(request.client.host) if request.client else ""
 
 
-def _known(request: Request, names: Container[str]) -> str:
+def _read_name(request: Request, names: Container[str]) -> str:
     name: str = request.path_params["name"]
     if name not in names:
         raise HTTPException(404)
     return name
 
 
-async def _openapi(request: Request) -> Response:
-    return Response(_described(request.app.state.programs), media_type="application/json")
+async def _answer_openapi(request: Request) -> Response:
+    return Response(_encode_openapi(request.app.state.programs), media_type="application/json")
 
 
 @lru_cache(maxsize=1)
-def _described(programs: Programs) -> bytes:
-    return bodies.written(description(programs))
+def _encode_openapi(programs: Programs) -> bytes:
+    return bodies.encode_json(describe_api(programs))
 
 
-async def _index(request: Request) -> Response:
+async def _answer_index(request: Request) -> Response:
     plan: Path | None = request.app.state.plan
     return HTMLResponse(_shell(None if plan is None else files.read_text(plan, MAX_BODY)))
 
 
-_shell = lru_cache(maxsize=1)(page.shell)
+_shell = lru_cache(maxsize=1)(page.render_shell)
 
 
-async def _style(request: Request) -> Response:
-    return Response(page.style(), media_type="text/css")
+async def _answer_style(request: Request) -> Response:
+    return Response(page.render_style(), media_type="text/css")
 
 
-def application(
+def create_app(
     programs: Programs, plan: Path | None = None, hosts: frozenset[str] | None = LOOPBACK
 ) -> ASGIApp:
     """Create the server as an ASGI application.
@@ -333,16 +337,16 @@ def application(
             app.state.long.close()
 
     async def told(request: Request, error: Exception) -> Response:
-        return refusal(error)
+        return refuse_request(error)
 
     static = StaticFiles(directory=resources.folder("templates") / "serve")
     routes = [
-        Route("/", _index),
-        Route("/style.css", _style),
-        Route("/openapi.json", _openapi),
-        Route("/page/{name}", _page, methods=["POST"]),
-        Route("/find/{name}", _find, methods=["POST"]),
-        Route("/v1/{name}", _v1, methods=["POST"]),
+        Route("/", _answer_index),
+        Route("/style.css", _answer_style),
+        Route("/openapi.json", _answer_openapi),
+        Route("/page/{name}", _answer_page, methods=["POST"]),
+        Route("/find/{name}", _answer_find, methods=["POST"]),
+        Route("/v1/{name}", _answer_v1, methods=["POST"]),
         Mount("/static", static),
     ]
     handlers: Any = dict.fromkeys((Refused, HTTPException, Exception), told)

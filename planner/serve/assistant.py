@@ -26,23 +26,23 @@ ABOUT = (
 SECONDS, WAITING = 120, 16
 
 
-def run(programs: Programs) -> None:
+def run_assistant(programs: Programs) -> None:
     """Serve an assistant until it disconnects."""
-    asyncio.run(_serve(programs))
+    asyncio.run(_serve_tools(programs))
 
 
-async def _serve(programs: Programs) -> None:
+async def _serve_tools(programs: Programs) -> None:
     with closing(Workers(1, SECONDS, WAITING)) as workers:
 
         async def listed(*_: Any) -> types.ListToolsResult:
             tools = [
-                {"name": name, "description": tool.help, "inputSchema": tool.schema()}
+                {"name": name, "description": tool.help, "inputSchema": tool.build_schema()}
                 for name, tool in programs.tools.items()
             ]
             return types.ListToolsResult.model_validate({"tools": tools})
 
         async def called(_: Any, asked: Any) -> types.CallToolResult:
-            good, text = await _answered(programs, workers, asked.name, asked.arguments or {})
+            good, text = await _call_tool(programs, workers, asked.name, asked.arguments or {})
             content = [{"type": "text", "text": text}]
             return types.CallToolResult.model_validate({"content": content, "isError": not good})
 
@@ -57,7 +57,7 @@ async def _serve(programs: Programs) -> None:
             await server.run(asked, answers, server.create_initialization_options())
 
 
-async def _answered(
+async def _call_tool(
     programs: Programs, workers: Workers, name: str, given: dict[str, Any]
 ) -> tuple[bool, str]:
     """Call a tool; return whether it succeeded, and its text."""
@@ -65,7 +65,7 @@ async def _answered(
         return False, f"no tool '{name}'; there are {', '.join(programs.tools)}"
     try:
         raw = json.dumps(given).encode()
-        status, body = await workers.run(bodies.answered, programs.call, name, raw)
+        status, body = await workers.run(bodies.compute_answer, programs.call_tool, name, raw)
     except RecursionError:
         return False, "nested too deeply"
     except tuple(REASONS) as error:

@@ -10,9 +10,9 @@ from contextlib import chdir
 from typing import Any
 
 from planner.base import files
-from planner.base.display import plain, quoted
+from planner.base.display import plain, quote_json
 from planner.base.errors import Fault, PlanError
-from planner.serve.page import fault_of
+from planner.serve.page import describe_fault
 from planner.serve.programs import MOST
 
 #: Bytes of a request and of an answer at most.
@@ -23,18 +23,18 @@ KINDS: dict[str, Any] = {"text": str, "set": dict | None, **dict.fromkeys(("keys
 Function = Callable[[str, Mapping[str, Any]], Any]
 
 
-def written(data: Any) -> bytes:
+def encode_json(data: Any) -> bytes:
     """Encode data as JSON on one line."""
-    return quoted(plain(data)).encode("utf-8", "replace")
+    return quote_json(plain(data)).encode("utf-8", "replace")
 
 
-def of_faults(*faults: Fault | str) -> bytes:
+def encode_faults(*faults: Fault | str) -> bytes:
     """Encode faults as the body of an answer."""
     told = [Fault(one) if isinstance(one, str) else one for one in faults]
-    return written({"faults": [fault_of(fault) for fault in told]})
+    return encode_json({"faults": [describe_fault(fault) for fault in told]})
 
 
-def read(raw: bytes) -> dict[str, Any]:
+def parse_body(raw: bytes) -> dict[str, Any]:
     """Parse the object in a body.
 
     Raises:
@@ -66,26 +66,26 @@ def read(raw: bytes) -> dict[str, Any]:
     return data
 
 
-def answered(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
+def compute_answer(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
     """Compute the status of an answer and its body."""
     try:
-        body = read(raw)
+        body = parse_body(raw)
         for key, value in body.items() if "text" in body else ():  # of the page
             whole = isinstance(value, KINDS.get(key, str | None))
             parts = value if isinstance(value, list | dict) else ()
             if not whole or len(parts) > MOST or not all(isinstance(one, str) for one in parts):
                 raise PlanError(Fault(f"'{key}' has another type, or more than {MOST} values"))
     except PlanError as error:
-        return 400, of_faults(*error.faults)
+        return 400, encode_faults(*error.faults)
     try:
         # No document that comes from elsewhere reads a file here: its folder is empty.
-        with tempfile.TemporaryDirectory() as folder, chdir(folder), files.within(folder):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder), files.restrict_reading(folder):
             found = function(name, body)
-        answer = found if isinstance(found, bytes) else written(found)
+        answer = found if isinstance(found, bytes) else encode_json(found)
         if len(answer) > MAX_ANSWER:
             raise PlanError(Fault(f"the answer is larger than {MAX_ANSWER // 10**6} MB"))
         return 200, answer
     except PlanError as error:
-        return 422, of_faults(*error.faults)
+        return 422, encode_faults(*error.faults)
     except KeyError as error:
-        return 400, of_faults(f"the body has no {error}, or nothing is called so")
+        return 400, encode_faults(f"the body has no {error}, or nothing is called so")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from planner.base import progress
-from planner.results.in_turn import in_turn
+from planner.results.in_turn import keep_graphs
 from planner.serve import bodies, find
 
 #: The functions below each part of an address, as a server has them.
@@ -28,7 +28,7 @@ def begin() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(600_000)  # as the command line does
-    _whole.enter_context(in_turn())
+    _whole.enter_context(keep_graphs())
 
 
 def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, str]:
@@ -44,7 +44,7 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
     """
     part, _, name = address.partition("/")
     if name not in ADDRESSES.get(part, ()):
-        return 404, bodies.of_faults("there is nothing at this address").decode()
+        return 404, bodies.encode_faults("there is nothing at this address").decode()
     last = 0.0
 
     def shown(line: str) -> None:
@@ -53,12 +53,12 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
             last = time.monotonic()
             hear(line)
 
-    with progress.heard(shown):
-        status, body = bodies.answered(find.call, name, raw.encode())
+    with progress.send_progress(shown):
+        status, body = bodies.compute_answer(find.call_function, name, raw.encode())
     return status, body.decode()
 
 
 def lacking(name: str) -> tuple[int, str]:
     """Return the answer to a request that needs a package which cannot be loaded."""
     told = LACKING.get(name, f"This needs {name}, which could not be loaded.")
-    return 422, bodies.of_faults(told).decode()
+    return 422, bodies.encode_faults(told).decode()

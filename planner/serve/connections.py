@@ -20,7 +20,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError
 from planner.documents import source
 from planner.serve import page
-from planner.serve.app import LOOPBACK, application, client_of, refusal
+from planner.serve.app import LOOPBACK, create_app, find_client, refuse_request
 from planner.serve.bodies import MAX_BODY
 from planner.serve.programs import Programs
 from planner.serve.workers import Busy, Greedy
@@ -60,7 +60,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
-        self.whose, self.since = client_of(address), self.loop.time()
+        self.whose, self.since = find_client(address), self.loop.time()
         there: set[Any] = self.connections - {self}
         others = [one for one in there if not one.ended]
         alike = [one for one in others if one.whose == self.whose]
@@ -71,27 +71,27 @@ class Connection(H11Protocol):
             if len(crowd) >= most and late:
                 min(late, key=lambda one: float(one.since)).end()
             elif len(crowd) >= most:
-                self.app = refusal(error)
-        self.watch()
+                self.app = refuse_request(error)
+        self.check_deadline()
 
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Decide whether the server waits for the client, to send or to read."""
         sent = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE) and self.cycle
         unread = self.transport.get_write_buffer_size() > 0
         return unread or not sent or self.cycle.response_complete
 
-    def watch(self) -> None:
+    def check_deadline(self) -> None:
         """Close the connection when the client takes too long, whatever it sent meanwhile."""
         now, unread = self.loop.time(), self.transport.get_write_buffer_size()
-        if not self.waits():
+        if not self.is_waiting():
             self.since = now
         begun = self.conn.their_state is not h11.IDLE
         if now - self.since > (ANSWER if unread else REQUEST if begun else HEADER):
-            self.end()
+            self.close_now()
         if self in self.connections:
-            self.loop.call_later(1, self.watch)
+            self.loop.call_later(1, self.check_deadline)
 
-    def end(self) -> None:
+    def close_now(self) -> None:
         self.ended = True
         self.transport.abort()
 
@@ -105,7 +105,7 @@ class Connection(H11Protocol):
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:  # an answer has begun
-            self.end()
+            self.close_now()
 
 
 class Seldom(logging.Filter):
@@ -124,7 +124,7 @@ class Seldom(logging.Filter):
         return True
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
     """Open a socket at an address, before anything else starts.
 
     Raises:
@@ -141,19 +141,19 @@ def listening(host: str, port: int) -> socket.socket:
         raise PlanError(Fault(said, None, "another --host or --port")) from None
 
 
-def run(programs: Programs, plan: str | None, host: str, port: int) -> None:
+def run_server(programs: Programs, plan: str | None, host: str, port: int) -> None:
     """Serve until interrupted.
 
     Raises:
         PlanError: of the plan, or of the address.
     """
-    path = source.located(plan, "plan")[0] if plan is not None else None
+    path = source.locate_file(plan, "plan")[0] if plan is not None else None
     if path is not None:
         text = files.read_text(path, MAX_BODY)
-        with TemporaryDirectory() as empty, files.within(empty):  # as the page reads it
-            page.plan_of(text, str(path))
-    with listening(host, port) as one:
-        app = application(programs, path, LOOPBACK if host in LOOPBACK else None)
+        with TemporaryDirectory() as empty, files.restrict_reading(empty):  # as the page reads it
+            page.load_from_text(text, str(path))
+    with open_socket(host, port) as one:
+        app = create_app(programs, path, LOOPBACK if host in LOOPBACK else None)
         proxies = os.environ.get("FORWARDED_ALLOW_IPS", "")  # of uvicorn, which believes 127.0.0.1
         how = uvicorn.Config(app, http=Connection, ws="none", log_level="warning", backlog=128,
                              forwarded_allow_ips=proxies, timeout_graceful_shutdown=1)  # fmt: skip

@@ -63,7 +63,7 @@ def settings() -> Mapping[str, Data]:
     """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
     says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
     found = {key: _setting(key) for key in ("model", "cluster", ACCELERATOR)}
-    for key in _scalars("", json_schema.read("plan")):
+    for key in _scalars("", json_schema.read_schema("plan")):
         if key not in found and not LEFT_OUT.match(key):
             found[key] = _setting(key)
     return found

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
-from planner.base.display import clean, flow, headline
+from planner.base.display import clean, format_flow, headline
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.numbers import plain_text
 from planner.documents import schema, yaml_nodes
 from planner.documents.references import preset_names
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KEYS
-from planner.plans.plan import NAMED, about, checked
+from planner.plans.plan import NAMED, about, check_value
 from planner.questions.plan_questions import PlanAnswer, PlanQuestion, evaluate
 from planner.questions.search import choices
-from planner.questions.write_back import as_written, of_answer, of_searched, put
+from planner.questions.write_back import format_setting, list_answer_keys, of_searched, put_values
 from planner.report.layout import STATUS, Data
-from planner.results.lookup import input_called, look_up
+from planner.results.lookup import find_input, look_up
 from planner.serve import page
 from planner.serve.controls import settings
-from planner.serve.page import NAME, plan_of
+from planner.serve.page import NAME, load_from_text
 
 Body = Mapping[str, Any]
 Function = Callable[[Body], dict[str, Any]]
@@ -57,7 +57,7 @@ ASKED = tuple(Ask(*one) for one in _SAID["asked"])
 
 
 @contextmanager
-def _field(name: str) -> Iterator[None]:
+def _attach_field(name: str) -> Iterator[None]:
     """Attribute faults inside the block to a field."""
     try:
         yield
@@ -65,7 +65,7 @@ def _field(name: str) -> Iterator[None]:
         raise page.WrongField(error.faults, name) from None
 
 
-def _text(body: Body, name: str) -> str:
+def _read_field(body: Body, name: str) -> str:
     """Return the text of a field, as one line.
 
     Raises:
@@ -73,27 +73,27 @@ def _text(body: Body, name: str) -> str:
     """
     value = body.get(name) or ""
     if not isinstance(value, str) or len(value) > MOST_TEXT:
-        with _field(name):
+        with _attach_field(name):
             raise PlanError(Fault(f"{name} is not a line of text", None, f"{MOST_TEXT} characters"))
     return " ".join(value.split())
 
 
-def _plan(body: Body, name: str = "text", searched: bool = False) -> Plan:
+def _load_field(body: Body, name: str = "text", searched: bool = False) -> Plan:
     if not isinstance(body.get(name), str):
         raise PlanError(Fault(f"{name} is missing", None, "the text of a plan"))
-    return plan_of(body[name], searched=searched)
+    return load_from_text(body[name], searched=searched)
 
 
-def _html(template: str, view: Any) -> str:
+def _render_view(template: str, view: Any) -> str:
     from planner.report import report
 
-    return report.page(f"serve/{template}.jinja", view=view)
+    return report.render_page(f"serve/{template}.jinja", view=view)
 
 
 # search --------------------------------------------------------------------------------------
 
 
-def search(body: Body) -> dict[str, Any]:
+def answer_search(body: Body) -> dict[str, Any]:
     """Return the best layouts, as ``plan.py search`` ranks them: a plot of those near the best, a
     table of the first, and for each its keys.
 
@@ -104,13 +104,13 @@ def search(body: Body) -> dict[str, Any]:
     from planner.questions.search import engine, ranking
     from planner.report import searched
 
-    plan, margin = _plan(body, searched=True), _text(body, "margin") or None
-    by, limit = _text(body, "by") or engine.STEP, _text(body, "limit")
-    with _field("fixed"):
-        fixed = choices.fixed(plan, map(str, body.get("fixed") or ()))
-    with _field("limit"):
+    plan, margin = _load_field(body, searched=True), _read_field(body, "margin") or None
+    by, limit = _read_field(body, "by") or engine.STEP, _read_field(body, "limit")
+    with _attach_field("fixed"):
+        fixed = choices.parse_fixed(plan, map(str, body.get("fixed") or ()))
+    with _attach_field("limit"):
         limits = [parse_limit(limit, plan)] if limit else []
-    with _field("margin"):
+    with _attach_field("margin"):
         if margin is not None:
             fit_limit(margin, plan)
     found = engine.search(plan, DRAWN, by, fixed, limits=limits, margin=margin)
@@ -119,7 +119,7 @@ def search(body: Body) -> dict[str, Any]:
     listed += [one for one in found.front if one.changes not in known]
     marks, other = {"this plan": found.own}, body.get("textA")
     if other:
-        own = engine.own_layout(_plan(body, "textA"), engine.wanted(by, ()), by)
+        own = engine.find_own_layout(_load_field(body, "textA"), engine.list_criteria(by, ()), by)
         marks = {"A": own, "B": found.own}
     marked = {name: layout for name, layout in marks.items() if layout is not None}
     heads, cells = searched.columns_of(found, first)
@@ -129,8 +129,8 @@ def search(body: Body) -> dict[str, Any]:
     )
     view = Data(
         title=plan.book.quantities[by].title,
-        lead=searched.lead(found),
-        counted=ranking.counted(found),
+        lead=searched.describe_best(found),
+        counted=ranking.describe_count(found),
         notes=[note for note in (ranking.leeway(found), assumed) if note],
         picture=searched.close(found, marked, listed),
         heads=heads,
@@ -139,24 +139,26 @@ def search(body: Body) -> dict[str, Any]:
                 take=n,
                 label=str(n + 1) if found.best else "nearest",
                 numbers=numbers,
-                words=searched.differences(one, found) if n else ranking.words(one),
-                marks=[name for name, own in marked.items() if _keys(own) == _keys(one)],
+                words=searched.list_differences(one, found) if n else ranking.name_layout(one),
+                marks=[name for name, own in marked.items() if _list_keys(own) == _list_keys(one)],
             )
             for n, (one, numbers) in enumerate(zip(first, cells, strict=True))
         ],
     )  # fmt: skip
-    takes = [{"set": _sent(of_searched(plan, one)), "label": ranking.words(one)} for one in listed]
-    return {"html": _html("search", view), "takes": takes}
+    takes = [
+        {"set": _sent(of_searched(plan, one)), "label": ranking.name_layout(one)} for one in listed
+    ]
+    return {"html": _render_view("search", view), "takes": takes}
 
 
-def _keys(layout: Any) -> list[Any]:
+def _list_keys(layout: Any) -> list[Any]:
     return [layout.get(key) for key in KEYS]
 
 
 # inverse questions ---------------------------------------------------------------------------
 
 
-def solve(body: Body) -> dict[str, Any]:
+def answer_solve(body: Body) -> dict[str, Any]:
     """Return the answer to an inverse question, as ``plan.py solve`` prints it, and its keys.
 
     Keys of the body: ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
@@ -164,61 +166,63 @@ def solve(body: Body) -> dict[str, Any]:
     from planner.questions.solve import questions
     from planner.questions.solve.solve import Answer
 
-    plan, question = _plan(body), _text(body, "question") or None
+    plan, question = _load_field(body), _read_field(body, "question") or None
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
     names = ("deadline", "budget", "vary", "until", "unbounded")
-    given = {name: _text(body, name) for name in names}
+    given = {name: _read_field(body, name) for name in names}
     said: dict[str, Any] = {name: text for name, text in given.items() if text}
     if question is None:
-        with _field("vary"):
+        with _attach_field("vary"):
             about(given["vary"])
         if not given["until"]:
-            with _field("until"):
+            with _attach_field("until"):
                 raise PlanError(Fault("a limit is missing", None, "memory.process <= 70 GiB"))
-    with _field(asked.option):
+    with _attach_field(asked.option):
         ready = questions.prepare(plan, question, **said)
     found = ready()
     name = asked.label.removesuffix(" …") or f"{given['vary']} until {given['until']}"
     answer = PlanAnswer(PlanQuestion(name, said, Place(NAME), ready), found)
     changes: dict[str, Any] = {}
     if isinstance(found, Answer) and found.holds is not None:
-        changes = _sent(of_answer(plan, found))
+        changes = _sent(list_answer_keys(plan, found))
     view = Data(
         name=clean(name, LONGEST),
         sentence=clean(answer.sentence, LONGEST),
         tables=[[[clean(cell) for cell in row] for row in table] for table in answer.tables],
         remarks=[clean(remark, LONGEST) for remark in answer.remarks],
-        changes=[_shown(key, value) for key, value in changes.items() if value is not None],
+        changes=[
+            _format_setting(key, value) for key, value in changes.items() if value is not None
+        ],
     )
     if changes and plan.name:  # the old name no longer fits
         changes["name"] = f"{plan.name.partition(' · ')[0]} · {name}"
     takes = [{"set": changes, "label": name}] if changes else []
-    return {"html": _html("asked", view), "takes": takes}
+    return {"html": _render_view("asked", view), "takes": takes}
 
 
 # a chart -------------------------------------------------------------------------------------
 
 
-def chart(body: Body) -> dict[str, Any]:
+def answer_chart(body: Body) -> dict[str, Any]:
     """Return one result over one control: a study of one axis, evaluated, drawn and as a document.
 
     Keys of the body: ``quantity``, ``key`` and optionally ``values``, with commas between them.
     """
-    from planner.documents.editing import lines
-    from planner.questions.constraints import known_to_batch, numeric
+    from planner.documents.editing import format_entries
+    from planner.questions.constraints import check_batchable, numeric
     from planner.questions.studies import study as studies
     from planner.report.study_api import Study
 
-    plan, key, quantity = _plan(body), _text(body, "key"), _text(body, "quantity")
-    with _field("quantity"):
+    plan, key, quantity = _load_field(body), _read_field(body, "key"), _read_field(body, "quantity")
+    with _attach_field("quantity"):
         quantity = look_up(evaluate(plan), quantity).base
         numeric(quantity, plan.book)
-        known_to_batch(quantity, plan.book)
-    with _field("key"):
+        check_batchable(quantity, plan.book)
+    with _attach_field("key"):
         about(key)
-    with _field("values"):
-        values = _values(plan, key, _text(body, "values"))
-        root = yaml_nodes.compose(body["text"], NAME)
+    with _attach_field("values"):
+        values = _pick_values(plan, key, _read_field(body, "values"))
+        root = yaml_nodes.parse_yaml(body["text"], NAME)
         assert root is not None  # it is a plan
         document = {
             "name": f"{plan.name or 'A plan'}: {plan.book.quantities[quantity].title} over {key}",
@@ -227,16 +231,16 @@ def chart(body: Body) -> dict[str, Any]:
             "record": list(dict.fromkeys((quantity, "memory.process"))),
             "invalid": "keep",
         }
-        study = studies.load(document)
+        study = studies.read_study(document)
         rows = list(Study(study).rows())
-    saved = "\n".join([*lines(document), ""])
-    takes = [{"set": _sent({key: value}), "label": _shown(key, value)} for value in values]
-    html = _html("chart", _view(plan, quantity, study, rows))
+    saved = "\n".join([*format_entries(document), ""])
+    takes = [{"set": _sent({key: value}), "label": _format_setting(key, value)} for value in values]
+    html = _render_view("chart", _build_chart(plan, quantity, study, rows))
     points = [{"value": row[quantity], "verdict": row["verdict"]} for row in rows]
     return {"html": html, "points": points, "takes": takes, "study": saved}
 
 
-def _values(plan: Plan, key: str, text: str) -> list[Any]:
+def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
     """Return the values of an axis: the given ones, or all allowed ones, or halves and doubles of
     the plan's.
 
@@ -244,10 +248,10 @@ def _values(plan: Plan, key: str, text: str) -> list[Any]:
         PlanError: too many, or none can be proposed.
     """
     if re.search(r"[][{}'\"]", text):  # values that are lists or texts themselves, as in YAML
-        node = yaml_nodes.compose(f"[{text}]", "values")
+        node = yaml_nodes.parse_yaml(f"[{text}]", "values")
         given = node.plain() if node is not None else []
     else:
-        given = [page.typed(key, one) for one in choices.listed(text) if one]
+        given = [page.parse_typed(key, one) for one in choices.split_values(text) if one]
     if len(given) > MOST_VALUES:
         raise PlanError(Fault(f"{len(given)} values", None, f"at most {MOST_VALUES}"))
     said, now = about(key), plan.get(key)
@@ -262,28 +266,28 @@ def _values(plan: Plan, key: str, text: str) -> list[Any]:
 
     def allowed(value: Any) -> bool:
         try:
-            return bool(checked(key, value))
+            return bool(check_value(key, value))
         except PlanError:
             return False
 
     tried = (now * Fraction(2) ** power for power in range(-3, 4))
     whole = (int(value) if value.denominator == 1 else value for value in tried)
-    return [as_written(key, value) for value in whole if allowed(value)]
+    return [format_setting(key, value) for value in whole if allowed(value)]
 
 
-def _shown(key: str, value: Any) -> str:
-    return f"{key}: {value if isinstance(value, str) else flow(value)}"
+def _format_setting(key: str, value: Any) -> str:
+    return f"{key}: {value if isinstance(value, str) else format_flow(value)}"
 
 
 def _sent(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys as the page sends them back: numbers exact, with units."""
-    written = ((key, as_written(key, value)) for key, value in changes.items())
+    written = ((key, format_setting(key, value)) for key, value in changes.items())
     return {k: plain_text(one) if isinstance(one, Fraction) else one for k, one in written}
 
 
-def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
+def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
     """Return the points of a study of one axis, for the template."""
-    from planner.base.numbers import scale
+    from planner.base.numbers import choose_unit
     from planner.report import chart as charts
     from planner.report.searched import TALL
     from planner.report.study import label_of
@@ -309,7 +313,7 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
     known = [row for row in body if row.value is not None]
     if len(known) < 2:
         return view
-    unit, size = scale(max(abs(Fraction(row.value)) for row in known) or 1, declared.unit)
+    unit, size = choose_unit(max(abs(Fraction(row.value)) for row in known) or 1, declared.unit)
     if declared.share:
         unit, size = "%", Fraction(1, 100)
     at = {row.take: (row.x, float(Fraction(row.value) / size)) for row in known}
@@ -323,9 +327,9 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
     view.chart = Data(
         plane=plane.data,
         marks={state: plane.dots(some, shapes[state]) for state, some in kept.items() if some},
-        line=plane.line(sorted(at.values())) if axis.numeric else "",
+        line=plane.draw_line(sorted(at.values())) if axis.numeric else "",
         chosen=plane.at(own[0]) if own else None,
-        best=plane.labels([(point, "this plan") for point in own], far=True),
+        best=plane.place_labels([(point, "this plan") for point in own], far=True),
         dots=[
             Data(x=x, y=y, r=10, take=row.take, look="hit",
                  text=", ".join(filter(None, (f"{row.label}: {row.text}", row.word.lower()))))
@@ -340,16 +344,16 @@ def _view(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any
 # what stands behind a number -----------------------------------------------------------------
 
 
-def why(body: Body) -> dict[str, Any]:
+def answer_why(body: Body) -> dict[str, Any]:
     """Explain a quantity as the report derives it, or an input by its value, its origin and the
     quantities that use it. Key of the body: ``id``."""
-    from planner.report.derivations import Derivations, grouped, inputs_of
-    from planner.report.facts import brief, with_interval
-    from planner.report.view import input_text
+    from planner.report.derivations import Derivations, describe_inputs, group_links
+    from planner.report.facts import brief, format_interval
+    from planner.report.view import format_input
 
-    plan, asked = _plan(body), _text(body, "id")
+    plan, asked = _load_field(body), _read_field(body, "id")
     result = evaluate(plan)
-    key = input_called(result, asked)
+    key = find_input(result, asked)
     view = Data(id=key, about="", origin="", kind="", item=None, inputs=[], uses=[], line=None)
     if key is not None:
         one, notes = result.inputs[key], result.evaluation.book.notation.values()
@@ -357,86 +361,86 @@ def why(body: Body) -> dict[str, Any]:
         users = (
             q for q in result.quantities.values() if symbols & {use[0] for use in q.trace.uses}
         )
-        view.title, view.value, view.origin = key, input_text(one), clean(one.origin)
+        view.title, view.value, view.origin = key, format_input(one), clean(one.origin)
         view.about = clean((schema.describe("plan", key) or {}).get("description", ""), LONGEST)
-        view.uses, view.line = grouped(users), _line(plan, key)
-        return {"html": _html("why", view), "id": view.id}
+        view.uses, view.line = group_links(users), _find_line(plan, key)
+        return {"html": _render_view("why", view), "id": view.id}
     alike = [one for one in result.quantities.values() if asked in (one.id, one.base)]
     quantity = alike[0] if alike else look_up(result, asked)
     view.id, view.title, view.kind = quantity.id, headline(quantity.title), quantity.kind
     if quantity.absent is not None:
         view.value, view.about = "not answered", clean(quantity.absent, LONGEST)
-        return {"html": _html("why", view), "id": view.id}
+        return {"html": _render_view("why", view), "id": view.id}
     items = Derivations(result, quantity.base)
     heading = items.headings.get(quantity.id, quantity.id)
     view.id = quantity.base if len(alike) > 1 else quantity.id
     view.item = next(item for item in items.items if item.id == heading)
     view.item.shown = ""  # that is a table elsewhere in a report
-    view.value = f"{len(alike)} values" if view.id != quantity.id else with_interval(quantity)
-    view.uses = grouped(quantity.used_by)
+    view.value = f"{len(alike)} values" if view.id != quantity.id else format_interval(quantity)
+    view.uses = group_links(quantity.used_by)
     several = {used.base for used in quantity.uses if used.entries}
     view.inputs = [
         Data(name=used.symbol_name, key=used.id, meaning=headline(used.title),
              value=brief(used, False), origin=used.kind, line=None)
         for used in quantity.uses if used.base not in several
     ]  # fmt: skip
-    for row in inputs_of(quantity):
-        view.inputs.append(Data(**vars(row), line=_line(plan, row.key)))
-    return {"html": _html("why", view), "id": view.id}
+    for row in describe_inputs(quantity):
+        view.inputs.append(Data(**vars(row), line=_find_line(plan, row.key)))
+    return {"html": _render_view("why", view), "id": view.id}
 
 
-def _line(plan: Plan, key: str) -> int | None:
+def _find_line(plan: Plan, key: str) -> int | None:
     """Return the line of the text with a key; None without it."""
     path = key.split(".")
-    place = plan.document.place(path) if key and plan.document.has(path) else None
+    place = plan.document.find_place(path) if key and plan.document.has_value(path) else None
     return place.line if place is not None and place.file == NAME else None
 
 
-def report(body: Body) -> dict[str, Any]:
+def answer_report(body: Body) -> dict[str, Any]:
     """Return the report of a plan as a file of some ``kind`` (``REPORTS``)."""
     from planner import report as reports
 
-    plan, kind = _plan(body), _text(body, "kind") or "html"
+    plan, kind = _load_field(body), _read_field(body, "kind") or "html"
     if kind not in REPORTS:
-        raise PlanError(Fault.among(f"unknown kind of report {kind}", kind, REPORTS))
+        raise PlanError(Fault.from_pool(f"unknown kind of report {kind}", kind, REPORTS))
     _, ending, media = REPORTS[kind]
     name = "".join(c if c.isalnum() else "-" for c in (plan.name or "").lower())[:60].strip("-")
     text = reports.as_text(evaluate(plan), kind)
     return {"file": f"{name or 'plan'}{ending}", "type": media, "text": text}
 
 
-def diff(body: Body) -> dict[str, Any]:
+def answer_diff(body: Body) -> dict[str, Any]:
     """Compare plan A (``textA``) with plan B, in the words of ``plan.py diff``."""
     from planner.review import diff as changes
     from planner.review import writing
 
-    before, after = (evaluate(_plan(body, name)).to_json() for name in ("textA", "text"))
-    found = changes.between("A", "B", before, after)
+    before, after = (evaluate(_load_field(body, name)).to_json() for name in ("textA", "text"))
+    found = changes.diff_results("A", "B", before, after)
     view = Data(
-        verdict=writing.verdict(found),
-        told=writing.told(found),
+        verdict=writing.state_verdict(found),
+        told=writing.explain_diff(found),
         changes=found.changes,
-        parts=[writing.by_part(parts) for parts in found.parts],
-        asked=writing.asked(found),
-        also=writing.also(found, LONGEST),
+        parts=[writing.split_by_part(parts) for parts in found.parts],
+        asked=writing.list_answers(found),
+        also=writing.join_figures(found, LONGEST),
     )
-    return {"html": _html("diff", view), "sentence": writing.sentence(found)}
+    return {"html": _render_view("diff", view), "sentence": writing.format_sentence(found)}
 
 
-def take(body: Body) -> dict[str, Any]:
+def take_keys(body: Body) -> dict[str, Any]:
     """Put the keys of a layout or of an answer (``set``) into the text, as few as needed; return
     each change."""
-    _plan(body, searched=True)  # whose faults are told first
-    root = yaml_nodes.compose(body["text"], NAME)
+    _load_field(body, searched=True)  # whose faults are told first
+    root = yaml_nodes.parse_yaml(body["text"], NAME)
     assert root is not None
-    made, lines = put(body["text"], root, body.get("set") or {}, NAME)
+    made, lines = put_values(body["text"], root, body.get("set") or {}, NAME)
     return {"text": made, "changed": lines}
 
 
-def panel(body: Body) -> dict[str, Any]:
+def list_controls(body: Body) -> dict[str, Any]:
     """Return the controls of these functions, with the choices of their lists."""
     try:
-        quantities = list(evaluate(_plan(body)).evaluation.book.quantities.values())
+        quantities = list(evaluate(_load_field(body)).evaluation.book.quantities.values())
     except PlanError:  # what they are called is known once there is a plan
         quantities = []
     view = Data(
@@ -446,12 +450,12 @@ def panel(body: Body) -> dict[str, Any]:
         asked=ASKED,
         reports=[(kind, label) for kind, (label, _, _) in REPORTS.items()],
         quantities=[(q.id, headline(q.title)) for q in quantities if q.unit],
-        controls=[(one.key, one.label) for one in settings().values() if _varies(one)],
+        controls=[(one.key, one.label) for one in settings().values() if _can_vary(one)],
     )
-    return {"find": _html("find", view), "chart": _html("charts", view)}
+    return {"find": _render_view("find", view), "chart": _render_view("charts", view)}
 
 
-def _varies(setting: Data) -> bool:
+def _can_vary(setting: Data) -> bool:
     """Decide whether a chart can be drawn over a control."""
     kinds = about(setting.key).get("type", ())
     numeric = {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}
@@ -460,16 +464,21 @@ def _varies(setting: Data) -> bool:
 
 #: Functions that take a while: their progress is streamed; they end when the client disconnects.
 FUNCTIONS: Mapping[str, Function] = {
-    "search": search, "solve": solve, "chart": chart, "report": report,
+    "search": answer_search, "solve": answer_solve, "chart": answer_chart, "report": answer_report,
 }  # fmt: skip
 #: Functions that answer at once.
-QUICK: Mapping[str, Function] = {"why": why, "diff": diff, "take": take, "panel": panel}
+QUICK: Mapping[str, Function] = {
+    "why": answer_why,
+    "diff": answer_diff,
+    "take": take_keys,
+    "panel": list_controls,
+}
 
 
 #: All functions of the page that answer at once, by the last part of the address.
 AT_ONCE: Mapping[str, Function] = {**page.FUNCTIONS, **QUICK}
 
 
-def call(name: str, body: Body) -> dict[str, Any]:
+def call_function(name: str, body: Body) -> dict[str, Any]:
     """Call a function of the page by name."""
-    return page.call(name, body, {**FUNCTIONS, **AT_ONCE})
+    return page.call_page(name, body, {**FUNCTIONS, **AT_ONCE})

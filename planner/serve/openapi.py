@@ -11,23 +11,23 @@ from planner.documents import schema_files
 from planner.serve.programs import DOCUMENTS, TOOLS, Programs, Tool
 
 
-def description(programs: Programs) -> dict[str, Any]:
+def describe_api(programs: Programs) -> dict[str, Any]:
     """Describe the interface as plain data."""
     fixed = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
     schemas = {
-        **_components("plan"),
-        **_components("result"),
+        **_build_components("plan"),
+        **_build_components("result"),
         "faults": fixed["faults"],
     }
     paths = {}
     for name in TOOLS:
         tool = programs.tools[name]
-        asked = tool.schema()
+        asked = tool.build_schema()
         for key in asked["properties"].keys() & set(DOCUMENTS):
             told = asked["properties"][key]["description"]
             asked["properties"][key] = {"description": told, **plan}
-        paths[f"/v1/{name}"] = {"post": _operation(name, tool, asked, fixed["statuses"])}
+        paths[f"/v1/{name}"] = {"post": _build_operation(name, tool, asked, fixed["statuses"])}
     return {
         "openapi": "3.1.0",
         "info": {**fixed["info"], "version": version.__version__},
@@ -37,7 +37,7 @@ def description(programs: Programs) -> dict[str, Any]:
     }
 
 
-def _components(kind: str) -> dict[str, Any]:
+def _build_components(kind: str) -> dict[str, Any]:
     """Return the schema of a kind of document, each of its definitions under a unique name."""
 
     def called(name: str) -> str:
@@ -53,13 +53,13 @@ def _components(kind: str) -> dict[str, Any]:
             found |= _ref(called(node["$ref"].removeprefix("#/definitions/").replace("~1", "/")))
         return found
 
-    whole = schema_files.bundled(kind)
+    whole = schema_files.build_bundle(kind)
     parts = {called(name): moved(part) for name, part in whole["definitions"].items()}
     rest = {key: moved(part) for key, part in whole.items() if key not in schema_files.OF_A_FILE}
     return {kind: rest, **parts}
 
 
-def _operation(
+def _build_operation(
     name: str, tool: Tool, asked: dict[str, Any], statuses: dict[str, str]
 ) -> dict[str, Any]:
     answer = _ref("result") if name == "evaluate" else {"type": "object"}

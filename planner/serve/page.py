@@ -18,17 +18,25 @@ from planner.base import files, numbers, resources, units
 from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import schema, source, yaml_nodes
-from planner.documents.editing import edited
+from planner.documents.editing import change_values
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.plans.plan import NAMED, about, variant
-from planner.plans.plan import opened as opened_document
+from planner.plans.plan import set_auto_layout as opened_document
 from planner.questions import healing, loading, write_back
-from planner.questions.plan_questions import checked, evaluate
-from planner.report.answer import CAPACITY, COST, PROCESS, Answer, gib, segmented, share_text
-from planner.report.layout import DAYS, STEP, Data, pick, short_key
+from planner.questions.plan_questions import check_questions, evaluate
+from planner.report.answer import (
+    CAPACITY,
+    COST,
+    PROCESS,
+    Overview,
+    build_segments,
+    format_share,
+    gib,
+)
+from planner.report.layout import DAYS, STEP, Data, pick, trim_key
 from planner.results.result import Result
-from planner.results.result import evaluate as evaluated
+from planner.results.result import evaluate_plan as evaluated
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -53,41 +61,41 @@ POLICY = (
 BESIDE = ("segments", "sizes")
 
 
-def plan_of(text: str, name: str = NAME, searched: bool = False) -> Plan:
+def load_from_text(text: str, name: str = NAME, searched: bool = False) -> Plan:
     """Load a plan from text; with ``searched``, its layout may be left to a search.
 
     Raises:
         PlanError: all faults, with their places.
     """
-    root = yaml_nodes.compose(text, name, None)
+    root = yaml_nodes.parse_yaml(text, name, None)
     if root is None or not isinstance(root.value, dict):
         wrong = "is empty" if root is None else "is not a mapping"
         raise PlanError(Fault(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys"))
-    return checked(loading.load(root, team=False, searched=searched))
+    return check_questions(loading.load(root, team=False, searched=searched))
 
 
-def html(template: str, **given: Any) -> str:
+def render_part(template: str, **given: Any) -> str:
     """Render a part of the page; links to derivations of a report open them in the page."""
-    from planner.report.report import page
+    from planner.report.report import render_page
 
-    return page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
+    return render_page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
 
 
-def shell(text: str | None = None, site: Data | None = None) -> str:
+def render_shell(text: str | None = None, site: Data | None = None) -> str:
     """Render the page.
 
     Args:
         text: the plan at start.
         site: of a page without a server: where the files are that run the planner.
     """
-    from planner.report.report import page
+    from planner.report.report import render_page
 
     settings = controls.settings()
     usual = [(t, [settings[key] for key in keys]) for t, keys in controls.USUAL.items()]
     named = [one for one in settings.values() if one.kind == "named"]
-    return page(
+    return render_page(
         "serve/index.html.jinja",
-        text=preset(FIRST) if text is None else text,
+        text=read_preset(FIRST) if text is None else text,
         usual=usual,
         more=controls.sections(),
         named=[(one.id, [name for name, _ in one.options]) for one in named],
@@ -97,56 +105,56 @@ def shell(text: str | None = None, site: Data | None = None) -> str:
 
 
 @cache
-def style() -> str:
+def render_style() -> str:
     """Render the style sheet of the page, with the rules of all its parts."""
-    from planner.report.report import page
+    from planner.report.report import render_page
 
-    return page("serve/style.css.jinja")
+    return render_page("serve/style.css.jinja")
 
 
-def preset(name: str) -> str:
+def read_preset(name: str) -> str:
     """Read the text of a built-in plan."""
-    return resources.read_text(resources.folder("presets") / f"{name}.yaml")
+    return resources.load_own_text(resources.folder("presets") / f"{name}.yaml")
 
 
 # -- the text ---------------------------------------------------------------------------------
 
 
-def change(body: Body) -> dict[str, Any]:
+def change_text(body: Body) -> dict[str, Any]:
     """Set keys in the text (``set``: the typed value, or null for the default), and return it with
     its answer; ``followed`` lists other keys that had to change."""
     changes = body.get("set", {})
-    text = written(body["text"], {**_renamed(body["text"], changes), **changes})
-    text, followed = healed(text, changes)
-    return {"text": text, "followed": followed, **answer({**body, "text": text})}
+    text = write_keys(body["text"], {**_renamed(body["text"], changes), **changes})
+    text, followed = make_valid(text, changes)
+    return {"text": text, "followed": followed, **answer_plan({**body, "text": text})}
 
 
 def _renamed(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
     """Return the change of a plan's name that another model needs, as "Take it" makes it."""
-    root, model = yaml_nodes.compose(text, NAME, None), changes.get("model")
+    root, model = yaml_nodes.parse_yaml(text, NAME, None), changes.get("model")
     name = root.value.get("name") if root and isinstance(root.value, dict) else None
     if name is None or not isinstance(name.value, str) or not isinstance(model, str):
         return {}
     return {"name": f"{name.value.partition(' · ')[0]} · {model}"}
 
 
-def healed(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     """Return the text of the nearest valid plan with the keys in ``held`` fixed, and each key that
     followed: label, values, reason, and the keys that undo it."""
-    root, known = yaml_nodes.compose(text, NAME), controls.settings()
+    root, known = yaml_nodes.parse_yaml(text, NAME), controls.settings()
     assert root is not None  # a key of it was just written
     try:
         document = opened_document(schema.validate(source.load(root), "plan"))
         found = healing.heal(document, held)
-        values = {one.key: write_back.as_written(one.key, one.after) for one in found}
+        values = {one.key: write_back.format_setting(one.key, one.after) for one in found}
         gone = [key for key, value in values.items() if value is None]
-        text = edited(text, NAME, {k: v for k, v in values.items() if v is not None}, gone)
+        text = change_values(text, NAME, {k: v for k, v in values.items() if v is not None}, gone)
     except PlanError:
         return text, []  # whose faults the answer names
     stated = controls.shown_in(root, None, [*values])
     followed = [
         Data(
-            label=known[one.key].label if one.key in known else short_key(one.key),
+            label=known[one.key].label if one.key in known else trim_key(one.key),
             changed=f"{controls.word(one.before)} → {controls.word(values[one.key])}",
             why=clean(one.why, 200),
             undo={**held, one.key: stated[one.key].value if one.key in stated else None},
@@ -156,23 +164,23 @@ def healed(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]
     return text, [vars(one) for one in followed]
 
 
-def written(text: str, changes: Mapping[str, Any]) -> str:
+def write_keys(text: str, changes: Mapping[str, Any]) -> str:
     """Set keys in the text as ``--set`` does; if a key of an automatic layout is set, the layout is
     written out first."""
     given = {key: value for key, value in changes.items() if value is not None}
-    values = {key: typed(key, value) for key, value in given.items()}
-    root = yaml_nodes.compose(text, NAME, None)
+    values = {key: parse_typed(key, value) for key, value in given.items()}
+    root = yaml_nodes.parse_yaml(text, NAME, None)
     layout = root.value.get("parallelism") if root and isinstance(root.value, dict) else None
     if layout is not None and layout.value == "auto" and any(
         key.startswith("parallelism.") for key in changes
     ):  # fmt: skip
-        found = plan_of(text)
+        found = load_from_text(text)
         stated = {key: plain(found.get(key)) for key in KEYS if found.get(key) is not None}
-        text = edited(edited(text, NAME, {"parallelism": {}}), NAME, stated)
-    return edited(text, NAME, values, [key for key in changes if key not in given])
+        text = change_values(change_values(text, NAME, {"parallelism": {}}), NAME, stated)
+    return change_values(text, NAME, values, [key for key in changes if key not in given])
 
 
-def typed(key: str, value: Any) -> Any:
+def parse_typed(key: str, value: Any) -> Any:
     """What somebody typed, as a document says it: a name, YAML, or a number as the field shows it,
     in the unit beside it."""
     if not isinstance(value, str) or key in NAMED:
@@ -188,20 +196,20 @@ def typed(key: str, value: Any) -> Any:
             return error.hint
     if "array" in kinds and not value.startswith("["):
         value = f"[{value}]"
-    node = yaml_nodes.compose(value, key, None)
+    node = yaml_nodes.parse_yaml(value, key, None)
     if node is None:
         raise PlanError(Fault(f"{key} is empty", None, "a value, or none to follow the rule"))
     return node.plain()
 
 
-def opened(body: Body) -> dict[str, Any]:
+def open_file(body: Body) -> dict[str, Any]:
     """Return the text for a built-in plan (``name``) or a dropped file (``file``): a plan as it is,
     a config.json as the model of the current plan."""
     name, file = body.get("name"), body.get("file")
     if isinstance(name, str):
         if name not in source.preset_names("plan"):
-            raise PlanError(Fault.among(f"no plan '{name}'", name, source.preset_names("plan")))
-        return {"text": preset(name)}
+            raise PlanError(Fault.from_pool(f"no plan '{name}'", name, source.preset_names("plan")))
+        return {"text": read_preset(name)}
     if not isinstance(file, str):
         raise PlanError(Fault("nothing to open", None, "a plan, or a config.json"))
     if not file.lstrip().startswith("{") or ('"architectures"' not in file and (
@@ -213,61 +221,61 @@ def opened(body: Body) -> dict[str, Any]:
     config = files.parse_json(file, Place("config.json"))
     said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
     document = {"name": clean(said, 200), **import_config(config)}
-    return {"text": edited(body["text"], NAME, {"model": document})}
+    return {"text": change_values(body["text"], NAME, {"model": document})}
 
 
 # -- the answer -------------------------------------------------------------------------------
 
 
-def answer(body: Body) -> dict[str, Any]:
+def answer_plan(body: Body) -> dict[str, Any]:
     """Return the answer of a plan, compared with another one (``textA``) if given, and the state of
     the controls."""
     text, other = body["text"], body.get("textA")
     try:
-        plan = plan_of(text)
+        plan = load_from_text(text)
     except PlanError as error:
-        faults = [fault_of(fault) for fault in error.faults]
-        return {"faults": faults, "controls": _controls(text, None, body.get("keys"))}
-    first = Answer(evaluate(plan))
+        faults = [describe_fault(fault) for fault in error.faults]
+        return {"faults": faults, "controls": _get_controls(text, None, body.get("keys"))}
+    first = Overview(evaluate(plan))
     before = None
     if isinstance(other, str):
         with suppress(PlanError):
-            before = Answer(evaluate(plan_of(other)))
-    differ = {} if before is None else _differing(str(other), before.result.plan, text, plan)
-    compared = None if before is None else _compared(before, first, differ)
-    data, stages = first.to_data(further=False), _stages(first.result)
-    shown = html("answer.html", answer=data, compared=compared, stages=stages)
+            before = Overview(evaluate(load_from_text(other)))
+    differ = {} if before is None else _compare_keys(str(other), before.result.plan, text, plan)
+    compared = None if before is None else _compare_answers(before, first, differ)
+    data, stages = first.to_data(further=False), _list_stages(first.result)
+    shown = render_part("answer.html", answer=data, compared=compared, stages=stages)
     return {
         "title": clean(plan.name or "A plan", 80),
         "status": first.status,
         "verdict": first.word,
         "sentence": first.text,
         "html": shown,
-        "strip": html("strip.html", answer=data),
+        "strip": render_part("strip.html", answer=data),
         "model": first.plan_line[0][2].removeprefix(", "),
-        "controls": _controls(text, plan, body.get("keys")),
+        "controls": _get_controls(text, plan, body.get("keys")),
         "differ": [*differ],
     }
 
 
-def _controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
+def _get_controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
     """Return the state of controls: the usual ones, and those that the user opened."""
     known = controls.settings()
     asked = [key for key in keys if key in known] if isinstance(keys, list) else []
     usual = [key for each in controls.USUAL.values() for key in each]
     try:
-        root = yaml_nodes.compose(text, NAME, None)
+        root = yaml_nodes.parse_yaml(text, NAME, None)
     except PlanError:
         return {}
     found = controls.shown_in(root, plan, [*usual, *asked])
     return {key: vars(one) for key, one in found.items()}
 
 
-def _differing(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
+def _compare_keys(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
     """Return the keys whose values differ between two plans, as written or by default."""
     keys, sides = [*controls.settings()], []
     for text, plan in ((one, first), (other, second)):
-        shown = controls.shown_in(yaml_nodes.compose(text, NAME), plan, keys)
+        shown = controls.shown_in(yaml_nodes.parse_yaml(text, NAME), plan, keys)
         sides.append({key: (each.value, each.value or each.rule) for key, each in shown.items()})
     before, after = sides
     return {
@@ -280,21 +288,21 @@ def _differing(one: str, first: Plan, other: str, second: Plan) -> dict[str, tup
     }
 
 
-def _stages(result: Result) -> list[Data]:
+def _list_stages(result: Result) -> list[Data]:
     """Return the live tensors at the peak of each distinct stage, as shares of the capacity."""
     from planner.report import pictures
 
-    capacity, groups = result.get(CAPACITY), pictures.stages(result)
-    if len(result.entries("stage")) < 2 or capacity is None:
+    capacity, groups = result.get(CAPACITY), pictures.group_stages(result)
+    if len(result.list_entries("stage")) < 2 or capacity is None:
         return []
     rows = []
     for one in groups:
         size, parts = one.peak
         whole = max(capacity.number, size)
-        segments = segmented([(name, part, "") for name, part in parts.items() if part], whole)
+        segments = build_segments([(name, part, "") for name, part in parts.items() if part], whole)
         for segment in segments:
             segment.label += f" {gib(parts[segment.look])} GiB"
-        title, at = pictures.title_of(one.stages), share_text(capacity.number, whole)
+        title, at = pictures.format_stages(one.stages), format_share(capacity.number, whole)
         rows.append(Data(name=title, segments=segments, total=gib(size), at=at))
     return rows
 
@@ -304,7 +312,9 @@ ROWS = (DAYS, COST, PROCESS, "time.mfu", STEP)
 MORE = frozenset(("time.mfu", "time.hfu", "time.decode_tokens_per_second"))
 
 
-def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str]]) -> Data:
+def _compare_answers(
+    before: Overview, after: Overview, differ: Mapping[str, tuple[str, str]]
+) -> Data:
     """Compare two answers: numbers, their change, intervals on one scale."""
     rows = []
     figures = [{one.id: one for one in side.numbers} for side in (before, after)]
@@ -323,7 +333,7 @@ def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str
         span = (high - low) or Fraction(1)
 
         def at(value: Any, low: Fraction = low, span: Fraction = span) -> str:
-            return share_text(Fraction(value) - low, span)
+            return format_share(Fraction(value) - low, span)
 
         whiskers = [
             Data(low=at(end[0]), width=f"{float(at(end[1])) - float(at(end[0])):.2f}",
@@ -346,24 +356,24 @@ def _compared(before: Answer, after: Answer, differ: Mapping[str, tuple[str, str
                 whiskers=whiskers,
             )
         )
-    changes = [f"{short_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
+    changes = [f"{trim_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
     changes = [clean(one, 90) for one in changes][:8]
     return Data(rows=rows, changes=changes, before=pick(before, ("memory", "step")))
 
 
-def more(body: Body) -> dict[str, Any]:
+def compute_more(body: Body) -> dict[str, Any]:
     """Compute what takes longer: alternatives, sensitivity, and the choices of the usual settings
     that do not fit or are invalid."""
-    plan = plan_of(body["text"])
-    data = Answer(evaluate(plan)).to_data()
+    plan = load_from_text(body["text"])
+    data = Overview(evaluate(plan)).to_data()
     return {
-        "advice": html("advice.html", answer=data),
-        "html": html("more.html", answer=data),
-        "refused": dict(_refused(plan)),
+        "advice": render_part("advice.html", answer=data),
+        "html": render_part("more.html", answer=data),
+        "refused": dict(_find_refused(plan)),
     }
 
 
-def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
+def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
     known = controls.settings()
     keys = [key for each in controls.USUAL.values() for key in each if known[key].kind in BESIDE]
     for key, one in controls.shown_in(None, plan, keys).items():
@@ -383,14 +393,14 @@ def _refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
 
 #: Functions of the page, by the last part of the address.
 FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
-    "answer": answer,
-    "change": change,
-    "more": more,
-    "open": opened,
+    "answer": answer_plan,
+    "change": change_text,
+    "more": compute_more,
+    "open": open_file,
 }
 
 
-def call(
+def call_page(
     name: str, body: Body, functions: Mapping[str, Callable[[Body], dict[str, Any]]] = FUNCTIONS
 ) -> dict[str, Any]:
     """Call a function of the page by name; return faults of the document as data."""
@@ -398,10 +408,10 @@ def call(
         return functions[name](body)
     except PlanError as error:
         field = error.field if isinstance(error, WrongField) else ""
-        return {"faults": [{**fault_of(one), "field": field} for one in error.faults]}
+        return {"faults": [{**describe_fault(one), "field": field} for one in error.faults]}
 
 
-def fault_of(fault: Any) -> dict[str, Any]:
+def describe_fault(fault: Any) -> dict[str, Any]:
     """Return a fault as data."""
     place = fault.place
     # Built-in documents are named relative to the project, not by this machine's path.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.base import files
-from planner.base.display import quoted
+from planner.base.display import quote_json
 from planner.base.errors import Fault, PlanError
 from planner.documents import source
 
@@ -51,7 +51,7 @@ class Option(NamedTuple):
     required: bool
 
     @classmethod
-    def of(cls, names: Sequence[str], how: Mapping[str, Any]) -> Option | None:
+    def from_argument(cls, names: Sequence[str], how: Mapping[str, Any]) -> Option | None:
         """Make the key for an argument of the command line; None for one that programs lack."""
         flag = names[-1] if names[-1].startswith("-") else None
         key = names[-1].removeprefix("--")
@@ -79,7 +79,7 @@ class Option(NamedTuple):
         needed = key in DOCUMENTS or (flag is None and how.get("nargs") not in ("?", "*"))
         return cls(key, flag, schema, needed)
 
-    def words(self, value: Any) -> Iterator[str]:
+    def yield_words(self, value: Any) -> Iterator[str]:
         """Yield the words of the command line for a value.
 
         Raises:
@@ -91,7 +91,9 @@ class Option(NamedTuple):
         if bounded and isinstance(amount, int) and amount > MOST:
             raise PlanError(Fault(f"'{self.key}' has or is {amount}", None, f"at most {MOST}"))
         if self.key == "set" and isinstance(value, dict):
-            texts = {k: one if isinstance(one, str) else quoted(one) for k, one in value.items()}
+            texts = {
+                k: one if isinstance(one, str) else quote_json(one) for k, one in value.items()
+            }
             value = [f"{key}={text}" for key, text in texts.items()]
         fits = {
             "boolean": isinstance(value, bool),
@@ -108,7 +110,7 @@ class Option(NamedTuple):
             return
         choices = self.schema.get("enum")
         if choices and value not in choices:
-            raise PlanError(Fault.among(f"'{self.key}' is '{value}'", str(value), choices))
+            raise PlanError(Fault.from_pool(f"'{self.key}' is '{value}'", str(value), choices))
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict | list | bool | None):
                 raise PlanError(Fault(f"'{self.key}' has items of another type", None, "text"))
@@ -125,7 +127,7 @@ class Tool(NamedTuple):
     options: dict[str, Option]
     json: bool
 
-    def schema(self) -> dict[str, Any]:
+    def build_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of its keys."""
         return {
             "type": "object",
@@ -143,24 +145,24 @@ class Programs:
     tools: Mapping[str, Tool]
     status: Callable[[list[str]], int]
 
-    def call(self, name: str, body: Mapping[str, Any]) -> bytes:
+    def call_tool(self, name: str, body: Mapping[str, Any]) -> bytes:
         """Return the answer of a tool. The current folder is empty; documents are written there.
 
         Raises:
             PlanError: of a document, at its place in `plan.yaml`, or of a key.
         """
         tool = self.tools[name]
-        words = [tool.command, *self._words(tool, body)]
+        words = [tool.command, *self._list_words(tool, body)]
         out, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             self.status([*words, "--root=.", "--no-defaults", *["--format=json"] * tool.json])
         return out.getvalue().encode("utf-8", "replace")
 
-    def _words(self, tool: Tool, body: Mapping[str, Any]) -> list[str]:
+    def _list_words(self, tool: Tool, body: Mapping[str, Any]) -> list[str]:
         """Return the words of a command for a body; its documents are written into the folder."""
         given = {key.replace("-", "_"): value for key, value in body.items()}
         faults = [
-            Fault.among(f"unknown key '{key}'", key, tool.options)
+            Fault.from_pool(f"unknown key '{key}'", key, tool.options)
             for key in [key for key in given if key not in tool.options][:20]
         ]
         faults += [
@@ -173,7 +175,11 @@ class Programs:
             if given.get(key) is None:
                 continue
             try:
-                words += [_file(key, given[key])] if key in DOCUMENTS else option.words(given[key])
+                words += (
+                    [_name_file(key, given[key])]
+                    if key in DOCUMENTS
+                    else option.yield_words(given[key])
+                )
             except PlanError as error:
                 faults += error.faults
         if faults:
@@ -181,19 +187,19 @@ class Programs:
         return words
 
 
-def programs(commands: Mapping[str, Any], status: Callable[[list[str]], int]) -> Programs:
+def build_programs(commands: Mapping[str, Any], status: Callable[[list[str]], int]) -> Programs:
     """Create the tools from a table of commands (with ``help`` and ``arguments`` of argparse
     each)."""
     tools = {}
     for name, command in {**TOOLS, **MORE}.items():
-        options = (Option.of(*argument) for argument in commands[command].arguments)
+        options = (Option.from_argument(*argument) for argument in commands[command].arguments)
         kept = {option.key: option for option in options if option is not None}
         has_json = any("--format" in names for names, _ in commands[command].arguments)
         tools[name] = Tool(command, commands[command].help, kept, has_json)
     return Programs(tools, status)
 
 
-def _file(key: str, document: Any) -> str:
+def _name_file(key: str, document: Any) -> str:
     """Return the name of a document's file, which is written, or of a built-in plan.
 
     Raises:
@@ -204,10 +210,10 @@ def _file(key: str, document: Any) -> str:
         if document in known:
             return document
         raise PlanError(
-            Fault.among(f"'{key}' is neither a document nor a built-in plan", document, known)
+            Fault.from_pool(f"'{key}' is neither a document nor a built-in plan", document, known)
         )
     if not isinstance(document, dict | str):
         raise PlanError(Fault(f"'{key}' is not a plan", None, _DOCUMENT))
-    text = document if isinstance(document, str) else quoted(document, indent=2)
+    text = document if isinstance(document, str) else quote_json(document, indent=2)
     files.write_text(f"{key}.yaml", text)
     return f"{key}.yaml"

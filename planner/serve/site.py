@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.report.layout import Data
 from planner.serve import bodies, browser, page
 
@@ -57,29 +57,29 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
     address = "pyodide/" if copied else pyodide.rstrip("/") + "/"
     archives = {name: f"{name}.zip" for name in ARCHIVES}
     site = Data(pyodide=address, packages=archives, policy=POLICY)
-    found["index.html"] = page.shell(site=site).encode()
-    found["style.css"] = page.style().encode()
+    found["index.html"] = page.render_shell(site=site).encode()
+    found["style.css"] = page.render_style().encode()
     for name in SCRIPTS:
-        found[f"static/{Path(name).name}"] = resources.read_bytes(
+        found[f"static/{Path(name).name}"] = resources.load_own_bytes(
             resources.folder("templates") / name
         )
     found["first.json"] = _first()
     for name, file in archives.items():
         found[file] = archive(name)
     for name, content in found.items():
-        tell(f"writing {name}")
-        with files.writing(top / name):
-            files.resolved(top / name).parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(top / name) as made:
+        report_progress(f"writing {name}")
+        with files.convert_errors(top / name):
+            files.resolve_target(top / name).parent.mkdir(parents=True, exist_ok=True)
+        with files.replace_file(top / name) as made:
             made.write(content)
 
 
 def _first() -> bytes:
     """Return what the planner answers to the page's first requests, for the plan at start."""
-    text = page.preset(page.FIRST)
-    body = bodies.written({"text": text}).decode()
+    text = page.read_preset(page.FIRST)
+    body = bodies.encode_json({"text": text}).decode()
     answers = {one: browser.answer(one, body, lambda line: None)[1] for one in FIRST}
-    return bodies.written({"text": text, "answers": answers})
+    return bodies.encode_json({"text": text, "answers": answers})
 
 
 def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -131,7 +131,7 @@ def _own() -> dict[str, bytes]:
     for name in ("presets", "schemas", "templates"):
         folders[f"planner/_data/{name}"] = resources.folder(name)
     found = {
-        f"{to}/{path.relative_to(top).as_posix()}": resources.read_bytes(path)
+        f"{to}/{path.relative_to(top).as_posix()}": resources.load_own_bytes(path)
         for to, top in folders.items()
         for path in sorted(top.rglob("*"))
         if path.is_file() and _wanted(path.relative_to(top))
@@ -148,7 +148,7 @@ def _installed(name: str) -> dict[str, bytes]:
     with suppress(PackageNotFoundError):
         listed = distribution(name).files or ()
         return {
-            one.as_posix(): resources.read_bytes(Path(str(one.locate())))
+            one.as_posix(): resources.load_own_bytes(Path(str(one.locate())))
             for one in listed
             if _wanted(one)
         }

@@ -10,14 +10,14 @@ from planner.documents.source import preset_names
 from planner.serve import find, page  # noqa: F401  # what they import is what is asked for
 
 
-def _warm() -> None:
+def _fill_caches() -> None:
     gc.set_threshold(600_000)  # as the command line does
     for name in preset_names("plan")[-2:]:  # a dense one and one of experts
         with contextlib.suppress(Exception):  # a request reports it
-            body = {"text": page.preset(name), "set": {"training.micro_batch": 1}}
-            page.change(body)
-            page.more(body)
+            body = {"text": page.read_preset(name), "set": {"training.micro_batch": 1}}
+            page.change_text(body)
+            page.compute_more(body)
     gc.freeze()
 
 
-_warm()
+_fill_caches()

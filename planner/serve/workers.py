@@ -21,7 +21,7 @@ from typing import Any
 
 from planner.base import progress
 from planner.base.errors import PlanError
-from planner.results.in_turn import in_turn
+from planner.results.in_turn import keep_graphs
 
 #: The fork server, which preloads modules for all workers.
 MAKER = multiprocessing.get_context("forkserver")
@@ -58,7 +58,7 @@ REASONS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-def _work(pipe: Connection, folder: str, seconds: float, idle: float) -> None:
+def _run_worker(pipe: Connection, folder: str, seconds: float, idle: float) -> None:
     """Answer requests: lines of progress as text, then whether the process ends after this, and the
     result or the exception. Most plans differ from the last ones in one key."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all
@@ -75,7 +75,7 @@ def _work(pipe: Connection, folder: str, seconds: float, idle: float) -> None:
             last = time.monotonic()
             pipe.send(line[:WIDTH])
 
-    with in_turn(), progress.heard(hear), contextlib.suppress(EOFError, OSError):
+    with keep_graphs(), progress.send_progress(hear), contextlib.suppress(EOFError, OSError):
         grown = False
         while not grown and pipe.poll(idle):
             function, arguments = pipe.recv()
@@ -96,12 +96,12 @@ class _Process:
     def __init__(self, *how: Any) -> None:
         self.pipe, other = MAKER.Pipe()
         with other:
-            self.process = MAKER.Process(target=_work, args=(other, *how), daemon=True)
+            self.process = MAKER.Process(target=_run_worker, args=(other, *how), daemon=True)
             self.process.start()
         self.idle = how[-1] * 0.9
         self.until = 0.0  # time until which it waits for a request
 
-    def ask(self, function: Any, arguments: Any, tell: Callable[[str], Any]) -> Any:
+    def call_function(self, function: Any, arguments: Any, tell: Callable[[str], Any]) -> Any:
         """Return the result of a function.
 
         Raises:
@@ -123,7 +123,7 @@ class _Process:
             raise result if isinstance(result, Exception) else PlanError(result)
         return result
 
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.process.is_alive() and time.monotonic() < self.until
 
 
@@ -151,10 +151,12 @@ class Workers:
 
     async def run(self, function: Callable[..., Any], *arguments: Any, client: str = "") -> Any:
         """Return the result of a function in another process, without its progress."""
-        async with contextlib.aclosing(self.told(function, *arguments, client=client)) as steps:
+        async with contextlib.aclosing(
+            self.track_function(function, *arguments, client=client)
+        ) as steps:
             return [result async for _, result in steps][-1]
 
-    async def told(
+    async def track_function(
         self, function: Callable[..., Any], *arguments: Any, client: str = ""
     ) -> AsyncGenerator[tuple[bool, Any]]:
         """Yield (False, progress) now and then, at last (True, result). The function ends if nobody
@@ -166,14 +168,14 @@ class Workers:
             TimeoutError, MemoryError: it exceeded its time or memory.
             Ended: its process was ended by the system.
         """
-        await self._turn(client)
+        await self._wait_for_turn(client)
         loop, steps = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-        self._idle = [one for one in self._idle if one.waits()]
+        self._idle = [one for one in self._idle if one.is_waiting()]
         new = self._threads, partial(_Process, self._folder.name, self.seconds, self.idle)
         try:
             one = self._idle.pop() if self._idle else await loop.run_in_executor(*new)
         except BaseException as error:
-            self._release(client)
+            self._release_slot(client)
             if isinstance(error, OSError | EOFError):  # the system makes no further process
                 raise Busy from None
             raise
@@ -191,9 +193,9 @@ class Workers:
             work.exception()  # nobody may ask for it
             self._busy.remove(one)
             self._idle.append(one)
-            self._release(client)
+            self._release_slot(client)
 
-        work = loop.run_in_executor(self._threads, one.ask, function, arguments, tell)
+        work = loop.run_in_executor(self._threads, one.call_function, function, arguments, tell)
         work.add_done_callback(done)
         try:
             while (line := await steps.get()) is not None:
@@ -203,11 +205,11 @@ class Workers:
                 loop.call_later(GRACE, left)
         yield True, work.result()
 
-    async def _turn(self, client: str) -> None:
+    async def _wait_for_turn(self, client: str) -> None:
         """Wait until a client may use a process; it must be released afterwards."""
         turn = client, asyncio.get_running_loop().create_future()
         self.waits.append(turn)
-        self._next()
+        self._start_next()
         try:
             if turn in self.waits and len(self.waits) > self.waiting:
                 raise Busy
@@ -219,12 +221,12 @@ class Workers:
             if turn in self.waits:
                 self.waits.remove(turn)
             else:
-                self._release(client)
+                self._release_slot(client)
             if isinstance(error, TimeoutError):
                 raise Busy from None
             raise
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         waits = [one for one in self.waits if self.runs[one[0]] < self.share and not one[1].done()]
         if waits and self.runs.total() < self.count:
             turn = min(waits, key=lambda one: (self.runs[one[0]], self.served[one[0]]))
@@ -235,9 +237,9 @@ class Workers:
         if not self.waits:
             self.runs, self.served = +self.runs, Counter()
 
-    def _release(self, client: str) -> None:
+    def _release_slot(self, client: str) -> None:
         self.runs[client] -= 1
-        self._next()
+        self._start_next()
 
     def close(self) -> None:
         """End all processes."""

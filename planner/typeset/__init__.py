@@ -5,11 +5,19 @@ numbers in their places; a style (``LATEX``, ``MATHML``, ``TEXT``, ``HTML``) wri
 SymPy's own printers cost ten times as much, know no folds, and order factors in their own way.
 """
 
-from planner.typeset.boxes import Box, is_flat, is_tall, parse, with_subscript
+from planner.typeset.boxes import Box, add_subscript, is_flat, is_tall, parse_latex
 from planner.typeset.styles import HTML, LATEX, MATHML, TEXT
 from planner.typeset.typesetter import Typesetter
 
 __all__ = [
-    "HTML", "LATEX", "MATHML", "TEXT", "Box", "Typesetter", "is_flat", "is_tall", "parse",
-    "with_subscript",
+    "HTML",
+    "LATEX",
+    "MATHML",
+    "TEXT",
+    "Box",
+    "Typesetter",
+    "add_subscript",
+    "is_flat",
+    "is_tall",
+    "parse_latex",
 ]  # fmt: skip

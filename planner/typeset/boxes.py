@@ -63,7 +63,7 @@ COMMANDS = {
 }
 
 
-def with_subscript(name: Box, word: str) -> Box:
+def add_subscript(name: Box, word: str) -> Box:
     """Add a word to the subscript of a name, for an entry."""
     base, below, above = name.parts if name.kind == "script" else (name, EMPTY, EMPTY)
     more = Box("word", (), word)
@@ -73,7 +73,7 @@ def with_subscript(name: Box, word: str) -> Box:
 
 
 @lru_cache(maxsize=4096)
-def parse(latex: str) -> Box:
+def parse_latex(latex: str) -> Box:
     """Parse the LaTeX of a symbol into boxes.
 
     Raises:
@@ -81,7 +81,7 @@ def parse(latex: str) -> Box:
     """
     tokens = [token for token in _TOKEN.findall(latex) if not token.isspace()]
     try:
-        name = _row(tokens)
+        name = _parse_row(tokens)
     except LookupError as error:  # a missing operand or an unknown command
         raise ValueError(f"LaTeX beyond names: {latex} ({error})") from None
     if tokens:
@@ -89,25 +89,25 @@ def parse(latex: str) -> Box:
     return name
 
 
-def _row(tokens: list[str]) -> Box:
+def _parse_row(tokens: list[str]) -> Box:
     """Parse up to a closing brace, which is not consumed."""
     parts: list[Box] = []
     while tokens and tokens[0] != "}":
         if tokens[0] not in "_^":
-            parts.append(_group(tokens))
+            parts.append(_parse_group(tokens))
             continue
         mark, base = tokens.pop(0), parts.pop()
         inner, *scripts = base.parts if base.kind == "script" else (base, EMPTY, EMPTY)
-        scripts["_^".index(mark)] = _group(tokens)
+        scripts["_^".index(mark)] = _parse_group(tokens)
         parts.append(Box("script", (inner, *scripts)))
     return parts[0] if len(parts) == 1 else Box("row", tuple(parts))
 
 
-def _group(tokens: list[str]) -> Box:
+def _parse_group(tokens: list[str]) -> Box:
     """Parse one token, command or group in braces."""
     token = tokens.pop(0)
     if token == "{":
-        inner = _row(tokens)
+        inner = _parse_row(tokens)
         tokens.pop(0)
         return inner
     command, _, word = token.removesuffix("}").partition("{")
@@ -117,5 +117,5 @@ def _group(tokens: list[str]) -> Box:
         kind = "numeral" if token.isdigit() else "letter" if token.isalpha() else "sign"
         return Box(kind, (), token)
     if command[1:] in ACCENTS:
-        return Box(command[1:], (_group(tokens),))
+        return Box(command[1:], (_parse_group(tokens),))
     return COMMANDS[command[1:]]

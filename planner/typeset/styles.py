@@ -9,7 +9,7 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from planner.base.numbers import GROUP, digits
+from planner.base.numbers import GROUP, split_digits
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box, is_flat
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
@@ -50,33 +50,33 @@ class Style:
             return method(box)  # type: ignore[no-any-return]
         pattern = self.patterns.get(box.kind, "%s")
         if not box.parts:
-            return pattern % self.text(box.data)
+            return pattern % self.escape_text(box.data)
         levels = self.levels.get(box.kind, (SUM,) * len(box.parts))
-        return pattern % tuple(map(self._at_least, box.parts, levels))
+        return pattern % tuple(map(self._wrap_box, box.parts, levels))
 
-    def text(self, words: Any) -> str:
+    def escape_text(self, words: Any) -> str:
         """Escape words for the markup."""
         return str(words)
 
-    def number(self, text: str, power: int | None) -> str:
+    def format_number(self, text: str, power: int | None) -> str:
         """Format digits, with a power of ten if there is one."""
         text = text.replace("-", "−")
         return text if power is None else f"{text}e{power}"
 
-    def binds(self, box: Box) -> int:
+    def find_level(self, box: Box) -> int:
         """Return how tightly the markup of a box binds."""
         if box.kind in NUMBERS:
-            text, power = digits(box.data)
+            text, power = split_digits(box.data)
             return SUM if text[0] == "-" else PRODUCT if power is not None else ATOM
         return self.binding.get(box.kind, ATOM)
 
-    def _at_least(self, box: Box, level: int) -> str:
+    def _wrap_box(self, box: Box, level: int) -> str:
         """Return the markup of an argument, in parentheses if it binds less than `level`."""
-        text, loose = self.write(box), level > SUM and self.binds(box) < level
+        text, loose = self.write(box), level > SUM and self.find_level(box) < level
         return self.patterns["parentheses"] % text if loose else text
 
     def _number(self, box: Box) -> str:
-        return self.number(*digits(box.data))
+        return self.format_number(*split_digits(box.data))
 
     _value = _number
 
@@ -88,7 +88,7 @@ class Style:
         return "".join(map(self.write, box.parts))
 
     def _negative(self, box: Box) -> str:
-        return self.minus + self._at_least(box.parts[0], QUOTIENT)
+        return self.minus + self._wrap_box(box.parts[0], QUOTIENT)
 
     def _sum(self, box: Box) -> str:
         out = []
@@ -97,7 +97,7 @@ class Style:
             # A fold on the left would swallow what follows.
             open_ended = part.kind in ("total", "largest") and i < len(box.parts) - 1
             closed = minus or open_ended or part.kind == "sum" or (part.kind in NUMBERS and i)
-            text = self._at_least(part, QUOTIENT if closed else SUM)
+            text = self._wrap_box(part, QUOTIENT if closed else SUM)
             out.append((sign if i else self.minus if minus else "") + text)
         return "".join(out)
 
@@ -110,7 +110,7 @@ class Style:
                 first = part.parts[0] if part.kind in ("power", "fraction") else part
                 due = first.kind in NUMBERS or before == "value"
                 out.append(self.times if due else self.beside)
-            out.append(self._at_least(part, SUM if last else PRODUCT))
+            out.append(self._wrap_box(part, SUM if last else PRODUCT))
         return "".join(out)
 
     def _max(self, box: Box) -> str:
@@ -140,12 +140,12 @@ class _Latex(Style):
     }
     commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
-    def text(self, words: Any) -> str:
+    def escape_text(self, words: Any) -> str:
         escaped = words.replace("%", r"\%").replace("_", r"\_")
         escaped = re.sub(r"(?<=\d),(?=\d{3})", "{,}", escaped)
         return self.commands.get(words) or escaped.replace("−", "-").replace(" ", r"\ ")
 
-    def number(self, text: str, power: int | None) -> str:
+    def format_number(self, text: str, power: int | None) -> str:
         text = text.replace(GROUP, "{,}")
         return text if power is None else rf"{text} \times 10^{{{power}}}"
 
@@ -155,7 +155,7 @@ class _Latex(Style):
 
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
-        text = self._at_least(base, ATOM)
+        text = self._wrap_box(base, ATOM)
         # A name with a superscript gets parentheses before its power.
         if base.kind == "name" and "^" in text:
             text = self.patterns["parentheses"] % text
@@ -215,10 +215,10 @@ class _MathML(Style):
         "sign": "<mo>%s</mo>",
     }
 
-    def text(self, words: Any) -> str:
+    def escape_text(self, words: Any) -> str:
         return escape(words)
 
-    def number(self, text: str, power: int | None) -> str:
+    def format_number(self, text: str, power: int | None) -> str:
         sign = self.minus if text.startswith("-") else ""
         number = f"{sign}<mn>{text.removeprefix('-')}</mn>"
         if power is None:
@@ -227,7 +227,7 @@ class _MathML(Style):
             "<mn>-", "<mn>−"
         )
 
-    def bare(self, box: Box) -> str:
+    def write_bare(self, box: Box) -> str:
         """Return the markup without an enclosing row, which the context implies."""
         mathml, depth = self.write(box), 0
         for tag in re.finditer(r"<(/?)mrow>", mathml):
@@ -237,19 +237,19 @@ class _MathML(Style):
                 return mathml[6:-7] if whole else mathml
         return mathml
 
-    def line(self, box: Box) -> str:
+    def write_line(self, box: Box) -> str:
         """Return a line of its own; one with numbers only is text, which is much smaller."""
-        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if is_flat(box) else self.bare(box)
+        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if is_flat(box) else self.write_bare(box)
 
-    def _one(self, box: Box, level: int = SUM) -> str:
+    def _write_one(self, box: Box, level: int = SUM) -> str:
         """Return one element, where MathML counts its children."""
-        text = self._at_least(box, level)
-        bare = box.kind in ("sum", "product", "negative") and self.binds(box) >= level
+        text = self._wrap_box(box, level)
+        bare = box.kind in ("sum", "product", "negative") and self.find_level(box) >= level
         return f"<mrow>{text}</mrow>" if bare else text
 
     def _fraction(self, box: Box) -> str:
         levels = self.levels.get(box.kind, (SUM, SUM))
-        return self.patterns[box.kind] % tuple(map(self._one, box.parts, levels))
+        return self.patterns[box.kind] % tuple(map(self._write_one, box.parts, levels))
 
     _power = _fraction
 
@@ -262,7 +262,7 @@ class _MathML(Style):
         return f"<{tag}>{base}{below}{above}</{tag}>"
 
 
-class _Text(Style):
+class _PlainText(Style):
     minus = "−"
     minus_between = " − "
     beside = " · "
@@ -296,24 +296,24 @@ class _Text(Style):
         return base + (f"_{below}" if below else "") + (f"^{above}" if above else "")
 
 
-class _Html(_Text):
+class _Html(_PlainText):
     """Letters as variables, scripts as HTML; accents are left out."""
 
     beside = "\u2009"
     patterns: Mapping[str, str] = {
-        **_Text.patterns,
+        **_PlainText.patterns,
         "power": "%s<sup>%s</sup>",
         "total": "∑<sub>%s</sub>\u2009%s",
         "largest": "max<sub>%s</sub>\u2009%s",
         "which": "arg max<sub>%s</sub>\u2009%s",
         "letter": "<i>%s</i>",
     }
-    levels: Mapping[str, tuple[int, ...]] = {**_Text.levels, "power": (ATOM, SUM)}
+    levels: Mapping[str, tuple[int, ...]] = {**_PlainText.levels, "power": (ATOM, SUM)}
 
-    def text(self, words: Any) -> str:
+    def escape_text(self, words: Any) -> str:
         return escape(str(words))
 
-    def number(self, text: str, power: int | None) -> str:
+    def format_number(self, text: str, power: int | None) -> str:
         text = text.replace("-", "−")
         return text if power is None else f"{text}·10<sup>{str(power).replace('-', '−')}</sup>"
 
@@ -323,23 +323,23 @@ class _Html(_Text):
     def _script(self, box: Box) -> str:
         base, index, _ = box.parts
         text, below, above = map(self.write, box.parts)
-        if base.kind == "letter" and index != EMPTY and _slanted(index):
+        if base.kind == "letter" and index != EMPTY and _is_slanted(index):
             text, below = f"<i>{base.data}<sub>{TEXT.write(index)}</sub></i>", ""
         for tag, script in (("sub", below), ("sup", above)):
             text += f"<{tag}>{script}</{tag}>" if script else ""
         return text
 
     def _row(self, box: Box) -> str:
-        slanted = box != EMPTY and _slanted(box)
+        slanted = box != EMPTY and _is_slanted(box)
         return f"<i>{TEXT.write(box)}</i>" if slanted else super()._row(box)
 
 
-def _slanted(name: Box) -> bool:
+def _is_slanted(name: Box) -> bool:
     """Decide whether a name is made of letters alone."""
-    return name.kind == "letter" or (name.kind == "row" and all(map(_slanted, name.parts)))
+    return name.kind == "letter" or (name.kind == "row" and all(map(_is_slanted, name.parts)))
 
 
 LATEX = _Latex()
 MATHML = _MathML()
-TEXT = _Text()
+TEXT = _PlainText()
 HTML = _Html()

@@ -131,19 +131,21 @@ def test_what_is_valid_has_no_faults(
 def test_what_is_no_file_stands_in_the_message() -> None:
     """An option of the command line is at no line of a file."""
     fault = Fault("unknown key 'x'", Place("--set training.x=1"))
-    row = fault_formats.of_documents([fault, Fault("out of place", None)])
-    found = commands(fault_formats.github(row, fault_formats.RULES))
+    row = fault_formats.list_fault_rows([fault, Fault("out of place", None)])
+    found = commands(fault_formats.format_github(row, fault_formats.RULES))
     assert [p.keys() for _, p, _ in found] == [{"title"}, {"title"}]
     assert found[0][2] == "--set training.x=1: unknown key 'x'" and found[1][2] == "out of place"
-    log = json.loads(fault_formats.sarif(row, fault_formats.RULES))
+    log = json.loads(fault_formats.format_sarif(row, fault_formats.RULES))
     of_sarif_2_1_0(log)
     assert all("locations" not in result for result in log["runs"][0]["results"])
 
 
 def test_a_document_cannot_smuggle_a_command_into_the_log() -> None:
     smuggled = "x\r\n::add-mask::y\u2028::set-output name=a::b"
-    row = fault_formats.of_documents([Fault(smuggled, Place("a.yaml\n::stop-commands::t", 1, 1))])
-    text = fault_formats.github(row, fault_formats.RULES)
+    row = fault_formats.list_fault_rows(
+        [Fault(smuggled, Place("a.yaml\n::stop-commands::t", 1, 1))]
+    )
+    text = fault_formats.format_github(row, fault_formats.RULES)
     assert text.count("\n") == 1 and text.startswith("::error ") and "\r" not in text
     assert len(commands(text)) == 1
 

@@ -38,10 +38,10 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_before_anything_else(
     both = Terminal()
     monkeypatch.setattr(sys, "stderr", both)
     monkeypatch.setattr(sys, "stdout", both)
-    with progress.shown():
-        progress.tell("1 of 2 \x1b[31mlayouts")
+    with progress.show_progress():
+        progress.report_progress("1 of 2 \x1b[31mlayouts")
         until("1 of 2 \\x1b[31mlayouts, 0 s", both)
-        progress.tell("2 of 2 layouts")
+        progress.report_progress("2 of 2 layouts")
         until("2 of 2 layouts", both)
         print("an answer")
         time.sleep(0.05)
@@ -67,16 +67,16 @@ def test_nothing_is_shown_in_a_pipe_unless_it_is_asked_for(
 def test_what_is_soon_done_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with progress.shown():
-        progress.tell("soon done")
+    with progress.show_progress():
+        progress.report_progress("soon done")
     assert not stream.getvalue()
 
 
 def test_a_stage_that_fails_leaves_no_line(quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with pytest.raises(KeyboardInterrupt), progress.shown():
-        progress.tell("under way")
+    with pytest.raises(KeyboardInterrupt), progress.show_progress():
+        progress.report_progress("under way")
         until("under way", stream)
         raise KeyboardInterrupt
     assert stream.getvalue().endswith("\r\x1b[K")

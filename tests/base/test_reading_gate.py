@@ -197,8 +197,11 @@ def test_standard_input_is_bounded_like_a_file(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(PlanError, match="the file is too large"):
         files.read_bytes("-", 9)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"0123456789\n1")))
-    with files.opened("-", 12) as file:
-        assert list(file.chunks(8)) == [b"01234567", b"89\n1"] and file.read() == b"0123456789\n1"
+    with files.open_bounded("-", 12) as file:
+        assert (
+            list(file.iter_chunks(8)) == [b"01234567", b"89\n1"]
+            and file.read_all() == b"0123456789\n1"
+        )
 
 
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
@@ -212,11 +215,11 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
 def test_a_file_that_grows_ends_where_it_ended(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"one\ntwo\n")
-    with files.opened(file, 100) as log, file.open("ab") as more:
+    with files.open_bounded(file, 100) as log, file.open("ab") as more:
         more.write(b"three\n")
         more.flush()
-        assert list(log.chunks(6)) == [b"one\ntw", b"o\n"] == list(log.chunks(6))
-        assert log.read() == b"one\ntwo\n"
+        assert list(log.iter_chunks(6)) == [b"one\ntw", b"o\n"] == list(log.iter_chunks(6))
+        assert log.read_all() == b"one\ntwo\n"
 
 
 # The folder that nothing leaves ---------------------------------------------------------------
@@ -288,7 +291,7 @@ def test_inside_the_root_presets_and_neighbours_are_read(
     assert main(["--root", str(bound), str(bound / "own.yaml")]) == 0
     assert main(["report", str(bound / "own.yaml"), "--root", str(bound / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
-    assert files.inside("/etc/passwd")  # the bound ends with the command
+    assert files.is_inside("/etc/passwd")  # the bound ends with the command
 
 
 def test_a_forged_report_leads_nowhere(bound: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -394,7 +397,7 @@ def test_a_fault_of_the_program_is_one_line(
     def broken(what: str | None) -> str:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr(listing, "listing", broken)
+    monkeypatch.setattr(listing, "format_listing", broken)
     assert main(["list"]) == 70
     said = capsys.readouterr()
     assert said.err == "internal error: ValueError: two\\nlines (--debug shows where)\n"
@@ -511,7 +514,7 @@ def test_a_damaged_piece_is_worked_on_again(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.PieceFolder, "finish", stopped)
+    monkeypatch.setattr(run.PieceFolder, "finish_table", stopped)
     assert main(sweeping(study, table)) == 130
     monkeypatch.undo()
     monkeypatch.setattr(work, "ONE_BY_ONE", 2)

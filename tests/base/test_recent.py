@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.base.recent import recent
+from planner.base.recent import cache_last
 from planner.engine import instance as case
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -19,7 +19,7 @@ PLANS = ("presets/gpt3_a100x1024.yaml", "presets/mixtral8x7b_h100x1024.yaml")
 def test_of_a_watched_mapping_only_what_is_asked_for_counts() -> None:
     asked: list[tuple[int, bool]] = []
 
-    @recent(2, watched=1)
+    @cache_last(2, watched=1)
     def chosen(size: int, settings: dict[str, Any]) -> Any:
         asked.append((size, settings["wide"]))
         yield settings["big"] if settings["wide"] else size
@@ -56,7 +56,7 @@ def test_a_narrowed_space_is_the_one_with_that_option(
     path: str, key: str, values: tuple[Any, ...]
 ) -> None:
     plan = loading.load(path)
-    whole, made = list(Space(plan).blocks()), list(Space(plan, {key: values}).blocks())
+    whole, made = list(Space(plan).yield_blocks()), list(Space(plan, {key: values}).yield_blocks())
 
     def rows(blocks: list[SpaceRows]) -> list[tuple[Any, ...]]:
         return [
@@ -65,5 +65,5 @@ def test_a_narrowed_space_is_the_one_with_that_option(
             for d, run, *rest in zip(*(column.tolist() for column in block.columns), strict=True)
         ]
 
-    narrowed = rows([block.having({key: values}) for block in whole])
+    narrowed = rows([block.filter_rows({key: values}) for block in whole])
     assert narrowed == rows(made) and 0 < len(narrowed) <= len(rows(whole))

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from planner.base import numbers
 from planner.base.display import plain
-from planner.base.numbers import exact_text, plain_text, rounded, scientific
-from planner.base.units import LONGEST, Dimension, UnitError, dimension, number, parse, pattern
+from planner.base.numbers import exact_text, plain_text, round_digits, scientific
+from planner.base.units import (
+    LONGEST,
+    Dimension,
+    UnitError,
+    build_pattern,
+    find_dimension,
+    parse,
+    parse_number,
+)
 
 F = Fraction
 GROUP = ","
@@ -200,25 +208,29 @@ def test_what_is_written_in_a_unit_is_read_back(digits: int, decimals: int, unit
 def test_plain_text_is_read_back(value: Fraction) -> None:
     text = plain_text(value)
     if "/" not in text and len(text) < 200:
-        assert number(text) == value
+        assert parse_number(text) == value
 
 
 def test_dimensions_multiply() -> None:
-    power = dimension("W")
-    assert power * dimension("s") == dimension("J") == dimension("kWh")
-    assert dimension("GB/s") / dimension("GB") == dimension("Hz") == dimension("s") ** -1
-    assert (dimension("bytes") ** 2) ** F(1, 2) == dimension("bytes")
-    assert dimension("USD/h per device") == dimension("USD") / dimension("h*device")
-    assert not dimension("GB") / dimension("bit")
-    assert dimension("tokens") != dimension("parameters")
-    assert str(dimension("FLOP/s")) == "FLOP/s"
+    power = find_dimension("W")
+    assert power * find_dimension("s") == find_dimension("J") == find_dimension("kWh")
+    assert (
+        find_dimension("GB/s") / find_dimension("GB")
+        == find_dimension("Hz")
+        == find_dimension("s") ** -1
+    )
+    assert (find_dimension("bytes") ** 2) ** F(1, 2) == find_dimension("bytes")
+    assert find_dimension("USD/h per device") == find_dimension("USD") / find_dimension("h*device")
+    assert not find_dimension("GB") / find_dimension("bit")
+    assert find_dimension("tokens") != find_dimension("parameters")
+    assert str(find_dimension("FLOP/s")) == "FLOP/s"
     with pytest.raises(KeyError):
-        Dimension.of(furlong=1)
+        Dimension.from_powers(furlong=1)
 
 
 DIMENSIONS = st.dictionaries(
     st.sampled_from(["byte", "s", "J", "token", "FLOP"]), st.integers(-3, 3)
-).map(lambda powers: Dimension.of(**powers))
+).map(lambda powers: Dimension.from_powers(**powers))
 
 
 @given(DIMENSIONS, DIMENSIONS, st.integers(-3, 3))
@@ -288,7 +300,7 @@ def test_prints_numbers_of_any_size() -> None:
 
 @given(st.fractions(), st.integers(1, 9))
 def test_rounding_is_within_half_a_digit(value: Fraction, digits: int) -> None:
-    found = rounded(value, digits)
+    found = round_digits(value, digits)
     step = F(10) ** (found.adjusted() - digits + 1)
     assert abs(F(found) - value) <= step / 2
     assert F(found) % step == 0
@@ -342,13 +354,13 @@ def test_a_pattern_is_true_of_what_is_read_and_of_nothing_else(text: str, unit: 
         is_read = True
     except UnitError:
         is_read = False
-    assert bool(re.search(pattern(unit), text)) == is_read, (text, unit)
+    assert bool(re.search(build_pattern(unit), text)) == is_read, (text, unit)
 
 
 @given(st.data(), st.sampled_from(KEYS))
 def test_what_a_pattern_makes_is_read(data: st.DataObject, unit: str) -> None:
     """The bound on its length is apart from what a pattern says."""
-    made = st.from_regex(pattern(unit)).filter(lambda text: len(text.strip()) <= LONGEST)
+    made = st.from_regex(build_pattern(unit)).filter(lambda text: len(text.strip()) <= LONGEST)
     parse(data.draw(made), unit)
 
 

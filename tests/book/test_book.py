@@ -14,9 +14,11 @@ import planner.book.formulas
 from planner.base import units
 from planner.book import language, settings
 from planner.book.expressions import REDUCTIONS, Symbol
-from planner.book.quantity import BOOK, Book, Formula, Quantity, spelled
+from planner.book.quantity import BOOK, Book, Formula, Quantity, typeset_symbol
 
-FORMULAS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
+FORMULAS = [
+    pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.list_formulas()
+]
 FOLDER = Path(planner.book.formulas.__file__).parent
 
 #: What is counted rather than measured: a formula may turn layers into bytes, but not into FLOP.
@@ -29,7 +31,7 @@ class Mismatch(Exception):
 
 def measured(unit: str) -> units.Dimension:
     """The dimension of a unit, counts left out."""
-    powers = units.dimension(unit).powers
+    powers = units.find_dimension(unit).powers
     return units.Dimension(tuple(p for p in powers if p[0] not in COUNTS))
 
 
@@ -42,7 +44,7 @@ def dimension_of(expression: Any, carried: units.Dimension | None = None) -> uni
         return measured(unit_of(expression))
     if op == "mul":
         found = [d for a in expression.args if (d := dimension_of(a, carried)) is not None]
-        product = units.dimension("1")
+        product = units.find_dimension("1")
         for dimension in found:
             product = product * dimension
         return product if found else None
@@ -67,7 +69,7 @@ def dimension_of(expression: Any, carried: units.Dimension | None = None) -> uni
     if op in ("exp", "log", "tanh"):
         if dimension_of(expression.args[0], carried):
             raise Mismatch(f"{expression}: a function of a value with a unit")
-        return units.dimension("1")
+        return units.find_dimension("1")
     raise AssertionError(f"no dimension rule for {op}")
 
 
@@ -110,7 +112,7 @@ def test_units_agree(formula: Formula) -> None:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_an_expression_has_exact_numbers_and_known_symbols(formula: Formula) -> None:
     expression = formula.expression
-    numbers = [node.data for node in expression.walk() if node.op == "number"]
+    numbers = [node.data for node in expression.walk_tree() if node.op == "number"]
     assert all(type(value) in (int, Fraction) for value in numbers)
     assert not expression.symbols - BOOK.symbols.keys() - BOOK.notation.keys()
 
@@ -121,7 +123,7 @@ def test_a_number_that_is_not_exact_is_refused() -> None:
 
 
 def test_every_quantity_says_what_it_is() -> None:
-    for d in BOOK.formulas():
+    for d in BOOK.list_formulas():
         assert d.title and d.source and d.why.endswith((".", ")")), d.id
         assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), d.id
 
@@ -165,15 +167,15 @@ def test_a_formula_holds_where_each_setting_has_its_value_or_one_of_several() ->
     for zero in range(4):
         for reshard in (True, False):
             plan = {"parallelism.zero": zero, "parallelism.reshard": reshard}
-            assert (one.choose(plan.get) is None) == (zero in (0, 3) or not reshard)
+            assert (one.choose_formula(plan.get) is None) == (zero in (0, 3) or not reshard)
 
 
 def test_every_setting_has_a_keyword_and_a_formula_that_asks_for_it() -> None:
-    asked = {name for d in BOOK.formulas() for name in d.when}
+    asked = {name for d in BOOK.list_formulas() for name in d.when}
     asked |= {
         name
-        for d in BOOK.formulas()
-        for node in d.expression.walk()
+        for d in BOOK.list_formulas()
+        for node in d.expression.walk_tree()
         if node.op in REDUCTIONS
         for name in node.where
     }
@@ -240,7 +242,7 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
 )
 def test_the_letters_of_an_index_are_a_word(typed: str, latex: str) -> None:
     """Words are upright, as typesetting has it (ISO 80000-2, 7.1); what varies stays as it is."""
-    assert spelled(typed) == latex
+    assert typeset_symbol(typed) == latex
 
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.py")), ids=lambda page: page.stem)

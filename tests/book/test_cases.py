@@ -21,7 +21,7 @@ CASES = Path(__file__).parents[1] / "cases"
 def cases() -> list[Any]:
     found = []
     for path in sorted(CASES.glob("*.yaml")):
-        for case in source.read(path).plain()["cases"]:
+        for case in source.read_document(path).plain()["cases"]:
             found.append(pytest.param(case, id=f"{path.stem}: {case['name']}"))
     return found
 

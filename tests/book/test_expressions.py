@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.book.canonical import SHIPPED, canonical, forms, hashed, in_plain_order
+from planner.book.canonical import SHIPPED, hash_tree, order_operands, read_forms, to_canonical
 from planner.book.expressions import (
     Expression,
     Symbol,
     add,
     ceil,
     exp,
+    make_fraction,
+    make_number,
     maximum,
-    number,
     product,
-    rational,
     sqrt,
 )
 from planner.book.language import Sum
@@ -53,13 +53,13 @@ def test_operators_mean_what_they_mean_in_sympy(build: Callable[[Any, Any], Any]
     made = build(sympy.Symbol("a", positive=True), sympy.Symbol("b", positive=True))
     ours = build(Symbol("a", positive=True), Symbol("b", positive=True))
     assert to_sympy(ours) == made
-    assert canonical(ours) is from_sympy(made)
+    assert to_canonical(ours) is from_sympy(made)
 
 
 def test_functions_mean_what_they_mean_in_sympy() -> None:
     a = Symbol("a", positive=True)
     x = sympy.Symbol("a", positive=True)
-    assert to_sympy(sqrt(a) + exp(-a) * rational(1, 3)) == sympy.sqrt(x) + sympy.exp(-x) / 3
+    assert to_sympy(sqrt(a) + exp(-a) * make_fraction(1, 3)) == sympy.sqrt(x) + sympy.exp(-x) / 3
     assert to_sympy(ceil(a)).func is sympy.ceiling
     assert to_sympy(maximum(a, 2)) == sympy.Max(x, 2)
 
@@ -67,7 +67,7 @@ def test_functions_mean_what_they_mean_in_sympy() -> None:
 @pytest.mark.slow
 def test_every_formula_survives_the_way_through_sympy() -> None:
     """Its canonical form has nothing that SymPy would still move."""
-    for formula in BOOK.formulas():
+    for formula in BOOK.list_formulas():
         tree = formula.expression
         assert from_sympy(to_sympy(tree)) is tree, formula.id
 
@@ -80,9 +80,11 @@ def test_equal_expressions_are_one_object() -> None:
 
 
 def test_what_ships_has_every_formula_of_the_book() -> None:
-    trees = {formula.written: formula.id for formula in BOOK.formulas() if formula.written.args}
-    asked = [tree for tree in trees if in_plain_order(tree) is None]
-    missing = [trees[tree] for tree in asked if hashed(tree) not in forms()]
+    trees = {
+        formula.written: formula.id for formula in BOOK.list_formulas() if formula.written.args
+    }
+    asked = [tree for tree in trees if order_operands(tree) is None]
+    missing = [trees[tree] for tree in asked if hash_tree(tree) not in read_forms()]
     assert not missing, f"{missing[:5]} and more: make it anew with {COMMAND}"
 
 
@@ -110,15 +112,15 @@ def test_the_first_report_of_a_shipped_plan_needs_no_sympy(plan: str, tmp_path: 
 
 def test_what_does_not_ship_is_put_in_order_by_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a line of the data each formula has the same form."""
-    formulas = list(BOOK.formulas())[::40]
-    shipped = [canonical(formula.written) for formula in formulas]
-    monkeypatch.setattr("planner.book.canonical.forms", dict[str, str]().copy)
+    formulas = list(BOOK.list_formulas())[::40]
+    shipped = [to_canonical(formula.written) for formula in formulas]
+    monkeypatch.setattr("planner.book.canonical.read_forms", dict[str, str]().copy)
     for formula in formulas:
         monkeypatch.setattr(formula.written, "canonical", None)
-    assert [canonical(formula.written) for formula in formulas] == shipped
+    assert [to_canonical(formula.written) for formula in formulas] == shipped
 
 
-NUMBERS = st.fractions(-3, 3, max_denominator=3).map(number)
+NUMBERS = st.fractions(-3, 3, max_denominator=3).map(make_number)
 
 
 @given(st.sampled_from((add, product)), st.lists(NUMBERS, max_size=3), st.booleans(), st.data())
@@ -130,12 +132,12 @@ def test_numbers_beside_one_symbol_are_ordered_as_by_sympy(
 ) -> None:
     symbols = [Symbol("a", positive)] * data.draw(st.integers(0 if numbers else 1, 1))
     tree = operation(*data.draw(st.permutations([*numbers, *symbols])))
-    assert canonical(tree) is from_sympy(to_sympy(tree))
+    assert to_canonical(tree) is from_sympy(to_sympy(tree))
 
 
 def test_what_ships_is_found_by_content() -> None:
     """An expression that was changed is another one, whatever ships of the old."""
     a: Expression = Symbol("a", positive=True)
-    assert canonical(a + a + 1) is canonical(2 * a + 1)
-    assert canonical(a + a + 2) is not canonical(2 * a + 1)
-    assert canonical(a * 0) is number(0)
+    assert to_canonical(a + a + 1) is to_canonical(2 * a + 1)
+    assert to_canonical(a + a + 2) is not to_canonical(2 * a + 1)
+    assert to_canonical(a * 0) is make_number(0)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.base.formats import floor_log2, named, shipped
-from planner.base.resources import preset
+from planner.base.formats import find_exponent, load_format, sort_formats
+from planner.base.resources import load_preset
 from planner.cli.main import main
 from planner.documents import aliases
 
@@ -34,7 +34,7 @@ from planner.documents import aliases
     ],
 )
 def test_limits(key: str, size: int, largest: float, smallest_normal: float, epsilon: float):
-    one = named(key)
+    one = load_format(key)
     assert one.bytes == size
     assert float(one.largest) == largest
     assert float(one.smallest_normal) == smallest_normal
@@ -53,10 +53,10 @@ def test_limits(key: str, size: int, largest: float, smallest_normal: float, eps
     ],
 )
 def test_blocks_carry_their_scale(key: str, block: int, bits: int):
-    assert (named(key).block, named(key).bytes * block * 8) == (block, bits)
+    assert (load_format(key).block, load_format(key).bytes * block * 8) == (block, bits)
     # TransformerEngine keeps a copy along the rows and one along the columns, each with its scales.
-    recipes = preset("implementations/megatron")["recipes"]
-    assert Fraction(recipes[key]["quantized"]) == 2 * named(key).bytes
+    recipes = load_preset("implementations/megatron")["recipes"]
+    assert Fraction(recipes[key]["quantized"]) == 2 * load_format(key).bytes
     # Megatron-Core gathers weights of block formats in bf16 and casts them where they arrive
     # (reuse_grad_buf_for_mxfp8_param_ag), those of fp8 as products take them.
     gathered = {name: recipe.get("gather", recipe["compute"]) for name, recipe in recipes.items()}
@@ -83,7 +83,7 @@ def test_blocks_carry_their_scale(key: str, block: int, bits: int):
 def test_the_smallest_and_the_largest_numbers_are_exact(
     key: str, subnormal: int, normal: int, largest: int
 ):
-    one, two = named(key), Fraction(2)
+    one, two = load_format(key), Fraction(2)
     assert one.smallest_subnormal == two**subnormal
     assert one.smallest_normal == two**normal
     assert one.largest == largest
@@ -109,7 +109,7 @@ def judge(key: str) -> Any:
 @pytest.mark.parametrize("key", [*TYPES, *SMALL_TYPES])
 def test_a_number_is_rounded_as_others_round_it(key: str):
     """From far below the smallest number to beyond the largest, ties and their neighbours too."""
-    one, its = named(key), judge(key)
+    one, its = load_format(key), judge(key)
     rng = random.Random(0)
     values = [0.1, 1e-8, 1 / 3, 2.5e-8, 3e-8, 5e-8, 448.0, 463.9, 464.1, 65519.0, 65521.0, 5.0, 7.1]
     values += [2.0 ** rng.uniform(-152, 129) for _ in range(2000)]
@@ -121,7 +121,7 @@ def test_a_number_is_rounded_as_others_round_it(key: str):
     for value in values:
         with np.errstate(over="ignore"):
             theirs = float(its(value))
-        ours = one.nearest(Fraction(value))
+        ours = one.round_value(Fraction(value))
         if ours is None:  # those without infinities say NaN, or stay at the largest
             assert not math.isfinite(theirs) or theirs == one.largest, value
         else:
@@ -130,7 +130,7 @@ def test_a_number_is_rounded_as_others_round_it(key: str):
 
 @pytest.mark.parametrize("key", [*TYPES, *SMALL_TYPES])
 def test_the_bits_of_a_number_are_those_that_others_keep(key: str):
-    one, its = named(key), judge(key)
+    one, its = load_format(key), judge(key)
     size = one.sign + one.exponent + one.fraction
     stored = np.dtype(its).itemsize
     values = [
@@ -141,21 +141,21 @@ def test_the_bits_of_a_number_are_those_that_others_keep(key: str):
         one.largest,
     ]
     for value in dict.fromkeys(values):
-        bits = int(one.pattern(value).replace(" ", ""), 2)
+        bits = int(one.format_bits(value).replace(" ", ""), 2)
         theirs = np.array([float(value)]).astype(its).view(f"u{stored}")[0]
         assert bits == int(theirs) & (2**size - 1), value
-        assert one.nearest(value) == value
+        assert one.round_value(value) == value
 
 
 @pytest.mark.parametrize("key", ["fp8-e4m3", "fp8-e5m2", "fp4-e2m1"])
 def test_every_pattern_of_a_small_format_is_the_number_that_others_read(key: str):
-    one, its = named(key), judge(key)
+    one, its = load_format(key), judge(key)
     count = 2 ** (one.exponent + one.fraction)
     for pattern in range(1, count):
         theirs = float(np.array([pattern], "u1").view(its)[0])
         if math.isfinite(theirs):
-            bits = one.pattern(Fraction(theirs)).replace(" ", "")
-            assert int(bits, 2) == pattern and one.nearest(Fraction(theirs)) == Fraction(theirs)
+            bits = one.format_bits(Fraction(theirs)).replace(" ", "")
+            assert int(bits, 2) == pattern and one.round_value(Fraction(theirs)) == Fraction(theirs)
 
 
 @settings(max_examples=200)
@@ -163,12 +163,12 @@ def test_every_pattern_of_a_small_format_is_the_number_that_others_read(key: str
 def test_no_number_of_a_format_is_nearer_than_the_one_that_a_value_becomes(
     value: Fraction, key: str
 ):
-    one = named(key)
-    found = one.nearest(value)
+    one = load_format(key)
+    found = one.round_value(value)
     if found is None:
         assert value > one.largest
         return
-    quantum = max(Fraction(2) ** floor_log2(value), one.smallest_normal) * one.epsilon
+    quantum = max(Fraction(2) ** find_exponent(value), one.smallest_normal) * one.epsilon
     assert found % one.smallest_subnormal == 0
     assert abs(found - value) <= quantum / 2
 
@@ -177,19 +177,19 @@ def test_a_scale_saves_a_small_number_unless_its_neighbours_are_large():
     """OCP Microscaling v1.0, section 6.3: of a block whose largest number is 1e-8 the scale is
     2^(-27 - 8) for E4M3; 1e-8 is 343.6 of those, between 320 and 352."""
     small = Fraction(1, 10**8)
-    assert named("mxfp8").nearest(small) == Fraction(352, 2**35)
-    assert named("mxfp8").nearest(small, Fraction(1)) == 0
+    assert load_format("mxfp8").round_value(small) == Fraction(352, 2**35)
+    assert load_format("mxfp8").round_value(small, Fraction(1)) == 0
     # The largest element of E2M1 is 6 = 1.5 × 2^2: the scale is 2^(-27 - 2), of which 1e-8 is 5.4.
-    assert named("mxfp4").nearest(small) == Fraction(6, 2**29)
+    assert load_format("mxfp4").round_value(small) == Fraction(6, 2**29)
     # NVFP4 with a scale of the whole tensor of 1: its smallest scale is 2^-9.
-    assert named("nvfp4").nearest(small) == 0
-    assert named("nvfp4").nearest(Fraction(6)) == 6
+    assert load_format("nvfp4").round_value(small) == 0
+    assert load_format("nvfp4").round_value(Fraction(6)) == 6
     # What the largest power of two of an element would be exceeded by stays at the largest one.
-    assert named("mxfp8").nearest(Fraction(511)) == 448
+    assert load_format("mxfp8").round_value(Fraction(511)) == 448
 
 
 def test_a_scale_that_has_no_zero_stays_at_its_smallest():
-    assert named("e8m0").nearest(Fraction(1, 2**200)) == Fraction(1, 2**127)
+    assert load_format("e8m0").round_value(Fraction(1, 2**200)) == Fraction(1, 2**127)
 
 
 # Tensors ------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def cli(*words: str) -> str:
 
 
 def test_other_names_mean_one_format_each():
-    known = [one.format for one in shipped()]
-    for name, words in preset("aliases/names")["precision"].items():
-        assert [aliases.preset("precision", word, known) for word in (name, *words)] == [name] * (
-            len(words) + 1
-        )
+    known = [one.format for one in sort_formats()]
+    for name, words in load_preset("aliases/names")["precision"].items():
+        assert [aliases.find_preset("precision", word, known) for word in (name, *words)] == [
+            name
+        ] * (len(words) + 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.documents import source
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions.loading import load
 
@@ -172,7 +172,7 @@ WORSE = {
 
 def told(plan: Any) -> list[float] | None:
     try:
-        return [float(value) for value in evaluated(plan, QUANTITIES).values()]
+        return [float(value) for value in compute_values(plan, QUANTITIES).values()]
     except planner.PlanError as error:
         assert "cannot finish" in str(error)
         return None
@@ -231,20 +231,22 @@ def test_every_way_to_evaluate_agrees() -> None:
     plan = load(META, {"cluster.price": "2 USD/h"})
     built = case.build(plan)
     evaluation, floats = Evaluation(built), Evaluation(built, exact=False)
-    nodes, goodput = evaluation.graph.nodes, evaluation.values_of(QUANTITIES)["time.goodput"]
+    nodes, goodput = evaluation.graph.nodes, evaluation.get_values(QUANTITIES)["time.goodput"]
     symbol = next(symbol for symbol in built.bindings if symbol.name == "t_res")
     moved = [Fraction(value) for value in (0, 900, 3600)]
     column = np.array([float(value) for value in moved])
     many = {name: over_column(evaluation, name, symbol, column) for name in QUANTITIES}
     for place, restart in enumerate(moved):
-        for name, wanted in evaluated(variant(plan, {"time.restart": restart}), QUANTITIES).items():
+        for name, wanted in compute_values(
+            variant(plan, {"time.restart": restart}), QUANTITIES
+        ).items():
             for one in (evaluation, floats):
-                run = one.varied(symbol, restart).value(name)
+                run = one.change_input(symbol, restart).value(name)
                 assert float(run) == pytest.approx(float(wanted), rel=1e-12)
             assert float(many[name][place]) == pytest.approx(float(wanted), rel=1e-12)
     found = slopes(nodes, evaluation.values, evaluation.instance("time.goodput", {}))
     slope = float(found[nodes.index(("input", (symbol,)))])
-    between = float(evaluated(plan, ["time.between_failures"])["time.between_failures"])
+    between = float(compute_values(plan, ["time.between_failures"])["time.between_failures"])
     # Goodput falls by e to the power of the restart over the time between interruptions.
     assert slope == pytest.approx(-float(goodput) / between, rel=1e-9)
 
@@ -270,5 +272,5 @@ def test_hardly_any_interruption_leaves_all_of_the_time(period: str) -> None:
         "parallelism": {"tensor": 1},
         "time": {"restart": "0 s"},
     }
-    goodput = evaluated(load(document), ["time.goodput"])["time.goodput"]
+    goodput = compute_values(load(document), ["time.goodput"])["time.goodput"]
     assert 1 - 1e-12 <= goodput <= 1

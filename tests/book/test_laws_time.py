@@ -394,14 +394,14 @@ def misdirected(found: Evaluation) -> list[str]:
         taken = []
         for each in corners(symbol, Fraction(value)):
             try:
-                taken.append(float(found.varied(symbol, each).value("time.step_seconds")))
+                taken.append(float(found.change_input(symbol, each).value("time.step_seconds")))
             except Absent as absent:
                 wrong.append(f"{symbol} at {float(each)}: {absent.reason}")
         ordered = sorted(taken, reverse=symbol in FASTER)
         near = all(abs(a - b) <= 1e-12 * b for a, b in zip(taken, ordered, strict=True))
         if not near:
             wrong.append(f"{symbol}: {taken}")
-    dearer = found.varied(price, 2 * found.case.bindings[price])
+    dearer = found.change_input(price, 2 * found.case.bindings[price])
     if not dearer.value("cost.total") > found.value("cost.total"):
         wrong.append("a price twice as high costs no more")
     return wrong
@@ -409,7 +409,7 @@ def misdirected(found: Evaluation) -> list[str]:
 
 def outside(found: Evaluation) -> list[str]:
     """Quantities that the engine refused to print."""
-    values = ((key[0], found.worth(place)) for key, place in found.nodes.items())
+    values = ((key[0], found.evaluate_node(place)) for key, place in found.nodes.items())
     return [
         f"{name}: {value.reason}"
         for name, value in values

@@ -28,7 +28,7 @@ def component(evaluated: Evaluation, path: str) -> dict[str, Any]:
 
 def test_a_feed_forward_matrix_of_gpt3_takes_2304_mebibytes_in_fp32() -> None:
     evaluated = evaluation("gpt3-175b")
-    trace = evaluated.trace("parameters.component", component(evaluated, "layer.mlp.up"))
+    trace = evaluated.trace_quantity("parameters.component", component(evaluated, "layer.mlp.up"))
     weights = int(trace.value) - 49152  # the biases stand beside the matrix
     assert weights == 12288 * 49152
     assert weights * 4 == units.parse("2304 MiB", "bytes")

@@ -11,7 +11,7 @@ import planner
 from planner.base.errors import PlanError
 from planner.connect import exports, imports
 from planner.questions import loading
-from planner.results.result import Result, evaluate
+from planner.results.result import Result, evaluate_plan
 
 LAYERS, HIDDEN, WIDE, LENGTH = 4, 1024, 4096, 512
 MATRIX = HIDDEN * WIDE
@@ -46,7 +46,7 @@ def load(linears: int | None, implementation: str = "pytorch", **mlp: Any) -> An
 
 
 def result(linears: int | None, implementation: str = "pytorch", **mlp: Any) -> Result:
-    return evaluate(load(linears, implementation, **mlp))
+    return evaluate_plan(load(linears, implementation, **mlp))
 
 
 def grows(name: str, linears: int, **more: Any) -> Fraction:
@@ -92,7 +92,7 @@ def test_more_matrices_take_longer(linears: int) -> None:
 
 def test_gates_run_as_one_product_with_the_projection_beside_them() -> None:
     found = result(5)
-    names = [entry.name for entry in found.entries("product") if entry.parent.name == "mlp"]
+    names = [entry.name for entry in found.list_entries("product") if entry.parent.name == "mlp"]
     assert names == ["gate+gate_2+gate_3+up", "down"]
     flops = found["roofline.product.flops[layer.mlp.gate+gate_2+gate_3+up]"].number
     assert flops == 2 * LENGTH * 4 * MATRIX
@@ -128,9 +128,9 @@ def test_experts_say_how_many_they_have_where_the_dense_block_has_others() -> No
 @pytest.mark.parametrize("linears", [1, 4])
 @pytest.mark.parametrize("framework", ["megatron", "nanotron"])
 def test_a_framework_without_such_blocks_does_not_say_them(framework: str, linears: int) -> None:
-    unsaid = exports.config(load(linears), framework).unsaid
+    unsaid = exports.build_config(load(linears), framework).unsaid
     assert any(each.key == "model.mlp.linears" for each in unsaid)
-    plain = exports.config(load(3), framework).unsaid
+    plain = exports.build_config(load(3), framework).unsaid
     assert not any(each.key == "model.mlp.linears" for each in plain)
 
 
@@ -138,7 +138,7 @@ def test_a_framework_without_such_blocks_does_not_say_them(framework: str, linea
 def test_the_scripts_of_eleutherai_count_as_many_matrices(linears: int) -> None:
     """calc_transformer_params.py: num_mlp_linears × ffn_expansion_factor × h² a layer."""
     text = f"--num-layers 12 --hidden-size 768 -ff 4 --num-mlp-linears {linears}"
-    document = imports.read(text, "eleuther").document
+    document = imports.import_file(text, "eleuther").document
     made = planner.load(
         {
             "model": {**document, "vocab": 512},
@@ -146,6 +146,6 @@ def test_the_scripts_of_eleutherai_count_as_many_matrices(linears: int) -> None:
             "training": {"tokens": "1B", "sequence_length": 128, "global_batch": 64},
         }
     ).evaluate()
-    matrices = [entry for entry in made.entries("component") if entry.parent.name == "mlp"]
+    matrices = [entry for entry in made.list_entries("component") if entry.parent.name == "mlp"]
     total = sum(made[f"parameters.component[{entry.path}]"].number for entry in matrices)
     assert total == linears * 4 * 768**2

@@ -11,7 +11,7 @@ import planner
 from planner.base import units
 from planner.documents import source
 from planner.questions.loading import load
-from planner.questions.solve.priced_devices import offers
+from planner.questions.solve.priced_devices import list_offers
 from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.
@@ -94,7 +94,7 @@ def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     data = document("cluster", name)
     asked = {"cluster": name, "cluster.devices": data.get("devices_per_node", 8)}
     found = hourly(PLAN, **asked, **{"training.global_batch": 144})
-    reference = source.load({"cluster": name}, kind="plan").find(("cluster", "accelerator"))
+    reference = source.load({"cluster": name}, kind="plan").find_node(("cluster", "accelerator"))
     rows = {
         (accelerator, provider): Fraction(usd) / count
         for (accelerator, provider, kind), (usd, count) in PRINTED.items()
@@ -144,9 +144,9 @@ def test_reserved_hours_are_those_of_the_provider_too() -> None:
 
 
 def test_offers_say_whose_prices_they_are() -> None:
-    for offer in offers(load(PLAN)):
+    for offer in list_offers(load(PLAN)):
         assert any(year in offer.whose for year in ("2024", "2026")), offer
-    (b200,) = offers(load(PLAN), ["b200-sxm-192gb"])
+    (b200,) = list_offers(load(PLAN), ["b200-sxm-192gb"])
     assert b200.price == Fraction(6880, 800) and "coreweave" in b200.whose
-    (other,) = offers(load(PLAN), ["b300-sxm-288gb"])
+    (other,) = list_offers(load(PLAN), ["b300-sxm-288gb"])
     assert other.price == Fraction(740, 100) and "hyperstack" in other.whose

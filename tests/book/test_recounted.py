@@ -34,7 +34,7 @@ class View:
         return float(value)
 
     def on(self, setting: str) -> Any:
-        return self.evaluation.setting(setting, self.point)
+        return self.evaluation.read_setting(setting, self.point)
 
     def below(self, axis: str, **settings: Any) -> Iterator[View]:
         """The entries of an axis in this one that have some settings."""
@@ -2947,7 +2947,7 @@ def test_each_formula_is_what_plain_arithmetic_makes_of_what_it_rests_on(name: s
             entries = () if isinstance(entries, Absent) else entries
             views = [View(e, {**view.point, axis: x}) for view in views for x in entries]
         for view in views:
-            formula = quantity.choose(view.on)
+            formula = quantity.choose_formula(view.on)
             if formula is None:
                 continue
             try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.questions import loading
-from planner.results.result import Result, evaluate
+from planner.results.result import Result, evaluate_plan
 
 #: A plain decoder of 16 layers: a matrix of 4 h², one of 8 h², two norms without biases.
 LAYERS, HIDDEN, VOCAB, LENGTH, BATCH = 16, 1024, 32768, 512, 64
@@ -35,7 +35,7 @@ def result(model: dict[str, Any] | None = None, **layout: Any) -> Result:
         "implementation": "megatron",
     }
     training |= layout.pop("training", {})
-    return evaluate(
+    return evaluate_plan(
         loading.load(
             {
                 "model": model or SHAPE,
@@ -108,7 +108,8 @@ def test_no_device_holds_more_than_the_replica_and_its_share_no_more_than_the_fu
     devices = found["layout.replica_devices"].number
     for name in ("weights", "optimizer", "gradients"):
         most = max(
-            found[f"memory.{name}.stage[{stage.path}]"].number for stage in found.entries("stage")
+            found[f"memory.{name}.stage[{stage.path}]"].number
+            for stage in found.list_entries("stage")
         )
         assert most <= value(found, name) <= devices * most
 

@@ -14,7 +14,7 @@ import pytest
 
 import planner
 from planner.engine import scaling_laws as laws
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.solve import budgets, families
@@ -73,7 +73,7 @@ def sized(parameters: float, tokens: float) -> dict[str, Any]:
     }
 
 
-def choices(plan: planner.api.Plan, budget: str | None = None) -> dict[str, budgets.Choice]:
+def choices(plan: planner.api.Plan, budget: str | None = None) -> dict[str, budgets.LawChoice]:
     found = plan.solve("compute-optimal", **({"budget": budget} if budget else {}))
     return {choice.law["name"]: choice for choice in found.choices}
 
@@ -93,7 +93,7 @@ def test_the_tables_of_chinchilla(law: str, parameters: float, flops: float, tok
 
 
 def test_exponents_lie_in_the_intervals_of_table_2() -> None:
-    one, two, three = (law for law in laws.axis() if law.name.startswith("chinchilla"))
+    one, two, three = (law for law in laws.list_laws() if law.name.startswith("chinchilla"))
     from planner.book.notation import a_D, a_N
 
     assert 0.488 <= float(one.bindings[a_N]) <= 0.502 and float(one.bindings[a_D]) <= 0.512
@@ -124,7 +124,7 @@ def test_the_extrapolations_that_llama_3_and_kaplan_print() -> None:
 def test_doubling_a_budget_multiplies_by_the_exponents() -> None:
     plan = planner.load(LLAMA)
     small, large = choices(plan, "1e23 FLOP"), choices(plan, "2e23 FLOP")
-    for law in laws.published():
+    for law in laws.load_laws():
         one, two = small[law["name"]], large[law["name"]]
         up = math.log2(float(two.parameters) / float(one.parameters))
         on = math.log2(float(two.tokens) / float(one.tokens))
@@ -174,11 +174,11 @@ def test_a_model_of_the_plans_shape_is_near_the_choice(preset: str) -> None:
 def test_a_size_that_is_one_of_the_family_is_that_model(place: int) -> None:
     """The shallowest of a width too, which is no deeper model of the width before."""
     plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
-    whole, family = families.of_plan(plan)
-    changes = family.changes(family.domain.rows[place][0])
-    size = evaluated(variant(whole, changes), ["parameters.active"])["parameters.active"]
+    whole, family = families.build_family(plan)
+    changes = family.build_changes(family.domain.rows[place][0])
+    size = compute_values(variant(whole, changes), ["parameters.active"])["parameters.active"]
     choice = SimpleNamespace(parameters=size, law={"name": "any"})
-    found = budgets._shape(plan, choice)  # type: ignore[arg-type]
+    found = budgets._find_nearest(plan, choice)  # type: ignore[arg-type]
     assert found is not None and found.parameters == size and found.changes == changes
 
 
@@ -213,7 +213,7 @@ def test_the_question_on_the_command_line() -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["budget"]["USD"] == 2_000_000
-    assert {law["law"] for law in answer["laws"]} == {law["name"] for law in laws.published()}
+    assert {law["law"] for law in answer["laws"]} == {law["name"] for law in laws.load_laws()}
     assert all(law["source"] and law["parameters"] > 0 for law in answer["laws"])
 
 

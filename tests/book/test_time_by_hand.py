@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from planner.base.errors import PlanError
-from planner.book.canonical import canonical
-from planner.book.expressions import number
+from planner.book.canonical import to_canonical
+from planner.book.expressions import make_number
 from planner.book.formulas import time_product
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
@@ -263,8 +263,8 @@ def test_a_step_takes_no_less_than_its_flops_at_the_peak_and_its_products_as_the
 def test_a_single_tile_is_cut_along_its_depth_where_that_pays(deep: int) -> None:
     """One tile of 128 x 128 keeps one of 132 multiprocessors busy, its pieces as many; each pays
     for being shallow, here as if it were deeper by 512, and a tile of 128 costs a tenth more."""
-    shape = (number(128), number(128), number(deep))
-    taken = canonical(time_product.waves(shape, 1, number(512)))
+    shape = (make_number(128), make_number(128), make_number(deep))
+    taken = to_canonical(time_product.waves(shape, 1, make_number(512)))
     ways = [
         Fraction(11, 10) * Fraction(132, pieces) * Fraction(deep + pieces * 512, deep + 512)
         for pieces in (1, 2, 4)

@@ -747,13 +747,13 @@ def test_nothing_that_a_repository_configures_runs(
     runner.git("config", "extensions.partialClone", "origin")
     monkeypatch.chdir(runner.folder)
     (tmp_path / "copy").mkdir()
-    revisions.laid_out("HEAD", tmp_path / "copy")
+    revisions.copy_tree("HEAD", tmp_path / "copy")
     assert (tmp_path / "copy" / "a.yaml").read_text() == "a: 1\n" and not mark.exists()
     blob = runner.git("rev-parse", "HEAD:a.yaml")
     (runner.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     (tmp_path / "another").mkdir()
     with pytest.raises(PlanError, match=r"a\.yaml is not in this clone"):
-        revisions.laid_out("HEAD", tmp_path / "another")
+        revisions.copy_tree("HEAD", tmp_path / "another")
     assert not mark.exists()
     for words in (["status"], ["cat-file", "-p", blob]):  # of which each would run a program
         subprocess.run(["git", *words], capture_output=True, check=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import PlanError
-from planner.cli.completion import SHELLS, script
+from planner.cli.completion import SHELLS, build_script
 from planner.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_completion_without_argcomplete_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     with pytest.raises(PlanError, match=r"completion needs argcomplete \(pip install"):
-        script("bash")
+        build_script("bash")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_script_is_read_by_its_shell(shell: str, tmp_path: Path) -> None:
     pytest.importorskip("argcomplete")
-    text = script(shell)
+    text = build_script(shell)
     assert "trainplan" in text and "plan.py" in text
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
@@ -87,7 +87,7 @@ def test_bash_offers_a_plan_file_and_what_a_command_takes(tmp_path: Path) -> Non
     program = tmp_path / "trainplan"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "plan.py"} "$@"\n')
     program.chmod(0o755)
-    (tmp_path / "script").write_text(script("bash"), encoding="utf-8")
+    (tmp_path / "script").write_text(build_script("bash"), encoding="utf-8")
     ask = (
         "source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_WORDBREAKS=$' =:';"
         "_python_argcomplete trainplan; printf '%s\\n' \"${COMPREPLY[@]}\""
@@ -106,4 +106,4 @@ def test_bash_offers_a_plan_file_and_what_a_command_takes(tmp_path: Path) -> Non
             check=True,
         )
         assert done.stdout.strip() == offered, line
-    assert "-o default" in script("bash")
+    assert "-o default" in build_script("bash")

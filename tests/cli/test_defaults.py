@@ -91,7 +91,7 @@ def test_they_can_be_left_out_and_asked_for(team: Path, run_cli: RunCli) -> None
 
     path = "plans/deep/a.yaml"
     assert "cluster.pue" not in inputs(planner.load(path, defaults=False))
-    with defaults.left_out():
+    with defaults.ignore_defaults():
         assert "cluster.pue" not in inputs(path)
     mapping = {"extends": path}
     assert "cluster.pue" not in inputs(planner.load(mapping))
@@ -223,7 +223,7 @@ def test_defaults_that_say_what_the_plan_says_change_no_number(
         assert {k: q.value for k, q in found.quantities.items()} == {
             k: q.value for k, q in alone.quantities.items()
         }
-        assert found.fingerprint() == alone.fingerprint()
+        assert found.hash_input() == alone.hash_input()
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_a_model_of_eleuther_has_the_states_that_their_script_counts(
     words = "calc_transformer_mem.py --num-layers=32 --sequence-length=2048 --hidden-size=4096"
     words += " --num-attention-heads=32"
     file = tmp_path / "model.yaml"
-    file.write_text(json.dumps(imports.read(words, "eleuther").document))
+    file.write_text(json.dumps(imports.import_file(words, "eleuther").document))
     found = sizes(capsys, str(file), "--set", "training.implementation=megatron-2022")["training"]
     total = 6_871_326_720 - 4 * 32 * 4096
     assert found["parameters.total"]["value"] == total
@@ -164,4 +164,4 @@ def test_a_plan_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("kind", ["model", "cluster", "accelerator", "study", "plan"])
 def test_every_shipped_document_is_told_by_its_name(kind: str) -> None:
     for name in preset_names(kind)[:5]:
-        assert loading.kind_named(name, kind)[0] == kind
+        assert loading.find_document(name, kind)[0] == kind

@@ -22,18 +22,18 @@ from benchmarks import launch_files
 from benchmarks.layouts import LAYOUTS
 from fuzz import kills, lines
 from planner.base import units
-from planner.base.display import flow, plain, quoted
+from planner.base.display import format_flow, plain, quote_json
 from planner.cli.main import main
 from planner.connect import imports
-from planner.connect.exports import LAUNCHED, TRAINERS, config
+from planner.connect.exports import LAUNCHED, TRAINERS, build_config
 from planner.connect.measure import machine
 from planner.connect.measure import writing as measuring
 from planner.documents import schema, source
 from planner.documents import yaml_nodes as nodes
-from planner.documents.editing import BARE, edited
+from planner.documents.editing import BARE, change_values
 from planner.plans.document import Plan
 from planner.questions import write_back
-from planner.report.resolved import resolved
+from planner.report.resolved import format_resolved
 from planner.serve import find, page
 from tests.conftest import ROOT
 from tests.connect.test_eleuther import PYTHIA
@@ -60,7 +60,7 @@ def exact(data: Any) -> Any:
         return {key: exact(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
         return [exact(value) for value in data]
-    return units.exact(Fraction(repr(data))) if isinstance(data, float) else data
+    return units.to_whole(Fraction(repr(data))) if isinstance(data, float) else data
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -73,7 +73,7 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def ours(text: str) -> Any:
-    root = nodes.compose(text, "<written>")
+    root = nodes.parse_yaml(text, "<written>")
     assert root is not None
     return root.plain()
 
@@ -103,7 +103,7 @@ def written(path: Path, kind: str, memory: Any) -> None:
     same_in_yaml(text)
     held = [
         schema.validate(source.load(one, kind=kind), kind).data
-        for one in (str(path), source.nested(memory))
+        for one in (str(path), source.expand_keys(memory))
     ]
     assert held[0] == held[1]
 
@@ -127,7 +127,7 @@ DATA = st.recursive(
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), DATA, max_size=4))
 def test_what_is_written_in_flow_style_is_what_was_given(data: dict[str, Any]) -> None:
     for bare in (None, BARE):
-        text = flow(data, bare=bare)
+        text = format_flow(data, bare=bare)
         assert shares(ours(text)) == shares(exact(data))
         same_in_yaml(text)
 
@@ -138,7 +138,7 @@ def shares(data: Any) -> Any:
         return {key: shares(value) for key, value in data.items()}
     if isinstance(data, list):
         return [shares(value) for value in data]
-    found = isinstance(data, Fraction) and flow(data)
+    found = isinstance(data, Fraction) and format_flow(data)
     return found if found and "/" in found else data
 
 
@@ -147,13 +147,13 @@ def shares(data: Any) -> Any:
     st.floats(1e-30, 1e30) | st.fractions(0, 10**6, max_denominator=10**6) | st.integers(0, 10**30),
 )
 def test_a_number_with_its_unit_is_read_as_that_number(unit: str, value: Any) -> None:
-    assert units.parse(flow(value, unit), unit) == exact(value)
+    assert units.parse(format_flow(value, unit), unit) == exact(value)
 
 
 @pytest.mark.parametrize("text", ["a: 1\n", "a: 1\nb: {c: x}\n", "{a: 1, b: {c: 2}}", "a: 1\nb: c"])
 @given(data=DATA)
 def test_a_value_that_is_put_into_a_text_is_that_value(text: str, data: Any) -> None:
-    made = edited(text, "<text>", {"b.c": data})
+    made = change_values(text, "<text>", {"b.c": data})
     same_in_yaml(made)
     assert shares(ours(made)["b"]["c"]) == shares(exact(data))
 
@@ -185,7 +185,7 @@ def test_an_imported_configuration(row: dict[str, Any], tmp_path: Path) -> None:
     head = {k: v for k, v in ours(model.read_text("utf-8")).items() if k in ("name", "notes")}
     as_model(model, {**head, **memory})
     if "architectures" in row["config"] or "model_type" in row["config"]:
-        opened = page.opened({"file": config_file.read_text("utf-8"), "text": FIRST})["text"]
+        opened = page.open_file({"file": config_file.read_text("utf-8"), "text": FIRST})["text"]
         saved = tmp_path / "plan.yaml"
         saved.write_text(opened, "utf-8")
         written(saved, "plan", {**ours(FIRST), "model": {"name": head["name"], **memory}})
@@ -206,7 +206,7 @@ LAUNCHES = [
     (said, plan, name)
     for said, plan in launch_files.plans()
     for name in (*LAUNCHED, *TRAINERS)
-    if not config(plan, name).lost
+    if not build_config(plan, name).lost
 ]
 MODELS = {said: model for said, model, *_ in yaml.safe_load(launch_files.PLANS.read_text("utf-8"))}
 
@@ -215,14 +215,14 @@ MODELS = {said: model for said, model, *_ in yaml.safe_load(launch_files.PLANS.r
 def test_an_export_that_is_imported_again(row: tuple[str, Plan, str], tmp_path: Path) -> None:
     said, plan, name = row
     file, back = tmp_path / "run.txt", tmp_path / "plan.yaml"
-    file.write_text(config(plan, name).text, "utf-8")
+    file.write_text(build_config(plan, name).text, "utf-8")
     words, left = ["import", "--from", name, str(file), "-o", str(back)], []
     if name in TRAINERS:
         left = [f"{key}={plan.get(key)}" for key in LEFT.get(name, ())]
         left = [f"model={MODELS[said]}", "cluster.accelerator=h100-sxm-80gb", *left]
     words += [f"--set={one}" for one in left] if left else ["--plan"]
     assert main(words) == 0
-    found = imports.read(str(file), name, plan=True, changes=left)
+    found = imports.import_file(str(file), name, plan=True, changes=left)
     memory = found.document
     written(back, "plan", memory)
     if "accelerator" in memory["cluster"]:  # of a launch file, which no one names one in
@@ -232,7 +232,7 @@ def test_an_export_that_is_imported_again(row: tuple[str, Plan, str], tmp_path: 
 def test_arguments_of_a_script(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     assert main(["import", "--from", "eleuther", PYTHIA, "-o", str(file)]) == 0
-    as_plan(file, imports.read(PYTHIA, "eleuther").document)
+    as_plan(file, imports.import_file(PYTHIA, "eleuther").document)
 
 
 LINES = [
@@ -280,9 +280,9 @@ def test_an_answer_that_solve_wrote(words: list[str], tmp_path: Path) -> None:
     answer = plan.solve(question, **options)
     as_plan(file, planner.api.Plan(answer.holds.plan))
     text = Path(kills.PLAN).read_text("utf-8")
-    answered = find.solve({"text": text, "question": question, **options})
+    answered = find.answer_solve({"text": text, "question": question, **options})
     (take,) = json.loads(json.dumps(answered["takes"]))
-    taken.write_text(page.written(text, take["set"]), "utf-8")
+    taken.write_text(page.write_keys(text, take["set"]), "utf-8")
     as_plan(taken, str(file))
 
 
@@ -317,7 +317,7 @@ def test_rates_that_calibrate_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", [Ideal(), Ideal(processes=4), Ideal(GPU)])
 def test_an_accelerator_that_measure_wrote(backend: Any, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text(measuring.document(machine.measure(backend)), "utf-8")
+    file.write_text(measuring.write_device(machine.measure_machine(backend)), "utf-8")
     written(file, "accelerator", ours(file.read_text("utf-8")))
 
 
@@ -326,7 +326,7 @@ def layouts() -> list[tuple[str, Any]]:
     data = yaml.safe_load(LAYOUTS.read_text("utf-8"))["layouts"]
     shipped = [(path.stem, ours(path.read_text("utf-8"))) for path in SHIPPED]
     given = [
-        (row["name"], source.with_values(row["plan"], {**row["given"], "name": row["name"]}))
+        (row["name"], source.change_keys(row["plan"], {**row["given"], "name": row["name"]}))
         for row in data
     ]
     return [*shipped, *given]
@@ -336,7 +336,7 @@ def layouts() -> list[tuple[str, Any]]:
 def test_a_plan_that_was_printed_resolved(row: tuple[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     plan = planner.load(row[1])
-    file.write_text(resolved(plan.plan), "utf-8")
+    file.write_text(format_resolved(plan.plan), "utf-8")
     as_plan(file, plan)
 
 
@@ -352,7 +352,7 @@ SHARES = {
 def test_numbers_without_a_decimal_are_printed_resolved(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     plan = planner.load(kills.PLAN, SHARES)
-    file.write_text(resolved(plan.plan), "utf-8")
+    file.write_text(format_resolved(plan.plan), "utf-8")
     as_plan(file, plan)
 
 
@@ -363,7 +363,7 @@ def test_a_report_that_check_names(
     """Anew it agrees; after the plan changed, the command that is named mends it."""
     monkeypatch.chdir(tmp_path)
     plan, report = Path("plan.yaml"), Path(f"report.{kind}")
-    plan.write_text(resolved(planner.load(kills.PLAN, {"cluster.price": "50 USD/day"}).plan))
+    plan.write_text(format_resolved(planner.load(kills.PLAN, {"cluster.price": "50 USD/day"}).plan))
     assert main(["report", str(plan), "-o", str(report)]) == 0
     assert main(["check", "."]) == 0
     assert main(["search", str(plan), "--apply", str(plan), "--rank", "2"]) == 0
@@ -394,7 +394,7 @@ def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> N
     study, table, plan = (tmp_path / name for name in ("study.yaml", "out.csv", "plan.yaml"))
     text = Path(kills.PLAN).read_text("utf-8").replace("10B", "10.1e9\n  dropout: 0.003")
     body = {"text": text, "quantity": "cost.total", "key": key, "values": values}
-    made = json.loads(quoted(plain(find.chart(body))))
+    made = json.loads(quote_json(plain(find.answer_chart(body))))
     study.write_text(made["study"], "utf-8")
     assert main(["validate", str(study)]) == 0
     same_in_yaml(made["study"])
@@ -402,7 +402,7 @@ def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> N
     assert main(["sweep", str(study), "--workers", "1", "-o", str(table)]) == 0
     rows = list(csv.DictReader(table.open(encoding="utf-8")))
     for row, point, take in zip(rows, made["points"], made["takes"], strict=True):
-        plan.write_text(page.written(text, take["set"]), "utf-8")
+        plan.write_text(page.write_keys(text, take["set"]), "utf-8")
         assert main(["validate", str(plan)]) == 0
         cost = float(digits(str(plan))["cost.total"])
         assert cost == pytest.approx(point["value"], rel=1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.base.errors import PlanError
-from planner.questions.write_back import write
+from planner.questions.write_back import write_values
 from tests.conftest import ROOT, RunCli
 
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
@@ -53,13 +53,13 @@ def changed_lines(folder: Path) -> list[str]:
 def test_of_a_shipped_plan_only_the_changed_lines_change(path: Path, folder: Path) -> None:
     plan = committed(folder, path.read_text("utf-8"))
     was = planner.load(plan).plan.get("training.tokens")
-    told = write("plan.yaml", {"training.tokens": was * 2})
+    told = write_values("plan.yaml", {"training.tokens": was * 2})
     lines = changed_lines(folder)
     assert len(lines) == 2 and all("tokens:" in line for line in lines)
     assert told.splitlines()[0] == "plan.yaml" and "training.tokens: " in told
     assert planner.load(plan).plan.get("training.tokens") == was * 2
-    assert write("plan.yaml", {"training.tokens": was * 2}) == "plan.yaml: nothing changes\n"
-    write("plan.yaml", {"training.tokens": was})
+    assert write_values("plan.yaml", {"training.tokens": was * 2}) == "plan.yaml: nothing changes\n"
+    write_values("plan.yaml", {"training.tokens": was})
     assert not changed_lines(folder)
 
 
@@ -109,7 +109,7 @@ cluster: 8 x h100-sxm-80gb"""
 
 def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
     committed(folder, "extends: gpt3_a100x1024\nname: mine\n")
-    write("plan.yaml", {"time.mfu": None})
+    write_values("plan.yaml", {"time.mfu": None})
     assert changed_lines(folder) == ["+time:", "+  mfu: null"]
     assert planner.load("plan.yaml").plan.get("time.mfu") is None
 
@@ -141,13 +141,13 @@ def test_a_value_that_others_share_stays(folder: Path) -> None:
     text = SMALL.replace("256 ", "&b 256 ") + "  micro_batch: *b\n"
     committed(folder, text)
     with pytest.raises(PlanError):
-        write("plan.yaml", {"training.global_batch": 512})
-    write("plan.yaml", {"training.micro_batch": 4})
+        write_values("plan.yaml", {"training.global_batch": 512})
+    write_values("plan.yaml", {"training.micro_batch": 4})
     assert changed_lines(folder) == ["-  micro_batch: *b", "+  micro_batch: 4"]
 
 
 def test_an_answer_that_makes_no_valid_plan_is_not_written(folder: Path) -> None:
     committed(folder, SMALL)
     with pytest.raises(PlanError):
-        write("plan.yaml", {"parallelism.tensor": 7})
+        write_values("plan.yaml", {"parallelism.tensor": 7})
     assert not changed_lines(folder)

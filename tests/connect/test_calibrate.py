@@ -63,18 +63,18 @@ def runs() -> list[Run]:
 
 @pytest.fixture(scope="module")
 def rates(runs: list[Run]) -> list[Rate]:
-    return laboratory.candidates(runs)
+    return laboratory.list_rates(runs)
 
 
 def measured(
     runs: Sequence[Run], factors: dict[Rate, float], noise: Callable[[], float]
 ) -> list[Run]:
     """What a laboratory with such rates measures."""
-    return [replace(run, measured=run.seconds(factors) * math.exp(noise())) for run in runs]
+    return [replace(run, measured=run.predict_step(factors) * math.exp(noise())) for run in runs]
 
 
 def fitted(runs: Sequence[Run], rates: Sequence[Rate]) -> Fit:
-    return fit.fitted(runs, [laboratory.kind_of(run.evaluation) for run in runs], rates)
+    return fit.fit_rates(runs, [laboratory.find_scatter(run.evaluation) for run in runs], rates)
 
 
 def test_slopes_are_those_of_differences(runs: list[Run], rates: list[Rate]) -> None:
@@ -82,14 +82,14 @@ def test_slopes_are_those_of_differences(runs: list[Run], rates: list[Rate]) -> 
     as one over all rates of work together, so shares of rates (time in no rate aside) are at most
     1."""
     for run in runs[:4]:
-        seconds, slopes = run.slopes({})
+        seconds, slopes = run.find_slopes({})
         for rate in rates:
             by = 1.0005
-            up, down = run.seconds({rate: by}), run.seconds({rate: 1 / by})
+            up, down = run.predict_step({rate: by}), run.predict_step({rate: 1 / by})
             assert slopes.get(rate, 0.0) == pytest.approx(
                 math.log(up / down) / 2 / math.log(by), abs=2e-3
             ), rate.name
-        assert seconds == pytest.approx(run.seconds({}))
+        assert seconds == pytest.approx(run.predict_step({}))
 
 
 def test_known_factors_are_found_again(runs: list[Run], rates: list[Rate]) -> None:
@@ -100,20 +100,20 @@ def test_known_factors_are_found_again(runs: list[Run], rates: list[Rate]) -> No
     own = measured(runs[:OWN], truth, lambda: random.gauss(0, 0.02))
     found = fitted(own, rates)
     for place, rate in enumerate(found.rates):
-        low, high = found.value(place, -fit.NORMAL), found.value(place, fit.NORMAL)
+        low, high = found.find_rate(place, -fit.NORMAL), found.find_rate(place, fit.NORMAL)
         assert low <= rate.value * by.get(rate.name, 1) <= high, rate.name
     chosen = {rate.name: place for place, rate in enumerate(found.rates)}
     assert len(chosen) <= 5 and set(by) <= set(chosen)
     place = chosen["matmul"]
-    assert found.value(place) == pytest.approx(found.rates[place].value * 0.8, rel=0.06)
+    assert found.find_rate(place) == pytest.approx(found.rates[place].value * 0.8, rel=0.06)
 
     def error(predicted: np.ndarray) -> float:
         return float(np.abs(predicted / np.array([run.measured for run in own]) - 1).mean())
 
     assert error(found.after) < error(found.without) < error(found.before) / 2
     rest = measured(runs[OWN:], truth, lambda: 0.0)
-    factors = {rate: found.value(place) / rate.value for place, rate in enumerate(found.rates)}
-    assert fmean(abs(run.seconds(factors) / run.measured - 1) for run in rest) < 0.05
+    factors = {rate: found.find_rate(place) / rate.value for place, rate in enumerate(found.rates)}
+    assert fmean(abs(run.predict_step(factors) / run.measured - 1) for run in rest) < 0.05
 
 
 def test_a_single_run_is_drawn_to_what_ships(runs: list[Run], rates: list[Rate]) -> None:
@@ -128,26 +128,28 @@ def test_a_single_run_is_drawn_to_what_ships(runs: list[Run], rates: list[Rate])
     assert found.without[0] == pytest.approx(found.before[0])
     assert math.log(found.after[0] / found.before[0]) == pytest.approx(0.1 * theirs, rel=0.1)
     for place, rate in enumerate(found.rates):
-        assert found.value(place, -1) < rate.value < found.value(place, 1)
-        assert found.said(place) < theirs * 1.05
+        assert found.find_rate(place, -1) < rate.value < found.find_rate(place, 1)
+        assert found.weigh_runs(place) < theirs * 1.05
     more = fitted(measured(runs[:OWN], {}, lambda: 0.1), rates)
     assert np.log(more.after / more.before).mean() > 0.085
     matmul = [rate.name for rate in more.rates].index("matmul")
-    assert more.said(matmul) > 0.75
+    assert more.weigh_runs(matmul) > 0.75
 
 
 def test_runs_of_one_plan_count_as_one(runs: list[Run], rates: list[Rate]) -> None:
     """Four logs of one layout say what one of their mean says; two layouts say more."""
     misses = (0.04, 0.08, 0.12, 0.16)
-    several = [replace(runs[1], measured=runs[1].seconds({}) * math.exp(by)) for by in misses]
-    mean = replace(runs[1], measured=runs[1].seconds({}) * math.exp(fmean(misses)))
+    several = [replace(runs[1], measured=runs[1].predict_step({}) * math.exp(by)) for by in misses]
+    mean = replace(runs[1], measured=runs[1].predict_step({}) * math.exp(fmean(misses)))
     one, four = fitted([mean], rates), fitted(several, rates)
     assert four.layouts == 1 and four.rates == one.rates
     assert four.moves == pytest.approx(one.moves, rel=0.05)
     assert four.without == pytest.approx(four.before)
-    assert four.said(0) == pytest.approx(one.said(0), rel=0.05)
-    two = fitted([mean, replace(runs[4], measured=runs[4].seconds({}) * math.exp(0.1))], rates)
-    assert max(map(two.said, range(len(two.rates)))) > max(map(one.said, range(len(one.rates))))
+    assert four.weigh_runs(0) == pytest.approx(one.weigh_runs(0), rel=0.05)
+    two = fitted([mean, replace(runs[4], measured=runs[4].predict_step({}) * math.exp(0.1))], rates)
+    assert max(map(two.weigh_runs, range(len(two.rates)))) > max(
+        map(one.weigh_runs, range(len(one.rates)))
+    )
 
 
 @pytest.mark.slow
@@ -155,7 +157,7 @@ def test_intervals_hold_as_often_as_they_say(runs: list[Run], rates: list[Rate])
     """Laboratories whose rates lie around the shipped ones as the prior says, and whose runs
     scatter as those of others do: nine of ten rates lie in their interval, and nine of ten further
     runs in theirs, which is narrower than that of published runs."""
-    random, kind = Random(0), laboratory.kind_of(runs[0].evaluation)
+    random, kind = Random(0), laboratory.find_scatter(runs[0].evaluation)
     prior = fitted(runs[:OWN], rates)
     within = math.sqrt(kind.within)
     held: list[bool] = []
@@ -167,12 +169,14 @@ def test_intervals_hold_as_often_as_they_say(runs: list[Run], rates: list[Rate])
         }
         found = fitted(measured(runs[:OWN], truth, lambda: random.gauss(0, within)), rates)
         for place, rate in enumerate(found.rates):
-            low, high = found.value(place, -fit.NORMAL), found.value(place, fit.NORMAL)
+            low, high = found.find_rate(place, -fit.NORMAL), found.find_rate(place, fit.NORMAL)
             held.append(low <= rate.value * truth.get(rate, 1.0) <= high)
-        factors = {rate: found.value(place) / rate.value for place, rate in enumerate(found.rates)}
-        reach = fit.student(0.95, kind.freedom + OWN) * math.sqrt(found.open.mean())
+        factors = {
+            rate: found.find_rate(place) / rate.value for place, rate in enumerate(found.rates)
+        }
+        reach = fit.find_quantile(0.95, kind.freedom + OWN) * math.sqrt(found.open.mean())
         for run in measured(runs[OWN:], truth, lambda: random.gauss(0, within)):
-            inside.append(abs(math.log(run.measured / run.seconds(factors))) <= reach)
+            inside.append(abs(math.log(run.measured / run.predict_step(factors))) <= reach)
         assert reach >= fit.NORMAL * within
     assert 0.85 <= fmean(held) <= 0.97
     assert 0.86 <= fmean(inside) <= 0.97
@@ -219,7 +223,7 @@ def test_a_log_becomes_a_cluster_that_later_plans_extend(
     assert 1.1 < other.number / one.number < 1.25
     # Narrower than what laboratories leave open, no narrower than the scatter within one.
     width, narrower = (math.log(step.interval[1] / step.interval[0]) for step in (one, other))
-    within = 2 * fit.NORMAL * math.sqrt(laboratory.kind_of(before.evaluation).within)
+    within = 2 * fit.NORMAL * math.sqrt(laboratory.find_scatter(before.evaluation).within)
     assert within < narrower < width
     assert other.kind == "estimate" and "6 runs of yours, my-cluster.yaml" in str(
         after.inputs["time.efficiency.matmul"].origin
@@ -310,7 +314,7 @@ def test_megatron_and_torchtitan_state_what_they_run(tmp_path: Path) -> None:
         "using world size: 64, data-parallel size: 8, context-parallel size: 1, "
         "tensor-model-parallel size: 8, pipeline-model-parallel size: 1\n", "utf-8"
     )  # fmt: skip
-    assert logs.read(megatron).series("devices")[0].doubles[0] == 64
+    assert logs.read_log(megatron).list_series("devices")[0].doubles[0] == 64
     titan = tmp_path / "titan.log"
     titan.write_text(
         "[titan] 2025-10-01 10:00:00,000 - root - INFO - Trainer is initialized with local batch "
@@ -319,7 +323,7 @@ def test_megatron_and_torchtitan_state_what_they_run(tmp_path: Path) -> None:
         "[titan] root - INFO - step:  1  loss: 12.2  grad_norm: 1.4  memory: 40.1GiB(50.7%)  "
         "tps: 5,762  tflops: 300.1  mfu: 30.3%\n", "utf-8"
     )  # fmt: skip
-    found = logs.read(titan)
+    found = logs.read_log(titan)
     assert found.format == "torchtitan"
-    assert found.series("batch")[0].doubles[0] == 128
-    assert found.series("length")[0].doubles[0] == 8192
+    assert found.list_series("batch")[0].doubles[0] == 128
+    assert found.list_series("length")[0].doubles[0] == 8192

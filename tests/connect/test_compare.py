@@ -17,7 +17,7 @@ from planner.connect import causes, compare, logs
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from planner.review import check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare
 def test_formats_are_told_by_content(file: str, form: str, tmp_path: Path) -> None:
     unnamed = tmp_path / "log"
     unnamed.write_bytes((LOGS / file).read_bytes())
-    assert logs.read(unnamed).format == form
+    assert logs.read_log(unnamed).format == form
 
 
 def test_a_megatron_log_gives_the_typical_step_and_the_fullest_rank() -> None:
@@ -116,7 +116,7 @@ def test_the_warm_up_may_be_told() -> None:
     ],
 )
 def test_a_column_is_known_by_name_and_unit(label: str, expected: object) -> None:
-    assert logs.column(label) == expected
+    assert logs.find_column(label) == expected
 
 
 def test_another_batch_than_planned_is_said() -> None:
@@ -133,12 +133,14 @@ def test_a_ratio_is_planned_over_measured() -> None:
 
 def test_tables_hold_every_row() -> None:
     found = compare.compare(gpt3(), LOGS / "megatron.log")
-    tree = json.loads(compare.data(found))
+    tree = json.loads(compare.dump_rows(found))
     assert [row["id"] for row in tree["quantities"]] == [row.quantity.id for row in found.rows]
-    body = [line for line in compare.markdown(found).splitlines() if line.startswith("| ")][2:]
+    body = [line for line in compare.render_section(found).splitlines() if line.startswith("| ")][
+        2:
+    ]
     assert len(body) == len(found.rows)
     for row in found.rows:
-        assert compare.SHORT[row.id] in compare.text(found)
+        assert compare.SHORT[row.id] in compare.render_table(found)
     assert {*compare.SHORT} == {*compare.QUANTITIES}
     verdict = tree["verdict"]
     assert verdict["state"] == "outside" and verdict["text"] == found.sentence
@@ -152,7 +154,7 @@ def test_a_verdict_leads_and_what_could_explain_the_difference_follows() -> None
         (gpt2(), LOGS / "torchtitan.tfevents"),
         (gpt2("training.global_batch=1024"), LOGS / "torchtitan.log"),
     ):
-        lines = compare.text(compare.compare(plan, log)).splitlines()
+        lines = compare.render_table(compare.compare(plan, log)).splitlines()
         assert len(lines) <= 25 and max(map(len, lines)) <= 80
         assert lines[0].startswith(("DIFFERS  ", "AS PREDICTED  ", "ANOTHER RUN  "))
 
@@ -161,25 +163,25 @@ def test_a_verdict_leads_and_what_could_explain_the_difference_follows() -> None
 def test_what_a_run_does_otherwise_explains_it() -> None:
     """Each thing that a run may do otherwise is found again from what it costs."""
     plan = loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml")
-    result = evaluate(plan)
+    result = evaluate_plan(plan)
     for says, key, value in (
         ("data-parallel traffic without overlap", "parallelism.data_overlap", "none"),
         ("attention without a fused kernel", "training.attention", "eager"),
         ("full recomputation", "training.recompute", "full"),
         ("sharded gradients (ZeRO 2)", "parallelism.zero", 2),
     ):
-        other = evaluate(variant(plan, {key: value}))
+        other = evaluate_plan(variant(plan, {key: value}))
         for name in ("time.step_seconds", "memory.total"):
             gap = Fraction(other[name].number) - Fraction(result[name].number)
             if abs(gap) * 100 > result[name].number:
-                found = causes.causes(result, name, gap)
+                found = causes.find_causes(result, name, gap)
                 assert found[0].says == says, (name, found)
-                assert f"is about what {says} would" in causes.explained(result, name, gap)[0]
+                assert f"is about what {says} would" in causes.explain_gap(result, name, gap)[0]
 
 
 def test_what_no_setting_explains_is_said() -> None:
-    result = evaluate(loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml"))
-    (line,) = causes.explained(result, "time.step_seconds", Fraction(10**6))
+    result = evaluate_plan(loading.load(ROOT / "presets" / "llama70b_h100x1024.yaml"))
+    (line,) = causes.explain_gap(result, "time.step_seconds", Fraction(10**6))
     assert line.startswith("no setting of the plan explains +") and "slow clocks" in line
 
 
@@ -203,19 +205,19 @@ def test_what_is_no_log_is_a_fault_with_its_place(
     file = tmp_path / "run.log"
     file.write_bytes(content)
     with pytest.raises(PlanError) as error:
-        logs.read(file)
+        logs.read_log(file)
     assert message in str(error.value) and str(file) in str(error.value)
 
 
 def test_a_missing_log_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no such file"):
-        logs.read(tmp_path / "nothing.log")
+        logs.read_log(tmp_path / "nothing.log")
 
 
 def test_hostile_names_stay_in_their_cells(tmp_path: Path) -> None:
     file = tmp_path / "a`|\u2028b.csv"
     file.write_text("step_time\n1\n2\n")
-    for table in (compare.text, compare.markdown):
+    for table in (compare.render_table, compare.render_section):
         assert "\u2028" not in table(compare.compare(gpt2(), file))
 
 
@@ -245,11 +247,11 @@ def test_a_report_holds_the_comparison_and_can_be_checked(
         assert isinstance(rows["memory.reserved"]["inside"], bool)
     else:
         assert "Plan and reality" in text and "Model FLOPs utilisation" in text
-    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["same"]
+    assert [f.kind for f in check.check_reports([Path(f"r.{ending}")])] == ["same"]
     (tmp_path / "runs" / "a.log").write_bytes((LOGS / "torchtitan.log").read_bytes())
-    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["numbers"]
+    assert [f.kind for f in check.check_reports([Path(f"r.{ending}")])] == ["numbers"]
     (tmp_path / "runs" / "a.log").unlink()
-    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["lost"]
+    assert [f.kind for f in check.check_reports([Path(f"r.{ending}")])] == ["lost"]
 
 
 @pytest.mark.slow
@@ -300,7 +302,7 @@ def test_a_column_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("# a run\nstep,step_time,step_time\n1,0.5,0.7\n")
     with pytest.raises(PlanError, match=r"log\.csv:2: duplicate column step_time"):
-        logs.read(log)
+        logs.read_log(log)
 
 
 def test_columns_of_one_quantity_are_not_mixed(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> 
     log = tmp_path / "log"
     log.write_text(text)
     with pytest.raises(PlanError) as caught:
-        logs.read(log)
+        logs.read_log(log)
     assert said in str(caught.value)
 
 
@@ -344,7 +346,7 @@ def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> 
 def test_a_log_that_cannot_be_believed_is_one_line(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text(text)
     with pytest.raises(PlanError) as caught:
-        logs.read(tmp_path / "log.txt")
+        logs.read_log(tmp_path / "log.txt")
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 

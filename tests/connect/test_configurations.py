@@ -20,7 +20,7 @@ from planner.base.errors import PlanError
 from planner.cli import main as cli
 from planner.connect import imports
 from planner.connect.imports import families, hf, megatron, rules
-from planner.plans.document import merged
+from planner.plans.document import merge_mappings
 
 DATA = Path(__file__).parents[1] / "data"
 PRESETS = Path(__file__).parents[2] / "presets" / "models"
@@ -92,7 +92,7 @@ def test_a_row_that_is_like_several_keeps_the_classes_that_one_of_them_has() -> 
 
 
 def test_a_model_without_a_head_says_so() -> None:
-    imported = hf.convert({**LLAMA, "architectures": ["LlamaModel"]})
+    imported = hf.convert_config({**LLAMA, "architectures": ["LlamaModel"]})
     assert imported.document["head"] is False
     assert imported.notes == ["LlamaModel has no output head"]
     reward = {**LLAMA, "architectures": ["LlamaForSequenceClassification"]}
@@ -103,7 +103,7 @@ def test_a_model_without_a_head_says_so() -> None:
 
 def test_where_the_library_builds_more_than_is_published_the_import_says_so() -> None:
     """LongCat-Flash: gate matrices for 256 experts that compute nothing, in each of 28 layers."""
-    imported = hf.convert({"model_type": "longcat_flash"})
+    imported = hf.convert_config({"model_type": "longcat_flash"})
     assert any("zero_expert_gates: false" in note for note in imported.notes)
     published = {
         **imported.document,
@@ -317,7 +317,7 @@ def test_a_preset_is_its_published_configuration(preset: str) -> None:
     """Layer for layer: counts alone do not tell which layer is of which kind."""
     case = HELD[preset]
     assert case["source"]
-    document = merged(imports.import_config(case["config"]), case.get("apart", {}))
+    document = merge_mappings(imports.import_config(case["config"]), case.get("apart", {}))
     ours, published = loaded(preset), loaded(document)
     assert ours.model == published.model
     described = {"max_sequence", "norm_epsilon"} & document.keys()
@@ -594,7 +594,7 @@ def total(document: dict[str, Any]) -> int:
 
 
 def test_megatron_arguments_of_llama_3_count_as_its_checkpoint() -> None:
-    assert total(megatron.read(LLAMA3)) == 8030261248
+    assert total(megatron.read_megatron(LLAMA3)) == 8030261248
 
 
 def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
@@ -608,7 +608,7 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
         --moe-router-enable-expert-bias --vocab-size 129280 --max-position-embeddings 4096
         --moe-router-num-groups 8 --moe-router-group-topk 4
     """
-    made = megatron.read(arguments)
+    made = megatron.read_megatron(arguments)
     assert total(made) == 671026404352
     assert (made["moe"]["router_groups"], made["moe"]["router_group_top_k"]) == (8, 4)
 
@@ -625,9 +625,9 @@ def test_groups_of_a_router_are_imported() -> None:
 
 
 def test_modules_that_predict_further_tokens_are_imported() -> None:
-    assert megatron.read(LLAMA3 + "--mtp-num-layers 2\n")["mtp"] == 2
-    none = megatron.read(LLAMA3 + "--mtp-num-layers 0\n")
-    assert none == megatron.read(LLAMA3)
+    assert megatron.read_megatron(LLAMA3 + "--mtp-num-layers 2\n")["mtp"] == 2
+    none = megatron.read_megatron(LLAMA3 + "--mtp-num-layers 0\n")
+    assert none == megatron.read_megatron(LLAMA3)
 
 
 def test_deepseek_v3_with_its_module_counts_as_its_checkpoint() -> None:
@@ -653,20 +653,20 @@ def test_deepseek_v3_with_its_module_counts_as_its_checkpoint() -> None:
 def test_modules_that_are_left_out_are_named(count: int, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_type": "deepseek_v3", "num_nextn_predict_layers": count}))
-    said = yaml.safe_load(imports.read(str(file)).text).get("notes")
+    said = yaml.safe_load(imports.import_file(str(file)).text).get("notes")
     left = "num_nextn_predict_layers 1 is left out, as in transformers; mtp: 1 adds what it names"
     assert said == (left if count else None)
 
 
 def test_megatron_arguments_of_a_layout_change_no_weight() -> None:
     layout = "--context-parallel-size 2 --cp-comm-type all_gather\n"
-    assert megatron.read(LLAMA3 + layout) == megatron.read(LLAMA3)
+    assert megatron.read_megatron(LLAMA3 + layout) == megatron.read_megatron(LLAMA3)
 
 
 def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
-    padded = megatron.read(LLAMA3.replace("-size 1\n", "-size 8\n"))
+    padded = megatron.read_megatron(LLAMA3.replace("-size 1\n", "-size 8\n"))
     assert padded["vocab"] == 128256  # padding to 128 × 8 belongs to the layout
-    assert megatron.read(LLAMA3)["vocab"] == 128256
+    assert megatron.read_megatron(LLAMA3)["vocab"] == 128256
 
 
 @pytest.mark.parametrize(
@@ -688,5 +688,5 @@ def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
 )
 def test_bad_megatron_arguments_give_one_line(arguments: str, message: str) -> None:
     with pytest.raises(PlanError) as caught:
-        megatron.read(arguments)
+        megatron.read_megatron(arguments)
     assert str(caught.value).splitlines()[0].startswith(message)

@@ -39,7 +39,7 @@ def value(found: Any, quantity: str) -> Any:
 
 
 def of_row(row: dict[str, Any], **training: Any) -> Any:
-    document = hf.convert(row["config"]).document
+    document = hf.convert_config(row["config"]).document
     run = {"sequence_length": row["tokens"], **training}
     run |= {"context_tokens": row["context_tokens"]} if "context" in document else {}
     return result(document, training=run)
@@ -71,7 +71,7 @@ def test_every_shipped_transformer_of_images_is_held() -> None:
 
 @pytest.mark.parametrize(("preset", "row"), SHIPPED.items())
 def test_a_shipped_model_is_what_its_configuration_says(preset: str, row: str) -> None:
-    document = hf.convert(BY_NAME[row]["config"]).document
+    document = hf.convert_config(BY_NAME[row]["config"]).document
     whole = value(result(preset), "parameters.total")
     assert whole == BY_NAME[row]["params_total"]
     for quantity in ("compute.forward_flops_per_token", "memory.total", "time.step_seconds"):
@@ -91,7 +91,7 @@ def test_a_published_file_has_keys_that_its_class_does_not_read() -> None:
     """transformer/config.json of Qwen-Image as its first version published it."""
     said = {"_class_name": "QwenImageTransformer2DModel", "_diffusers_version": "0.34.0.dev0"}
     said |= {"guidance_embeds": False, "pooled_projection_dim": 768}
-    assert value(result(hf.convert(said).document), "parameters.total") == 20_430_401_088
+    assert value(result(hf.convert_config(said).document), "parameters.total") == 20_430_401_088
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_published_file_has_keys_that_its_class_does_not_read() -> None:
 )
 def test_what_is_not_understood_is_refused_by_name(change: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError) as caught:
-        hf.convert({**BY_NAME["FluxTransformer2DModel-0"]["config"], **change})
+        hf.convert_config({**BY_NAME["FluxTransformer2DModel-0"]["config"], **change})
     assert said in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_what_changes_the_architecture_is_refused_by_name(
     row: str, change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(PlanError) as caught:
-        hf.convert({**BY_NAME[row]["config"], **change})
+        hf.convert_config({**BY_NAME[row]["config"], **change})
     assert said in str(caught.value)
 
 
@@ -197,8 +197,8 @@ def test_more_layers_more_patches_and_more_context_never_take_less(
     config |= {"dual_attention_layers": [0]} if row[0] == "S" else {}
     config |= {"caption_projection_dim": 384} if row[0] == "S" else {}
     config |= {"cross_attention_dim": 384} if row[0] == "P" else {}
-    document = hf.convert({**config, "num_layers": 3}).document
-    deeper = hf.convert({**config, "num_layers": 5}).document
+    document = hf.convert_config({**config, "num_layers": 3}).document
+    deeper = hf.convert_config({**config, "num_layers": 5}).document
     run = {**way, "training": {**way.get("training", {}), "sequence_length": 256}}
 
     def values(model: dict[str, Any], **training: Any) -> list[Any]:
@@ -259,9 +259,9 @@ def test_a_condition_is_one_row_for_each_sequence() -> None:
 def test_no_published_run_is_claimed_for_their_times() -> None:
     from planner.results import intervals
 
-    found = intervals.basis("time.step_seconds", result("dit-xl-2").evaluation.case.settings)
+    found = intervals.find_basis("time.step_seconds", result("dit-xl-2").evaluation.case.settings)
     words = planner.load("gpt2small_hgx-h100").evaluate().evaluation.case.settings
-    dense = intervals.basis("time.step_seconds", words)
+    dense = intervals.find_basis("time.step_seconds", words)
     assert found is not None and dense is not None
     assert found.rows == found.sources == 0 < dense.rows
     assert found.high - found.low > dense.high - dense.low
@@ -272,7 +272,7 @@ def test_keys_and_values_of_a_context_are_kept_of_its_tokens() -> None:
     config = BY_NAME["PixArt-XL-2-1024-MS"]["config"]
     few, many = (
         value(
-            result(hf.convert(config).document, training={"context_tokens": n}),
+            result(hf.convert_config(config).document, training={"context_tokens": n}),
             "memory.activations.part[layer]",
         )
         for n in (100, 101)
@@ -289,10 +289,10 @@ def test_frameworks_for_language_models_refuse_it_by_name() -> None:
     ).plan
     for name in exports.FORMATS:
         if name in exports.WITHOUT_MODEL:
-            assert exports.config(plan, name).text
+            assert exports.build_config(plan, name).text
             continue
         with pytest.raises(PlanError, match=f"{name} has no diffusion models"):
-            exports.config(plan, name)
+            exports.build_config(plan, name)
 
 
 def test_a_search_ranks_layouts_by_what_they_evaluate_to() -> None:

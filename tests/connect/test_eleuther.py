@@ -29,7 +29,7 @@ DEVICE = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}, "training":
 
 def made(arguments: str) -> dict[str, object]:
     """What stands in the document that is written."""
-    found = imports.read(arguments, "eleuther")
+    found = imports.import_file(arguments, "eleuther")
     assert yaml.safe_load(found.text) == found.document
     return found.document
 
@@ -117,18 +117,18 @@ def test_what_a_plan_has_no_shape_for_is_still_said() -> None:
 def test_a_file_of_arguments_reads_as_the_arguments_do(tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text("# Pythia\n" + PYTHIA.replace(" --", " \\\n  --"))
-    assert imports.read(str(file), "eleuther").document == made(PYTHIA)
+    assert imports.import_file(str(file), "eleuther").document == made(PYTHIA)
 
 
 def test_a_name_on_the_hub_is_the_shipped_model() -> None:
     name = "--hf_model_name_or_path meta-llama/Llama-2-7b-hf"
-    assert imports.read(name, "eleuther").document == {"extends": "llama2-7b"}
-    plan = imports.read(f"{name} --num-gpus 8 -z 3 -b 2", "eleuther").document
+    assert imports.import_file(name, "eleuther").document == {"extends": "llama2-7b"}
+    plan = imports.import_file(f"{name} --num-gpus 8 -z 3 -b 2", "eleuther").document
     assert plan["model"] == {"extends": "llama2-7b"}
     result = planner.load(plan).evaluate()
     assert result["parameters.total"].value == 6_738_415_616  # as its page on the Hub counts them
     assert result.plan.get("training.sequence_length") == 4096  # max_position_embeddings
-    own = imports.read(f"{name} --num-gpus 8 -s 1024 -z 3", "eleuther").document
+    own = imports.import_file(f"{name} --num-gpus 8 -s 1024 -z 3", "eleuther").document
     assert own["training"]["sequence_length"] == 1024
 
 
@@ -157,7 +157,7 @@ def test_a_name_on_the_hub_is_the_shipped_model() -> None:
 )
 def test_bad_arguments_give_a_line_each(arguments: str, message: str) -> None:
     with pytest.raises(PlanError) as caught:
-        imports.read(arguments, "eleuther")
+        imports.import_file(arguments, "eleuther")
     first, *others = str(caught.value).splitlines()
     assert first.startswith(f"arguments: {message}")
     assert all(line.startswith("arguments: ") for line in others)
@@ -175,7 +175,7 @@ VALUES = st.sampled_from(
 def test_any_arguments_are_a_document_or_faults(pairs: list[tuple[str, str]]) -> None:
     text = " ".join(f"{flag} {value}" for flag, value in [("-s", "128"), *pairs])
     try:
-        found = imports.read(text, "eleuther")
+        found = imports.import_file(text, "eleuther")
     except PlanError as error:
         assert all(line.startswith("arguments: ") for line in str(error).splitlines())
     else:
@@ -186,4 +186,7 @@ def test_arguments_of_megatron_may_stand_on_the_command_line_too(tmp_path: Path)
     text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 9 --seq-length 8"
     file = tmp_path / "arguments"
     file.write_text(text)
-    assert imports.read(text, "megatron").text == imports.read(str(file), "megatron").text
+    assert (
+        imports.import_file(text, "megatron").text
+        == imports.import_file(str(file), "megatron").text
+    )

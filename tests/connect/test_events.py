@@ -35,7 +35,7 @@ def varint(value: int) -> bytes:
 
 def framed(data: bytes) -> bytes:
     head = struct.pack("<Q", len(data))
-    marks = (struct.pack("<I", events._masked(each)) for each in (head, data))
+    marks = (struct.pack("<I", events._compute_crc(each)) for each in (head, data))
     return head + next(marks) + data + next(marks)
 
 
@@ -143,10 +143,10 @@ def test_what_is_drawn_over_samples_is_no_step(tmp_path: Path) -> None:
 
 
 def test_a_file_of_torch_is_read() -> None:
-    log = logs.read(TITAN)
+    log = logs.read_log(TITAN)
     assert log.format == "TensorBoard"
-    assert [*log.series(STEP)[0].doubles] == [40.0] + [2.5] * 11
-    assert [*log.series(STEP)[0].steps] == [10 * n for n in range(1, 13)]
+    assert [*log.list_series(STEP)[0].doubles] == [40.0] + [2.5] * 11
+    assert [*log.list_series(STEP)[0].steps] == [10 * n for n in range(1, 13)]
     found = measured(TITAN)
     assert found["memory.reserved"] == Fraction("40.1") * GIB and found[RATE] == Fraction("5762.25")
     assert found["time.mfu"] == Fraction("0.303")
@@ -167,22 +167,22 @@ def test_what_a_writer_writes_now_is_read(how: dict[str, bool], tmp_path: Path) 
 def test_a_record_that_is_not_whole_is_left_for_later(tmp_path: Path) -> None:
     """However the bytes of a file arrive, they say the same."""
     data = TITAN.read_bytes()
-    whole = logs.read(TITAN).columns
-    reading, at, draw = logs.Reading(Place("log")), 0, random.Random(1)
+    whole = logs.read_log(TITAN).columns
+    reading, at, draw = logs.LogReader(Place("log")), 0, random.Random(1)
     while at < len(data):
         size = draw.randrange(1, 2000)
-        reading.feed(data[at : at + size])
+        reading.read_chunk(data[at : at + size])
         at += size
     assert reading.log is not None and reading.log.columns == whole
     cut = tmp_path / "log"
     cut.write_bytes(data[:-7])  # the job was killed while it wrote
-    assert len(logs.read(cut).series(STEP)[0].doubles) == 12
+    assert len(logs.read_log(cut).list_series(STEP)[0].doubles) == 12
 
 
 def test_an_event_file_without_what_is_compared_names_its_scalars(tmp_path: Path) -> None:
     path = written(tmp_path / "log", [(n, 1e9, "val/accuracy", 0.5) for n in range(9)])
     with pytest.raises(PlanError, match=r"no step time.*among its scalars: val/accuracy"):
-        logs.read(path)
+        logs.read_log(path)
 
 
 @pytest.mark.slow
@@ -190,18 +190,18 @@ def test_hostile_event_files_are_one_fault_or_the_truth(tmp_path: Path) -> None:
     """Bytes that were changed are a damaged record; they never change a number."""
     data, path, draw = TITAN.read_bytes()[:6000], tmp_path / "log", random.Random(2)
     path.write_bytes(data)
-    true = {*logs.read(path).series(STEP)[0].doubles}
+    true = {*logs.read_log(path).list_series(STEP)[0].doubles}
     for _ in range(300):
         bad = bytearray(data)
         for _ in range(draw.randrange(1, 4)):
             bad[draw.randrange(len(bad))] = draw.randrange(256)
         path.write_bytes(bad)
         try:
-            found = logs.read(path)
+            found = logs.read_log(path)
         except PlanError as error:
             assert len(str(error).splitlines()) == 1
         else:
-            assert {x for series in found.series(STEP) for x in series.doubles} <= true
+            assert {x for series in found.list_series(STEP) for x in series.doubles} <= true
 
 
 @pytest.mark.parametrize(
@@ -218,15 +218,15 @@ def test_a_record_that_is_no_event_is_one_fault(inside: bytes, tmp_path: Path) -
     path = tmp_path / "log"
     path.write_bytes(record(1, 1e9, "step_time", 1.0) + framed(inside))
     with pytest.raises(PlanError, match=r"the record at byte [0-9]+ is damaged"):
-        logs.read(path)
+        logs.read_log(path)
 
 
 def test_a_record_of_exabytes_is_one_fault(tmp_path: Path) -> None:
     head = struct.pack("<Q", 1 << 60)
     path = tmp_path / "log"
-    path.write_bytes(head + struct.pack("<I", events._masked(head)) + bytes(100))
+    path.write_bytes(head + struct.pack("<I", events._compute_crc(head)) + bytes(100))
     with pytest.raises(PlanError, match="damaged"):
-        logs.read(path)
+        logs.read_log(path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0])
@@ -234,21 +234,24 @@ def test_a_scalar_that_cannot_be_believed(value: float, tmp_path: Path) -> None:
     rows: Scalars = [(n, 1e9, "step_time", value if n == 5 else 1.0) for n in range(9)]
     path = written(tmp_path / "log", rows)
     if value != value:
-        assert len(logs.read(path).series(STEP)[0].doubles) == 8
+        assert len(logs.read_log(path).list_series(STEP)[0].doubles) == 8
     else:
         with pytest.raises(PlanError, match="step_time"):
-            logs.read(path)
+            logs.read_log(path)
 
 
 def test_the_checksum_is_that_of_the_standard() -> None:
     """RFC 3720, B.4: 32 bytes of zeros have the CRC-32C 8a9136aa."""
-    assert events._masked(bytes(32)) == ((0x8A9136AA >> 15 | 0x8A9136AA << 17) + 0xA282EAD8) % 2**32
+    assert (
+        events._compute_crc(bytes(32))
+        == ((0x8A9136AA >> 15 | 0x8A9136AA << 17) + 0xA282EAD8) % 2**32
+    )
 
 
 def test_checksums_of_many_records_are_those_of_each() -> None:
     records = [record(n, 1e9 + n, "step_time", 1.0 + n)[12:-4] for n in range(3 * events.MANY)]
     records += [b"", b"short", records[0]]
-    assert events._all_masked(records) == [events._masked(each) for each in records]
+    assert events._all_masked(records) == [events._compute_crc(each) for each in records]
 
 
 def test_one_damaged_record_among_many_is_named(tmp_path: Path) -> None:
@@ -260,4 +263,4 @@ def test_one_damaged_record_among_many_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(head + bytes(broken) + b"".join(several[41:]))
     with pytest.raises(PlanError, match=f"the record at byte {len(head)} is damaged"):
-        logs.read(path)
+        logs.read_log(path)

@@ -14,7 +14,7 @@ import yaml
 from fuzz import seeds
 from planner.base.errors import Place, PlanError
 from planner.connect import exports
-from planner.connect.exports import FORMATS, config, table
+from planner.connect.exports import FORMATS, build_config, table
 from planner.connect.exports.rules import CONDITIONS
 from planner.connect.imports import python_file
 from planner.plans.document import Plan
@@ -45,12 +45,12 @@ def arguments(text: str) -> dict[str, str | bool]:
 
 def python(text: str, to: str) -> dict[str, Any]:
     """What a Python file says, but for where its names are from."""
-    framework = exports.framework(to)
-    found = python_file.read(text, Place("run"), framework.calls)
+    framework = exports.load_framework(to)
+    found = python_file.read_python(text, Place("run"), framework.calls)
     frame = (
         {}
         if to == "torchtitan"
-        else python_file.read(framework.frame.format(imports="", lines=""), Place("run"), ())
+        else python_file.read_python(framework.frame.format(imports="", lines=""), Place("run"), ())
     )
     return {
         k: v
@@ -87,16 +87,16 @@ def load(*changes: str, plan: str = LLAMA) -> Plan:
 
 
 def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
-    return flat(READERS[to](config(load(*changes, plan=plan), to).text))
+    return flat(READERS[to](build_config(load(*changes, plan=plan), to).text))
 
 
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
-    made = config(loading.load(path), to)
+    made = build_config(loading.load(path), to)
     back = flat(READERS[to](made.text))
     said = {
-        key: " ".join(table.arguments(value)) if to == "megatron" and value is not True else value
+        key: " ".join(table.format_args(value)) if to == "megatron" and value is not True else value
         for key, value in made.said.items()
     }
     assert back == flat(said)
@@ -248,14 +248,16 @@ def test_no_change_of_a_plan_is_lost_silently(change: str, to: str) -> None:
         "parallelism.tensor=1",
     ]
     plan = "presets/gpt2small_hgx-h100.yaml"
-    before, after = (config(load(*base, *more, plan=plan), to) for more in ((), (change,)))
+    before, after = (build_config(load(*base, *more, plan=plan), to) for more in ((), (change,)))
     if change.startswith("model.") and any(each.key == "model" for each in before.unsaid):
         return  # the model as a whole is named as stated elsewhere
     assert (before.text, before.unsaid) != (after.text, after.unsaid)
 
 
 def test_a_key_that_no_table_knows_is_named() -> None:
-    unsaid = {each.key for each in config(load("training.bytes.gradient=2"), "megatron").unsaid}
+    unsaid = {
+        each.key for each in build_config(load("training.bytes.gradient=2"), "megatron").unsaid
+    }
     assert unsaid == {"training.bytes.gradient"}
 
 
@@ -306,9 +308,11 @@ def test_modules_that_predict_further_tokens_stand_beside_the_layers() -> None:
     assert said["moe-layer-freq"] == "[0]*2+[1]*30"
     stages = ("parallelism.pipeline=2", "parallelism.stages=[16, 18]")
     assert "model.mtp" not in {
-        e.key for e in config(load(*changes, *stages, plan=plan), "megatron").unsaid
+        e.key for e in build_config(load(*changes, *stages, plan=plan), "megatron").unsaid
     }
-    assert "model.mtp" in {e.key for e in config(load(*changes, plan=plan), "nanotron").unsaid}
+    assert "model.mtp" in {
+        e.key for e in build_config(load(*changes, plan=plan), "nanotron").unsaid
+    }
 
 
 @pytest.mark.parametrize(
@@ -334,7 +338,7 @@ def test_how_context_parallel_ranks_exchange_is_said_where_there_are_several(
 def test_what_has_no_word_for_an_exchange_names_it() -> None:
     changes = ("parallelism.context=2", "parallelism.context_exchange=gather")
     for to in ("deepspeed", "nanotron"):
-        unsaid = {each.key for each in config(load(*changes), to).unsaid}
+        unsaid = {each.key for each in build_config(load(*changes), to).unsaid}
         assert "parallelism.context_exchange" in unsaid
 
 
@@ -349,7 +353,7 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
     plan, clean = load(f"name={json.dumps(name)}"), load()
     assert plan.name == name
     for to in FORMATS:
-        back, usual = (flat(READERS[to](config(each, to).text)) for each in (plan, clean))
+        back, usual = (flat(READERS[to](build_config(each, to).text)) for each in (plan, clean))
         assert back.keys() == usual.keys(), to
 
 
@@ -381,24 +385,24 @@ def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
 
 def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
     with pytest.raises(PlanError, match="did you mean 'megatron'"):
-        config(load(), "megatrn")
+        build_config(load(), "megatrn")
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Path) -> None:
     from planner.connect import imports
-    from planner.results.result import evaluate
+    from planner.results.result import evaluate_plan
 
     if not hasattr(imports, "document"):
         pytest.skip("there is no importer of Megatron-LM arguments yet")
     plan = loading.load(path)
     arguments_file = tmp_path / "run.args"
-    arguments_file.write_text(config(plan, "megatron").text, encoding="utf-8")
+    arguments_file.write_text(build_config(plan, "megatron").text, encoding="utf-8")
     model = tmp_path / "model.yaml"
-    model.write_text(imports.read(str(arguments_file), "megatron").text, encoding="utf-8")
+    model.write_text(imports.import_file(str(arguments_file), "megatron").text, encoding="utf-8")
     again = loading.load(path, [f"model={model}"])
     for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
-        assert evaluate(again)[quantity].value == evaluate(plan)[quantity].value, quantity
+        assert evaluate_plan(again)[quantity].value == evaluate_plan(plan)[quantity].value, quantity
 
 
 def test_a_plan_that_a_framework_cannot_run_is_refused(
@@ -425,7 +429,7 @@ def launch_plans() -> list[Any]:
 def test_widths_of_experts_are_those_of_the_plan(plan: Plan) -> None:
     """huggingface/nanotron, config/models_config.py, MoEConfig: experts and the shared expert have
     widths of their own beside that of dense layers."""
-    said = config(plan, "nanotron").said
+    said = build_config(plan, "nanotron").said
     experts = "model.model_config.moe_config."
     if plan.get("model.moe.experts") is None:
         assert not any(key.startswith(experts) for key in said)
@@ -438,7 +442,7 @@ def test_widths_of_experts_are_those_of_the_plan(plan: Plan) -> None:
 def test_arguments_of_megatron_go_together(plan: Plan) -> None:
     """Its validation: a routing bias stands beside scores by sigmoid, FSDP has a checkpoint format
     of its own, positions reach as far as sequences."""
-    said = config(plan, "megatron").said
+    said = build_config(plan, "megatron").said
     if said.get("moe-router-enable-expert-bias"):
         assert said["moe-router-score-function"] == "sigmoid"
     assert ("use-megatron-fsdp" in said) == (said.get("ckpt-format") == "fsdp_dtensor")
@@ -487,7 +491,7 @@ def test_what_is_nearly_said_is_evaluated_as_it_will_run(
     from planner.cli import main as cli
     from planner.connect import as_run
     from planner.plans.plan import variant
-    from planner.results.result import evaluate
+    from planner.results.result import evaluate_plan
 
     asked = ["export", "llama70b_h100x1024", "--to", "torchtitan", "-o", str(tmp_path / "run.py")]
     changes = ["training.recompute=full", "parallelism.virtual_pipeline=1"]
@@ -497,7 +501,9 @@ def test_what_is_nearly_said_is_evaluated_as_it_will_run(
     totals = [line for line in said if line.endswith("as planned")]
     assert [line.split(": ")[1] for line in totals] == ["memory.total", "time.step_seconds"]
     plan = load(*changes)
-    assert as_run.changes(plan, "torchtitan", config(plan, "torchtitan")) == {"parallelism.zero": 2}
-    first, second = (evaluate(one) for one in (plan, variant(plan, {"parallelism.zero": 2})))
+    assert as_run.find_changes(plan, "torchtitan", build_config(plan, "torchtitan")) == {
+        "parallelism.zero": 2
+    }
+    first, second = (evaluate_plan(one) for one in (plan, variant(plan, {"parallelism.zero": 2})))
     assert second["memory.total"].number < first["memory.total"].number
-    assert not list(as_run.lines(plan, "megatron", config(plan, "megatron")))
+    assert not list(as_run.describe_run(plan, "megatron", build_config(plan, "megatron")))

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import launch_files
-from planner.connect.exports import config, framework
-from planner.connect.exports.table import texts
+from planner.connect.exports import build_config, load_framework
+from planner.connect.exports.table import walk_texts
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ def load(layout: str) -> Plan:
 def test_deepspeed_reads_its_configuration(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pytest.importorskip("deepspeed.runtime.config")
     plan = load(layout)
-    made = json.loads(config(plan, "deepspeed").text)
+    made = json.loads(build_config(plan, "deepspeed").text)
 
     class Unit:
         """The model-parallel unit that tells DeepSpeed the data-parallel size."""
@@ -91,7 +91,7 @@ def test_accelerate_reads_its_configuration(layout: str, tmp_path: Path) -> None
     launch = pytest.importorskip("accelerate.commands.launch")
     plan = load(layout)
     file = tmp_path / "accelerate.yaml"
-    file.write_text(config(plan, "accelerate").text, encoding="utf-8")
+    file.write_text(build_config(plan, "accelerate").text, encoding="utf-8")
     read = arguments.load_config_from_file(str(file))  # refuses unknown keys
     assert read.num_processes == plan.get("cluster.devices")
     known = {action.dest for action in launch.launch_command_parser()._actions}
@@ -105,18 +105,18 @@ def test_torchtitan_starts_what_is_not_refused(layout: str) -> None:
     more of it."""
     pytest.importorskip("torchtitan.trainer")
     plan = load(layout)
-    made = config(plan, "torchtitan")
+    made = build_config(plan, "torchtitan")
     if not made.lost:
         theirs = launch_files.Torchtitan("")
         assert launch_files.apart(lambda: theirs.valid(made, plan)) == "yes"
         count = launch_files.apart(lambda: theirs.count(made, plan))
-        assert count == str(evaluate(plan)["parameters.total"].number)
+        assert count == str(evaluate_plan(plan)["parameters.total"].number)
 
 
 def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     for name in ("1F1B", "Interleaved1F1B", "GPipe"):
-        assert name in set(texts(framework("torchtitan").rows))
+        assert name in set(walk_texts(load_framework("torchtitan").rows))
         assert schedules.get_schedule_class(name)
 
 
@@ -164,7 +164,7 @@ def test_megatron_core_has_the_options_that_configure_it(layout: str) -> None:
         )
         for f in dataclasses.fields(kind)
     }
-    for option in config(load(layout), "megatron").said:
+    for option in build_config(load(layout), "megatron").said:
         if option not in OF_THE_TRAINER:
             name = RENAMED.get(option, option.replace("-", "_"))
             assert name in known, option

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from planner.base.errors import PlanError
-from planner.connect.exports import FORMATS, SCHEDULERS, config
-from planner.connect.exports.jobs import job
+from planner.connect.exports import FORMATS, SCHEDULERS, build_config
+from planner.connect.exports.jobs import write_job
 from planner.plans.document import Plan
 from planner.questions import loading
 from tests.conftest import RunCli
@@ -67,8 +67,8 @@ def written(folder: Path) -> str:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_slurm_starts_the_framework_once_on_each_node(to: str, tmp_path: Path) -> None:
-    made = config(plan(), to)
-    text = job(plan(), to, made, "slurm")
+    made = build_config(plan(), to)
+    text = write_job(plan(), to, made, "slurm")
     for option in ("--nodes=2", "--gpus-per-node=8", "--ntasks-per-node=1"):
         assert f"#SBATCH {option}\n" in text
     lines = run(text, tmp_path, "--lr", "1e-4", SLURM_JOB_NODELIST="n[1-2]")
@@ -83,8 +83,8 @@ def test_slurm_starts_the_framework_once_on_each_node(to: str, tmp_path: Path) -
 def test_a_jobset_has_a_pod_for_each_node(to: str, tmp_path: Path) -> None:
     """jobset.x-k8s.io/v1alpha2: pods of an indexed job know their rank, and reach the first by
     its name."""
-    made = config(plan(), to)
-    held, jobs = yaml.safe_load_all(job(plan(), to, made, "kubernetes"))
+    made = build_config(plan(), to)
+    held, jobs = yaml.safe_load_all(write_job(plan(), to, made, "kubernetes"))
     name = jobs["metadata"]["name"]
     assert (jobs["apiVersion"], jobs["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     (each,) = jobs["spec"]["replicatedJobs"]
@@ -110,8 +110,8 @@ def test_a_jobset_has_a_pod_for_each_node(to: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_skypilot_starts_each_node(to: str, tmp_path: Path) -> None:
-    made = config(plan(), to)
-    task = yaml.safe_load(job(plan(), to, made, "skypilot"))
+    made = build_config(plan(), to)
+    task = yaml.safe_load(write_job(plan(), to, made, "skypilot"))
     assert task["num_nodes"] == 2 and task["resources"] == {"accelerators": "H100:8"}
     assert task["envs"].items() >= made.environment.items()
     (line,) = run(
@@ -144,7 +144,7 @@ def test_skypilot_starts_each_node(to: str, tmp_path: Path) -> None:
 def test_what_a_scheduler_cannot_start_is_one_fault(cluster: dict[str, Any], said: str) -> None:
     odd = plan(cluster=cluster, training={"global_batch": 48}, parallelism={"zero": 1})
     with pytest.raises(PlanError, match=said):
-        job(odd, "trl", config(odd, "trl"), "skypilot")
+        write_job(odd, "trl", build_config(odd, "trl"), "skypilot")
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -159,7 +159,7 @@ def test_the_command_line_writes_a_job(scheduler: str, run_cli: RunCli, tmp_path
 def test_a_module_of_a_job_is_no_other_module(name: str, tmp_path: Path) -> None:
     """`--module` is imported where the job runs: torchtitan/config/manager.py."""
     named = plan(name=name)
-    text = job(named, "torchtitan", config(named, "torchtitan"), "slurm")
+    text = write_job(named, "torchtitan", build_config(named, "torchtitan"), "slurm")
     lines = run(text, tmp_path, SLURM_JOB_NODELIST="n[1-2]")
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
     assert file.name.startswith("run_") and file.suffix == ".py"
@@ -168,7 +168,7 @@ def test_a_module_of_a_job_is_no_other_module(name: str, tmp_path: Path) -> None
 
 def test_maxtext_is_one_process_of_each_node(tmp_path: Path) -> None:
     """MaxText's initialize_jax_for_gpu reads these four from the environment."""
-    text = job(plan(), "maxtext", config(plan(), "maxtext"), "slurm")
+    text = write_job(plan(), "maxtext", build_config(plan(), "maxtext"), "slurm")
     first, second = run(text, tmp_path, "run_name=x", SLURM_JOB_NODELIST="n[1-2]")
     assert first.startswith("2 rank 0 first:29500 -m maxtext.trainers.pre_train.train ")
     assert second.startswith("2 rank 1 first:29500 ") and second.endswith(".yaml run_name=x")

@@ -13,13 +13,13 @@ import yaml
 from benchmarks import launch_files
 from planner.base.errors import Place, PlanError
 from planner.connect import as_run, imports
-from planner.connect.exports import LAUNCHED, TRAINERS, config
+from planner.connect.exports import LAUNCHED, TRAINERS, build_config
 from planner.connect.imports import launch
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.plans.plan import IDLE, variant
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from tests.conftest import RunCli
 
 PUBLISHED = launch_files.DATA / "trainer_files.yaml"
@@ -48,14 +48,14 @@ def cases() -> list[Any]:
         pytest.param(plan, name, id=f"{name}: {said}")
         for said, plan in launch_files.plans()
         for name in LAUNCHED
-        if not config(plan, name).unsaid or not config(plan, name).lost
+        if not build_config(plan, name).unsaid or not build_config(plan, name).lost
     ]
 
 
 @pytest.mark.parametrize(("plan", "name"), cases())
 def test_an_export_is_read_back_as_its_plan(plan: Plan, name: str) -> None:
-    made = config(plan, name)
-    document = launch.read(made.text, name, Place("run")).document
+    made = build_config(plan, name)
+    document = launch.read_launch(made.text, name, Place("run")).document
     assert document["cluster"]["devices"] == plan.get("cluster.devices")
     document["cluster"] = {"extends": "h100x1024", "devices": plan.get("cluster.devices")}
     back = loading.load(document)
@@ -66,11 +66,11 @@ def test_an_export_is_read_back_as_its_plan(plan: Plan, name: str) -> None:
             assert 0 <= back.get(key) - plan.get(key) < step
         elif key not in near and key not in FOLLOWS:
             assert back.get(key) == plan.get(key), key
-    first, second = evaluate(plan), evaluate(back)
+    first, second = evaluate_plan(plan), evaluate_plan(back)
     assert first["parameters.total"].number == second["parameters.total"].number
     activations = {one.get("model.mlp.activation") for one in (plan, back)}
     if len(activations) == 1:  # one word for two kinds of GELU
-        ran = evaluate(variant(plan, as_run.changes(plan, name, made)))
+        ran = evaluate_plan(variant(plan, as_run.find_changes(plan, name, made)))
         for one in NUMBERS:
             if one in first:
                 assert ran[one].value == second[one].value, one
@@ -112,7 +112,7 @@ def test_an_export_is_read_back_as_its_plan(plan: Plan, name: str) -> None:
 )
 def test_hostile_launch_files_are_one_fault_a_line(text: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(PlanError) as error:
-        launch.read(text, name, Place("run"))
+        launch.read_launch(text, name, Place("run"))
     assert all("\n" not in str(fault) for fault in error.value.faults)
 
 
@@ -123,7 +123,7 @@ def trainer_cases() -> list[Any]:
         pytest.param(plan, name, models[said], id=f"{name}: {said}")
         for said, plan in launch_files.plans()
         for name in TRAINERS
-        if not config(plan, name).lost
+        if not build_config(plan, name).lost
     ]
 
 
@@ -137,10 +137,10 @@ LEFT = {
 
 @pytest.mark.parametrize(("plan", "name", "model"), trainer_cases())
 def test_a_trainers_file_is_read_back_as_its_plan(plan: Plan, name: str, model: str) -> None:
-    made = config(plan, name)
+    made = build_config(plan, name)
     left = [f"{key}={plan.get(key)}" for key in LEFT.get(name, ())]
     chosen = [f"model={model}", "cluster.accelerator=h100-sxm-80gb", *left]
-    back = loading.load(launch.of_trainer(made.text, name, Place("run"), chosen).document)
+    back = loading.load(launch.read_trainer(made.text, name, Place("run"), chosen).document)
     near = tuple(each.key for each in made.unsaid)
     held = [each for each in KEYS if each not in FOLLOWS]
     keys = [*(f"training.{one}" for one in (*RUN, "optimizer", "loss")), *held]
@@ -152,7 +152,7 @@ def test_a_trainers_file_is_read_back_as_its_plan(plan: Plan, name: str, model: 
             assert back.get(key) is None or 0 <= back.get(key) - plan.get(key) < step
         elif not key.startswith((*near, "-")):
             assert back.get(key) == plan.get(key), key
-    first, second = evaluate(plan), evaluate(back)
+    first, second = evaluate_plan(plan), evaluate_plan(back)
     assert first["parameters.total"].number == second["parameters.total"].number
     if not set(near) - {"model", *LEFT.get(name, ())} and name in ("axolotl", "llama-factory"):
         assert first["memory.process"].value == second["memory.process"].value
@@ -169,9 +169,9 @@ def test_a_published_file_of_a_trainer_is_read_or_refused_by_name(row: dict[str,
     chosen = chosen[: 1 if row["from"] in ("axolotl", "llama-factory") else 2]
     if "refused" in row:
         with pytest.raises(PlanError, match=f"^run: {re.escape(row['refused'])} is"):
-            launch.of_trainer(text, row["from"], Place("run"), chosen)
+            launch.read_trainer(text, row["from"], Place("run"), chosen)
         return
-    back = loading.load(launch.of_trainer(text, row["from"], Place("run"), chosen).document)
+    back = loading.load(launch.read_trainer(text, row["from"], Place("run"), chosen).document)
     # A stage that one device alone has no use for stands in the document, not in what holds.
     idle = {key: back.document.get(key) for key in row["read"] if back.derived.get(key) == IDLE}
     assert {key: back.get(key) for key in row["read"]} | idle == row["read"]
@@ -179,13 +179,13 @@ def test_a_published_file_of_a_trainer_is_read_or_refused_by_name(row: dict[str,
 
 def test_what_no_row_knows_is_told_by_its_name() -> None:
     text = "per_device_train_batch_size: 2\nfancy_new_option: 3\nlearning_rate: 1e-4\n"
-    said = launch.of_trainer(text, "transformers", Place("run"), ["model=llama3-8b"]).said
+    said = launch.read_trainer(text, "transformers", Place("run"), ["model=llama3-8b"]).said
     assert "not read: fancy_new_option" in said
 
 
 def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> None:
     text = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
-    read = launch.of_trainer(text, "deepspeed", Place("run"), ["model=llama3-8b"])
+    read = launch.read_trainer(text, "deepspeed", Place("run"), ["model=llama3-8b"])
     assert "precision" not in read.document["training"]
     assert "left to the trainer: bf16.enabled" in read.said
 
@@ -209,7 +209,7 @@ def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> 
 )
 def test_hostile_files_of_trainers_are_told_on_one_line(name: str, text: str) -> None:
     try:
-        read = launch.of_trainer(text, name, Place("run"), ["model=gpt2-small"])
+        read = launch.read_trainer(text, name, Place("run"), ["model=gpt2-small"])
     except PlanError as error:
         assert all("\n" not in str(fault) for fault in error.faults)
     else:
@@ -235,7 +235,7 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
 
 def test_a_configuration_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="--plan is only for launch files"):
-        imports.read(str(tmp_path / "config.json"), "huggingface", plan=True)
+        imports.import_file(str(tmp_path / "config.json"), "huggingface", plan=True)
 
 
 REGISTRY = """
@@ -265,16 +265,16 @@ def test_a_registry_of_torchtitan_is_read_by_its_flavors(tmp_path: Path) -> None
     """The form of torchtitan 0.3, models/llama3/config_registry.py."""
     file = tmp_path / "config_registry.py"
     file.write_text(REGISTRY, "utf-8")
-    document = imports.read(f"{file}:llama3_8b", "torchtitan", plan=True).document
+    document = imports.import_file(f"{file}:llama3_8b", "torchtitan", plan=True).document
     assert document["model"] == "llama3.1-8b"
     assert document["training"]["sequence_length"] == 8192
     assert document["training"]["micro_batch"] == document["training"]["global_batch"] == 8
     assert document["training"]["recompute"] == "full"
     assert document["parallelism"]["tensor"] == document["cluster"]["devices"] == 2
     with pytest.raises(PlanError, match="several configurations in it"):
-        imports.read(str(file), "torchtitan", plan=True)
+        imports.import_file(str(file), "torchtitan", plan=True)
     with pytest.raises(PlanError, match="no function llama3_9b"):
-        imports.read(f"{file}:llama3_9b", "torchtitan", plan=True)
+        imports.import_file(f"{file}:llama3_9b", "torchtitan", plan=True)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +295,14 @@ def test_a_registry_of_torchtitan_is_read_by_its_flavors(tmp_path: Path) -> None
 def test_what_a_row_needs_and_is_not_known_is_refused_by_name(line: str, wrong: str) -> None:
     text = f"config = X()\nconfig.model_spec = llama3.model_registry('8B')\n{line}\n"
     with pytest.raises(PlanError, match=wrong):
-        launch.read(text, "torchtitan", Place("run"))
+        launch.read_launch(text, "torchtitan", Place("run"))
 
 
 def test_a_name_of_a_plan_is_no_code() -> None:
     """Whatever a plan is called, a Python file holds it as text."""
     for name in ('llama3.model_registry("debugmodel")', "exit()", "'); exit('", 'f("x")'):
         plan = loading.load({"extends": "llama70b_h100x1024", "name": name})
-        made = config(plan, "torchtitan").text.splitlines()
+        made = build_config(plan, "torchtitan").text.splitlines()
         line = next(one for one in made if "flavor" in one)
         assert line.endswith(repr(name)) or name == 'llama3.model_registry("debugmodel")'
 
@@ -335,7 +335,7 @@ def recipe() -> ConfigContainer:
 
 def recipe(precision: str = "bf16_mixed()", more: str = "") -> dict[str, Any]:
     text = RECIPE.replace("{precision}", precision).replace("{more}", f"    {more}")
-    return launch.read(text, "megatron-bridge", Place("recipe.py")).document
+    return launch.read_launch(text, "megatron-bridge", Place("recipe.py")).document
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,9 @@ def test_changes_of_a_recipe_are_read_as_its_scripts_take_them(tmp_path: Path) -
         for key, value in held.items()
     ]
     line = " ".join(f"'{word}'" for word in words)
-    read = [imports.read(one, "megatron-bridge", plan=True).document for one in (str(file), line)]
+    read = [
+        imports.import_file(one, "megatron-bridge", plan=True).document for one in (str(file), line)
+    ]
     assert read[0] == read[1]
     assert read[0]["model"]["moe"]["first_dense_layers"] == 1
     assert read[0]["parallelism"]["dispatcher"] == "all-to-all"
@@ -429,7 +431,7 @@ def test_changes_of_a_recipe_are_read_as_its_scripts_take_them(tmp_path: Path) -
 def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | None) -> None:
     """Megatron-Core's get_num_layers_to_build: embedding and loss count among the layers that are
     divided, and are taken off the first and the last stage."""
-    read = launch.read(f"{SMALL} {APART} {said}", "megatron", Place("run")).document
+    read = launch.read_launch(f"{SMALL} {APART} {said}", "megatron", Place("run")).document
     assert read["parallelism"].get("stages") == stages
     fields = " ".join(
         f"model.{one.partition(' ')[0].replace('-', '_')}={one.partition(' ')[2].strip() or 'true'}"
@@ -439,5 +441,5 @@ def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | 
     more = "train.micro_batch_size=1 train.global_batch_size=8 model.add_bias_linear=false"
     if "virtual" in said:
         more += " model.virtual_pipeline_model_parallel_size=2"
-    again = launch.read(f"{fields} {more}", "megatron-bridge", Place("changes")).document
+    again = launch.read_launch(f"{fields} {more}", "megatron-bridge", Place("changes")).document
     assert again["parallelism"].get("stages") == stages

@@ -196,7 +196,7 @@ def test_lines_of_a_trainer_are_read(name: str, tmp_path: Path) -> None:
     line, said = LINES[name]
     path = tmp_path / "log"
     path.write_text("".join(f"{line.format(n=n)}\nsomething else\n" for n in range(1, 9)), "utf-8")
-    assert logs.read(path).format == name
+    assert logs.read_log(path).format == name
     found = measured(path)
     assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
 
@@ -214,13 +214,13 @@ def test_a_number_is_worth_what_its_trainer_says(
     """To the digit, whatever the ends of lines and the colours."""
     lines = [line.format(n=n, x=f"{value:f}") for n in range(1, 4)]
     text = "".join(f"\x1b[32m{each}\x1b[0m{end}" if colour else each + end for each in lines)
-    reading = logs.Reading(Place("log"))
-    reading.feed(text.encode())
-    reading.finish()
+    reading = logs.LogReader(Place("log"))
+    reading.read_chunk(text.encode())
+    reading.finish_log()
     log = reading.log
     assert log is not None and log.format == name
-    (series,) = log.series(quantity)
-    assert {series.exact(double) for double in series.doubles} == {Fraction(value) * worth}
+    (series,) = log.list_series(quantity)
+    assert {series.to_exact(double) for double in series.doubles} == {Fraction(value) * worth}
     assert len(series.doubles) == 3
     if "{n}" in line and name != "transformers" and "after" not in line and "Memory" not in line:
         assert [*series.steps] == [1, 2, 3]
@@ -233,13 +233,13 @@ def test_a_line_that_is_cut_off_says_nothing_wrong(
     """A job is killed, or its disk is full, in the middle of a line."""
     text = line.format(n=7, x="12345.625")
     for length in range(len(text)):
-        reading = logs.Reading(Place("log"))
-        reading.feed(text[:length].encode())
-        reading.finish()
+        reading = logs.LogReader(Place("log"))
+        reading.read_chunk(text[:length].encode())
+        reading.finish_log()
         with contextlib.suppress(PlanError):
             log = reading.log
-            series = log.series(quantity) if log is not None else []
-            assert all(each.exact(each.doubles[0]) == Fraction("12345.625") * worth
+            series = log.list_series(quantity) if log is not None else []
+            assert all(each.to_exact(each.doubles[0]) == Fraction("12345.625") * worth
                        for each in series)  # fmt: skip
 
 
@@ -251,8 +251,8 @@ def test_another_unit_than_the_trainers_is_no_record() -> None:
         "iter 5: loss 10.9891, time 412.5s, mfu 17.21%\n",
         "Step Time : 5.25ms GPU utilization: 512.5MODEL_TFLOP/s/GPU\n",
     ):
-        reading = logs.Reading(Place("log"))
-        reading.feed(line.encode())
+        reading = logs.LogReader(Place("log"))
+        reading.read_chunk(line.encode())
         log = reading.log
         wrong = {STEP, "memory.total", "memory.reserved"}
         assert log is None or not wrong & log.columns.keys(), line
@@ -267,8 +267,8 @@ def test_lines_of_several_ranks_are_told_apart(tmp_path: Path) -> None:
         ranks = [f"[rank{i}] {line.format(n=n, x=60 if n < 5 else 2 + i / 64)}" for i in range(8)]
         text += "\n".join(ranks[:4]) + "\n" + "".join(ranks[4:]) + "\n"
     path.write_text(text, "utf-8")
-    (series,) = logs.read(path).series(STEP)
-    assert len(series.doubles) == 96 and series.begin(5) == 40
+    (series,) = logs.read_log(path).list_series(STEP)
+    assert len(series.doubles) == 96 and series.skip_steps(5) == 40
     assert 2 <= measured(path)[STEP] < 3
     (step,) = [row for row in compare.compare(plan(), path).rows if row.id == STEP]
     assert step.how == "median of 56"
@@ -281,7 +281,7 @@ def test_an_evaluation_or_a_checkpoint_is_in_no_step(tmp_path: Path) -> None:
         f"step {n}: train loss 4.2, val loss 4.3\niter {n}: loss 4.1, time 20000.00ms, mfu 1.00%\n"
         f"iter {n + 1}: loss 4.1, time 400.00ms, mfu 17.00%\n" for n in range(0, 24, 2)
     ))  # fmt: skip
-    assert {*logs.read(path).series(STEP)[0].doubles} == {400}
+    assert {*logs.read_log(path).list_series(STEP)[0].doubles} == {400}
     line = "step: {n}  loss: 1.0  memory: 30.5GiB(33%)  tps: {x}  tflops: 400.0  mfu: 41.0%\n"
     saved = (
         "[titan] Finished saving the checkpoint (or staging if async is enabled)in 5.53 seconds."
@@ -290,9 +290,9 @@ def test_an_evaluation_or_a_checkpoint_is_in_no_step(tmp_path: Path) -> None:
         line.format(n=n, x="7,000") + f"{saved}\n" + line.format(n=n + 10, x=700)
         + line.format(n=n + 20, x="7,000") for n in range(0, 300, 30)
     ))  # fmt: skip
-    log = logs.read(path)
-    assert {*log.series(RATE)[0].doubles} == {7000}
-    assert len(log.series("memory.reserved")[0].doubles) == 30
+    log = logs.read_log(path)
+    assert {*log.list_series(RATE)[0].doubles} == {7000}
+    assert len(log.list_series("memory.reserved")[0].doubles) == 30
 
 
 def test_a_clock_is_not_taken_for_the_time_of_a_step(tmp_path: Path) -> None:
@@ -306,13 +306,13 @@ def test_memory_without_a_unit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("step_time,max_memory_allocated\n" + "2,41.5\n" * 9)
     with pytest.raises(PlanError, match=r"41.5 bytes by its name .a unit, as in max_memory_alloc"):
-        logs.read(path)
+        logs.read_log(path)
 
 
 def test_a_share_that_is_in_percent_and_does_not_say_so_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("step_time,throughput/device/MFU\n" + "2,57.1\n" * 9)
-    assert not logs.read(path).series("time.mfu")
+    assert not logs.read_log(path).list_series("time.mfu")
 
 
 def test_evaluations_are_taken_out_of_a_run(tmp_path: Path) -> None:
@@ -333,9 +333,12 @@ def test_evaluations_are_taken_out_of_a_run(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_line_that_repeats_itself_takes_no_longer_for_it(line: str) -> None:
     """A megabyte of beginnings of records without an end, which a pattern must not try each."""
-    reading, words = logs.Reading(Place("log")), "elapsed time per iteration train_step_timing in s"
+    reading, words = (
+        logs.LogReader(Place("log")),
+        "elapsed time per iteration train_step_timing in s",
+    )
     begun = time.process_time()
-    reading.feed((line * (10**6 // len(line)) + words + "\n").encode())
+    reading.read_chunk((line * (10**6 // len(line)) + words + "\n").encode())
     assert time.process_time() - begun < 3
 
 
@@ -394,7 +397,7 @@ def test_the_state_of_a_trainer_says_how_long_its_steps_took(tmp_path: Path) -> 
     path.write_text(json.dumps(state, indent=2), "utf-8")
     # Of 21.5 s 1.5 are evaluation.
     assert measured(path)[STEP] == 1 / Fraction("1.488") * Fraction("20") / Fraction("21.5")
-    assert not logs.read(path).series("batch")
+    assert not logs.read_log(path).list_series("batch")
     path.write_text(json.dumps(state["log_history"][-1]), "utf-8")  # type: ignore[index]
     assert measured(path)[STEP] == 1 / Fraction("1.488")  # train_results.json
 
@@ -440,8 +443,8 @@ def test_results_of_mlperf_say_how_long_blocks_took(tmp_path: Path) -> None:
         lines.append(begin % (start + 199_434, "END", "stop", 384 * (n + 1)))
     path = tmp_path / "result_0.txt"
     path.write_text("\n".join(lines), "utf-8")
-    log = logs.read(path)
-    assert log.format == "MLPerf" and log.series("batch")[0].doubles[0] == 512
+    log = logs.read_log(path)
+    assert log.format == "MLPerf" and log.list_series("batch")[0].doubles[0] == 512
     assert float(measured(path)[STEP]) == pytest.approx(512 * 199.434 / 384, rel=1e-6)
 
 
@@ -476,7 +479,7 @@ def test_short_lines_take_no_longer_than_their_bytes(lines: str, tmp_path: Path)
     (tmp_path / "run.csv").write_text("step,step_seconds\n" + lines)
     started = time.process_time()
     with contextlib.suppress(PlanError):
-        logs.read(tmp_path / "run.csv")
+        logs.read_log(tmp_path / "run.csv")
     assert time.process_time() - started < 4
 
 
@@ -484,7 +487,7 @@ def test_short_lines_take_no_longer_than_their_bytes(lines: str, tmp_path: Path)
 def test_a_row_in_quotes_goes_on_and_is_one_record(end: str, tmp_path: Path) -> None:
     rows = 'step,"step_seconds",note\n1,1.5,"a\n""b"",\n"\n2,"2.5",c\n3,3.5,\n'
     (tmp_path / "run.csv").write_bytes(rows.replace("\n", end).encode())
-    (series,) = logs.read(tmp_path / "run.csv").series("time.step_seconds")
+    (series,) = logs.read_log(tmp_path / "run.csv").list_series("time.step_seconds")
     assert [*series.doubles] == [1.5, 2.5, 3.5] and [*series.steps] == [1, 2, 3]
 
 
@@ -503,8 +506,8 @@ def test_a_table_is_the_same_read_by_columns_or_by_rows(
         return taken[-1]
 
     monkeypatch.setattr(logs._Rows, "add_columns", noted)
-    by_columns = logs.read(path)
+    by_columns = logs.read_log(path)
     assert set(taken) == {True, False}
     monkeypatch.setattr(logs._Rows, "add_columns", lambda *_: False)
-    assert by_columns == logs.read(path)
-    assert len(by_columns.series("memory.total")[0].doubles) == 3998
+    assert by_columns == logs.read_log(path)
+    assert len(by_columns.list_series("memory.total")[0].doubles) == 3998

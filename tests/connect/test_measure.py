@@ -32,7 +32,7 @@ from planner.connect.measure.jobs import (
 )
 from planner.documents import schema, source
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 CPU = Machine("cpu", 'A "fast": CPU', 2**34, "2.13.0", ("fp32", "bf16"))
 GPU = Machine("cuda", "GPU", 80 * 2**30, "2.13.0", ("bf16",), "hopper", 132, 1830000000)
@@ -89,7 +89,7 @@ class Ideal:
 
 
 def measured(backend: Any, **more: Any) -> dict[str, Any]:
-    text = writing.document(machine.measure(backend, **more))
+    text = writing.write_device(machine.measure_machine(backend, **more))
     return yaml.safe_load(text)
 
 
@@ -117,7 +117,9 @@ def test_what_the_machine_sustains_is_written() -> None:
 
 @pytest.mark.slow
 def test_the_document_is_the_same_each_time_and_without_a_date() -> None:
-    first, second = (writing.document(machine.measure(Ideal(processes=2))) for _ in range(2))
+    first, second = (
+        writing.write_device(machine.measure_machine(Ideal(processes=2))) for _ in range(2)
+    )
     assert first == second
     assert not re.search(r"\b20\d\d-\d\d", first)
     assert "1024" in first and "runs" in first  # comments say the sizes
@@ -127,7 +129,7 @@ def test_the_document_is_the_same_each_time_and_without_a_date() -> None:
 def test_a_plan_on_the_document_predicts_the_times_that_were_measured(
     tmp_path: Path, precision: str
 ) -> None:
-    files.write_text(tmp_path / "mine.yaml", writing.document(machine.measure(Ideal())))
+    files.write_text(tmp_path / "mine.yaml", writing.write_device(machine.measure_machine(Ideal())))
     (tmp_path / "plan.yaml").write_text(
         "model: {layers: 1, hidden: 1024, vocab: 1024, max_sequence: 1024, norm: layernorm,\n"
         "  positions: none, attention: {heads: 8, head_dim: 128}, mlp: {intermediate: 2048}}\n"
@@ -136,7 +138,7 @@ def test_a_plan_on_the_document_predicts_the_times_that_were_measured(
         f"{precision}}}\n",
         encoding="utf-8",
     )
-    result = evaluate(loading.load(tmp_path / "plan.yaml"))
+    result = evaluate_plan(loading.load(tmp_path / "plan.yaml"))
     machine_ = Ideal()
     product = machine_._once(Product(precision, 1024, 2048, 1024))
     predicted = result["time.product.forward[layer.mlp.up]"].value
@@ -168,10 +170,10 @@ def test_beside_a_datasheet_only_shares_are_written() -> None:
 def test_figures_of_datasheets_are_read_in_their_convention() -> None:
     """NVIDIA prints 4.5 PFLOP/s of bf16 with sparsity for a B200, 2.25 without; and 900 GB/s of
     NVLink for an H100, which is 450 each way."""
-    assert expected.dense({"value": "4500 TFLOP/s", "convention": "sparse"}) == 2.25e15
-    assert expected.dense({"value": "989.5 TFLOP/s", "convention": "dense"}) == 989.5e12
-    assert expected.direction({"bandwidth": "900 GB/s", "convention": "bidirectional"}) == 450e9
-    assert expected.direction({"bandwidth": "25 GB/s", "convention": "per-direction"}) == 25e9
+    assert expected.to_dense({"value": "4500 TFLOP/s", "convention": "sparse"}) == 2.25e15
+    assert expected.to_dense({"value": "989.5 TFLOP/s", "convention": "dense"}) == 989.5e12
+    assert expected.to_direction({"bandwidth": "900 GB/s", "convention": "bidirectional"}) == 450e9
+    assert expected.to_direction({"bandwidth": "25 GB/s", "convention": "per-direction"}) == 25e9
 
 
 def test_shares_of_one_format_hold_for_it_alone() -> None:
@@ -215,8 +217,8 @@ def test_what_small_widths_cost_is_divided_out() -> None:
     jobs = [Product("bf16", 4096, 4096, 4096 // part) for part in (1, 2, 4, 8)]
     models = {job: expected.ProductTime(job, facts) for job in jobs}
     small = models[jobs[0]].small_dimension / 2
-    times = {job: [models[job].seconds(5e14, small)] * 3 for job in jobs}
-    sustained, width = rates.products(times, models)
+    times = {job: [models[job].predict_time(5e14, small)] * 3 for job in jobs}
+    sustained, width = rates.fit_products(times, models)
     assert width == small
     assert all(each == pytest.approx([5e14] * 3) for each in sustained.values())
     assert len(sustained) == 4
@@ -232,7 +234,9 @@ def test_a_format_or_kernel_that_does_not_run_is_left_out() -> None:
     assert set(found["peaks"]) == {"bf16"}
     assert not any(key.startswith("attention") for key in found["efficiency"])
     with pytest.raises(PlanError, match="no benchmark runs"):
-        machine.measure(SimpleNamespace(machine=lambda: CPU, times=lambda *_: [], processes=1))
+        machine.measure_machine(
+            SimpleNamespace(machine=lambda: CPU, times=lambda *_: [], processes=1)
+        )
 
 
 # -- the command -------------------------------------------------------------------------------

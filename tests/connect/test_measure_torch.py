@@ -100,9 +100,9 @@ def test_two_processes_exchange() -> None:
 
 
 def test_the_layers_that_are_launched_are_those_that_the_count_of_launches_is_of() -> None:
-    plan = expected.tiny(Launches())
+    plan = expected.make_tiny(Launches())
     weights = sum(weight.numel() for weight in engine.Layer(plan).parameters())
-    assert weights == expected.value(plan, "parameters.per_layer")
+    assert weights == expected.find_value(plan, "parameters.per_layer")
 
 
 @pytest.mark.slow
@@ -116,4 +116,4 @@ def test_a_document_of_this_machine_predicts_a_step(tmp_path: Path) -> None:
     }
     read = loading.load(document)
     assert read.get("cluster.accelerator.name") == engine.Engine("cpu").machine().name
-    assert expected.value(read, "time.step_seconds") > 0
+    assert expected.find_value(read, "time.step_seconds") > 0

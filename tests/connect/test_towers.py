@@ -54,14 +54,14 @@ def value(found: Any, quantity: str) -> Any:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 def test_a_wrapper_is_counted_whole_as_the_library_counts_it(row: dict[str, Any]) -> None:
-    document = hf.convert(row["config"]).document
+    document = hf.convert_config(row["config"]).document
     assert {"vision", "audio"} & document.keys()
     assert value(result(document), "parameters.total") == row["params_total"]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in RUN])
 def test_an_image_or_a_clip_takes_the_flops_that_the_counter_counts(row: dict[str, Any]) -> None:
-    document = hf.convert(row["config"]).document
+    document = hf.convert_config(row["config"]).document
     (name,) = {"vision", "audio"} & document.keys()
     tokens = row.get("tower_tokens") or document[name]["tokens"]
     whole = result(document, training={name: {"tokens": tokens}})
@@ -85,7 +85,7 @@ def test_every_wrapper_whose_towers_are_known_was_built() -> None:
 )
 def test_a_tower_that_is_not_known_is_left_out_and_told(change: dict[str, Any], said: str) -> None:
     row = next(row for row in ROWS if row["name"] == "llava-0")
-    found = hf.convert({**row["config"], **change})
+    found = hf.convert_config({**row["config"], **change})
     assert "vision" not in found.document
     assert "text part" in found.notes[0] and said in found.notes[0]
 

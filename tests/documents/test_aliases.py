@@ -19,7 +19,7 @@ from planner.documents import aliases, json_schema, quick, schema, source
 from tests.conftest import ROOT
 from tests.documents.test_all_faults import told
 
-TABLE = resources.preset("aliases/names")
+TABLE = resources.load_preset("aliases/names")
 PLAN = {
     "model": "llama2-7b",
     "cluster": "64 x h100",
@@ -38,10 +38,10 @@ def plan(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize("kind", ["accelerator", "model"])
 def test_an_alias_means_one_preset_that_ships_and_hides_none(kind: str) -> None:
     known = source.preset_names(kind)
-    assert all(aliases.preset(kind, name, known) == name for name in known)
+    assert all(aliases.find_preset(kind, name, known) == name for name in known)
     for name, words in TABLE[kind].items():
         assert name in known
-        assert [aliases.preset(kind, word, known) for word in words] == [name] * len(words)
+        assert [aliases.find_preset(kind, word, known) for word in words] == [name] * len(words)
 
 
 def test_keys_of_the_table_are_keys_of_a_plan_and_no_word_means_two_of_them() -> None:
@@ -49,7 +49,7 @@ def test_keys_of_the_table_are_keys_of_a_plan_and_no_word_means_two_of_them() ->
     assert all(schema.describe("plan", key) is not None for key, _ in words)
     spelled = [word for _, several in words for word in several]
     assert len(spelled) == len(set(spelled))
-    top = set(json_schema.read("plan")["properties"])
+    top = set(json_schema.read_schema("plan")["properties"])
     assert top.isdisjoint(spelled), "a word hides a section of plans"
 
 
@@ -90,7 +90,7 @@ def test_suggested_values_are_allowed_where_they_are_suggested() -> None:
     ],
 )
 def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: str) -> None:
-    assert aliases.preset(kind, name, source.preset_names(kind)) == preset
+    assert aliases.find_preset(kind, name, source.preset_names(kind)) == preset
 
 
 #: Of which no weights are published there.
@@ -108,14 +108,14 @@ def test_every_shipped_model_is_known_by_its_page_on_the_hub(
     assert set(known) - set(pages.values()) == NOT_ON_THE_HUB
     for page, preset in pages.items():
         for name in (page, page.lower(), page.partition("/")[2]):
-            meant = aliases.preset("model", name, known)
+            meant = aliases.find_preset("model", name, known)
             assert meant == (name if name in known else preset), name
         assert source.load({"extends": page}, kind="model").get("layers")
     # In a plan, in --set, in one line of text, and as what is imported.
     page = "meta-llama/Llama-2-70b-hf"
     assert planner.load(plan(model=page)).plan.get("model.layers") == 80
     assert planner.load(plan(), set={"model": page}).plan.get("model.layers") == 80
-    assert quick.read(f"{page} on 64 h100").plain()["model"] == "llama2-70b"
+    assert quick.parse_quick(f"{page} on 64 h100").plain()["model"] == "llama2-70b"
     assert cli.main(["import", page]) == 0
     printed = capsys.readouterr()
     assert "layers: 80" in printed.out
@@ -130,7 +130,7 @@ def test_every_shipped_model_is_known_by_its_page_on_the_hub(
 )
 def test_a_path_another_version_and_an_unknown_machine_are_no_names(name: str) -> None:
     for kind in ("accelerator", "model"):
-        assert aliases.preset(kind, name, source.preset_names(kind)) is None
+        assert aliases.find_preset(kind, name, source.preset_names(kind)) is None
 
 
 def test_a_cluster_is_so_many_devices_of_an_accelerator() -> None:
@@ -149,7 +149,7 @@ def test_a_model_by_its_name_on_the_hub_and_keys_by_those_of_other_programs() ->
     assert found.get("parallelism.tensor") == 4
     assert found.get("training.sequence_length") == 2048
     assert found.get("training.micro_batch") == 2
-    assert found.document.origin(("parallelism", "tensor")).kind == "set"
+    assert found.document.find_origin(("parallelism", "tensor")).kind == "set"
 
 
 def test_a_schema_alone_accepts_the_plans_that_ship() -> None:

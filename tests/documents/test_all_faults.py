@@ -11,7 +11,7 @@ import yaml
 
 import planner
 from planner.base.errors import PlanError
-from planner.documents.source import with_values
+from planner.documents.source import change_keys
 from tests.conftest import ROOT
 
 FAULTY = """\
@@ -91,9 +91,9 @@ def test_one_fault_in_a_plan_that_ships_gives_no_other(name: str, key: str, tmp_
     for step in key.split("."):
         value = value[step]
     spoilt = (
-        with_values(PLANS[name], {key: {"no": "such value"}}),
-        with_values(PLANS[name], {key: None, f"{prefix}{last}q": value}),
-        with_values(PLANS[name], {key: None, f"{prefix}zzz": value}),
+        change_keys(PLANS[name], {key: {"no": "such value"}}),
+        change_keys(PLANS[name], {key: None, f"{prefix}{last}q": value}),
+        change_keys(PLANS[name], {key: None, f"{prefix}zzz": value}),
     )
     for data in spoilt:
         for line in told(tmp_path, yaml.safe_dump(data, sort_keys=False)):

@@ -76,7 +76,7 @@ def test_a_valid_document_is_accepted(path: Path) -> None:
 def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> None:
     """Also where all that it says beside what it extends is a link and shares (a800-sxm-80gb)."""
     folder = resources.folder("presets") / FOLDERS[kind]
-    found = {loading.check(folder / f"{name}.yaml") for name in preset_names(kind)}
+    found = {loading.check_file(folder / f"{name}.yaml") for name in preset_names(kind)}
     assert found == {kind}
 
 
@@ -93,7 +93,7 @@ def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> Non
 def test_a_short_document_is_known_by_what_it_changes(text: str, kind: str, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(text)
-    assert loading.check(file) == kind
+    assert loading.check_file(file) == kind
 
 
 def test_a_plan_of_the_name_of_its_model_is_no_model(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base.errors import PlanError
-from planner.documents.editing import edited
-from planner.documents.source import lookup, with_values
+from planner.documents.editing import change_values
+from planner.documents.source import change_keys, lookup
 from tests.conftest import ROOT
 
 HOSTILE = (
@@ -93,7 +93,7 @@ def test_only_the_lines_of_the_keys_change(
     name: str, changes: dict[str, Any], gone: tuple[str, ...], went: str | None, came: str | None
 ) -> None:
     text = TEXTS[name]
-    made = edited(text, "x.yaml", changes, gone)
+    made = change_values(text, "x.yaml", changes, gone)
     old, new = moved(text, made)
     if (went, came) != (None, None):
         assert [line.rstrip("\r\n") for line in old] == ([went] if went else [])
@@ -104,19 +104,21 @@ def test_only_the_lines_of_the_keys_change(
     assert all(line.endswith(ends) or made.endswith(line) for line in new)
     assert ("\r" in made) == ("\r" in text)
     data, before = yaml.safe_load(made), yaml.safe_load(text)
-    assert data == with_values(before, {**changes, **dict.fromkeys(gone)})
+    assert data == change_keys(before, {**changes, **dict.fromkeys(gone)})
 
 
 def test_a_name_becomes_what_extends_it_and_a_comment_stays() -> None:
     text = "model: llama2-70b   # ours\ncluster: 64 x h100-sxm-80gb\nparallelism: auto  # x\n"
     changes = {"model.layers": 40, "cluster.price": "2 USD/h", "parallelism.tensor": 2}
-    assert edited(text, "x.yaml", changes) == (
+    assert change_values(text, "x.yaml", changes) == (
         "model:   # ours\n  extends: llama2-70b\n  layers: 40\n"
         "cluster:\n  accelerator: h100-sxm-80gb\n  devices: 64\n  price: 2 USD/h\n"
         "parallelism:  # x\n  tensor: 2\n"
     )
     flow = "{model: llama2-70b, cluster: hgx-h100}"
-    made = edited(flow, "x.yaml", {"cluster.accelerator.power": "500 W", "training.tokens": "1T"})
+    made = change_values(
+        flow, "x.yaml", {"cluster.accelerator.power": "500 W", "training.tokens": "1T"}
+    )
     assert made == (
         "{model: llama2-70b, cluster: {extends: hgx-h100, accelerator: {power: 500 W}}, "
         "training: {tokens: 1T}}"
@@ -125,19 +127,21 @@ def test_a_name_becomes_what_extends_it_and_a_comment_stays() -> None:
 
 def test_an_alias_is_written_out_and_its_anchor_stays() -> None:
     text = "a: &p {tensor: 8, zero: 1}\nparallelism: *p  # as a\n"
-    made = edited(text, "x.yaml", {"parallelism.tensor": 4})
+    made = change_values(text, "x.yaml", {"parallelism.tensor": 4})
     assert made == "a: &p {tensor: 8, zero: 1}\nparallelism: {tensor: 4, zero: 1}  # as a\n"
 
 
 def test_lists_blocks_and_the_last_entry() -> None:
     text = "p:\n  stages:\n    - a\n    - b\n\n  # c\nq: |\n  x\n  y\n\nr:\n  only: 1\n"
-    assert edited(text, "x.yaml", {"p.stages": ["c"]}).startswith("p:\n  stages: [c]\n\n  # c\n")
-    assert edited(text, "x.yaml", {}, ["p.stages"]).startswith("p: {}\n\n  # c\n")
-    assert yaml.safe_load(edited(text, "x.yaml", {}, ["r.only"]))["r"] == {}
-    assert edited(text, "x.yaml", {}, ["q"]) == text.replace("q: |\n  x\n  y\n", "")
-    assert edited("a: 1\nb:\n", "x.yaml", {"b": 2}) == "a: 1\nb: 2\n"
+    assert change_values(text, "x.yaml", {"p.stages": ["c"]}).startswith(
+        "p:\n  stages: [c]\n\n  # c\n"
+    )
+    assert change_values(text, "x.yaml", {}, ["p.stages"]).startswith("p: {}\n\n  # c\n")
+    assert yaml.safe_load(change_values(text, "x.yaml", {}, ["r.only"]))["r"] == {}
+    assert change_values(text, "x.yaml", {}, ["q"]) == text.replace("q: |\n  x\n  y\n", "")
+    assert change_values("a: 1\nb:\n", "x.yaml", {"b": 2}) == "a: 1\nb: 2\n"
     with pytest.raises(PlanError, match=r"x.yaml:3:5: 'x' is in a list \(a mapping\)"):
-        edited(text, "x.yaml", {"p.stages.x": 1})
+        change_values(text, "x.yaml", {"p.stages.x": 1})
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -155,7 +159,7 @@ def test_shipped_plans_keep_what_is_not_changed(path: Path, changes: dict[str, A
     text = path.read_text("utf-8")
     before = yaml.safe_load(text)
     named = {key.split(".")[0] for key in changes} & {"model", "cluster"}
-    made = edited(text, path.name, changes)
+    made = change_values(text, path.name, changes)
     data = yaml.safe_load(made)
     for key, value in changes.items():
         assert lookup(data, key) == value
@@ -173,5 +177,5 @@ def test_shipped_plans_keep_what_is_not_changed(path: Path, changes: dict[str, A
         old_values = {key: lookup(before, key) for key in changes}
         gone = [key for key, value in old_values.items() if value is None]
         kept = {key: value for key, value in old_values.items() if value is not None}
-        undone = yaml.safe_load(edited(made, path.name, kept, gone))
+        undone = yaml.safe_load(change_values(made, path.name, kept, gone))
         assert {key: value for key, value in undone.items() if value != {}} == before

@@ -39,7 +39,7 @@ SHORT = {
 
 
 def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
-    for key, inner in node.children():
+    for key, inner in node.iter_children():
         dotted = f"{path}.{key}" if path else str(key)
         if isinstance(inner.value, dict):
             yield from leaves(inner, dotted)
@@ -51,10 +51,10 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
 def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     if "ask" in row:
         with pytest.raises(PlanError) as caught:
-            quick.read(row["line"])
+            quick.parse_quick(row["line"])
         assert any(row["ask"] in str(fault) for fault in caught.value.faults)
         return
-    document = quick.read(row["line"])
+    document = quick.parse_quick(row["line"])
     stated: dict[str, Any] = {}
     assumed: dict[str, Any] = {}
     for key, node in leaves(document):
@@ -64,12 +64,12 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     )
     assert [stated, assumed] == [*wanted]  # all of it, and nothing else
     schema.validate(source.load(document), "plan")
-    told = quick.assumptions(document, lambda key: None, {})
+    told = quick.list_assumptions(document, lambda key: None, {})
     assert all(key in told for key in assumed)
 
 
 def test_shapes_have_the_sizes_that_the_table_gives() -> None:
-    for name, size in quick._table()["shapes"].items():
+    for name, size in quick._load_phrases()["shapes"].items():
         result = planner.load(
             {"model": name, "cluster": "1 x h100", "training": {"sequence_length": 128}}
         ).evaluate()
@@ -82,7 +82,7 @@ def test_shapes_have_the_sizes_that_the_table_gives() -> None:
     "word", ["zero3", "tp 8", "pp 2", "cp 2", "micro batch 2", "full recompute", "zero1 tp4"]
 )
 def test_what_is_given_of_a_layout_stays_and_the_rest_is_found(word: str) -> None:
-    document = quick.read(f"llama3-8b on 64 h100 {word}")
+    document = quick.parse_quick(f"llama3-8b on 64 h100 {word}")
     result = planner.quick(f"llama3-8b on 64 h100 {word}").evaluate()
     assert result.plan.searched is not None
     for key, node in leaves(document):
@@ -92,12 +92,12 @@ def test_what_is_given_of_a_layout_stays_and_the_rest_is_found(word: str) -> Non
 
 def test_words_that_say_nothing_are_told_and_the_plan_is_that_without_them() -> None:
     line = "kindly llama3-8b on 64 h100, 2T tokens, cheers"
-    assert quick.ignored(line) == ["kindly", "cheers"]
+    assert quick.list_ignored(line) == ["kindly", "cheers"]
     assert plan(line) | {"name": ""} == plan("llama3-8b on 64 h100, 2T tokens") | {"name": ""}
 
 
 def plan(text: str) -> dict[str, Any]:
-    said: dict[str, Any] = quick.read(text).plain()
+    said: dict[str, Any] = quick.parse_quick(text).plain()
     return said
 
 
@@ -191,12 +191,12 @@ def test_ways_to_say_it(text: str, key: str, value: object) -> None:
 
 
 def test_a_long_model_is_not_trained_at_its_longest_unless_it_is_asked_for() -> None:
-    long = quick.read("llama3.1-8b on 64 h100")
+    long = quick.parse_quick("llama3.1-8b on 64 h100")
     assert long.plain()["training"] == {"sequence_length": quick.USUAL_SEQUENCE}
-    assert "nobody states a length" in quick.write("…", long)
-    asked = quick.read("llama3.1-8b on 64 h100, sequence 128k")
+    assert "nobody states a length" in quick.write_quick("…", long)
+    asked = quick.parse_quick("llama3.1-8b on 64 h100, sequence 128k")
     assert asked.plain()["training"] == {"sequence_length": 131_072}
-    assert "nobody" not in quick.write("…", asked)
+    assert "nobody" not in quick.write_quick("…", asked)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_a_long_model_is_not_trained_at_its_longest_unless_it_is_asked_for() -> 
     ],
 )
 def test_what_is_printed_is_the_same_plan(text: str) -> None:
-    document = quick.read(text)
-    written = yaml.safe_load(quick.write(text, document))
+    document = quick.parse_quick(text)
+    written = yaml.safe_load(quick.write_quick(text, document))
     one, other = (schema.validate(source.load(each), "plan").data for each in (document, written))
     assert one == other
 
@@ -250,8 +250,8 @@ def test_faults_of_a_line(text: str, fault: str) -> None:
 )
 def test_any_text_is_a_plan_or_a_fault(text: str) -> None:
     try:
-        document = quick.read(text)
+        document = quick.parse_quick(text)
     except PlanError as error:
         assert all("\n" not in str(fault) for fault in error.faults)
     else:
-        yaml.safe_load(quick.write(text, document))
+        yaml.safe_load(quick.write_quick(text, document))

@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, validators
 
 from planner.base import resources
 from planner.base.errors import PlanError
-from planner.base.units import dimension, number, parse
+from planner.base.units import find_dimension, parse, parse_number
 from planner.documents import json_schema
 from planner.documents.schema import describe, validate
 from planner.documents.source import Document, load
@@ -172,7 +172,7 @@ def test_quantities_become_exact_numbers(schemas: Path) -> None:
 
 def test_no_float_survives(schemas: Path) -> None:
     document = check(schemas, VALID + "share: 0.3\ntank: {size: 0.5}\n")
-    values = [node.value for _, node in document.walk()]
+    values = [node.value for _, node in document.walk_values()]
     assert F(3, 10) in values
     assert F(1, 2) in values
     assert not any(isinstance(value, float) for value in values)
@@ -190,10 +190,10 @@ def test_defaults_are_filled_in_and_say_so(schemas: Path) -> None:
         "spare": 5400,
         "tank": {"size": 2048, "count": 1},
     }
-    assert document.origin(("tank", "size")).kind == "default"
-    assert document.origin(("engine", "kind")).text == "default"
-    assert document.origin(("engine", "power")).text == "car.yaml:2"
-    assert document.place(("engine", "kind")).line == 2
+    assert document.find_origin(("tank", "size")).kind == "default"
+    assert document.find_origin(("engine", "kind")).text == "default"
+    assert document.find_origin(("engine", "power")).text == "car.yaml:2"
+    assert document.find_place(("engine", "kind")).line == 2
     bare = check(schemas, VALID)
     assert "radio" not in bare.data
     assert bare.data["layout"] == "auto"
@@ -373,11 +373,11 @@ def test_shipped_schemas_keep_their_own_rules(file: Path) -> None:
     Draft7Validator.check_schema(read)
     for rules in rules_of(read) if file.stem != "result.schema" else ():
         assert rules.keys() <= KNOWN, rules.keys() - KNOWN
-    for part in keywords(json_schema.read(file.name.removesuffix(".schema.json"))):
+    for part in keywords(json_schema.read_schema(file.name.removesuffix(".schema.json"))):
         unit = part.get("unit")
         if not isinstance(unit, str):
             continue
-        dimension(unit)
+        find_dimension(unit)
         written = [*part.get("examples", ()), *([part["default"]] if "default" in part else [])]
         for value in written:
             if value in part.get("enum", ()) or isinstance(value, dict):
@@ -457,7 +457,7 @@ def test_we_accept_what_jsonschema_accepts(data: st.DataObject) -> None:
     made = shipped(file, name)
     for _ in range(data.draw(st.integers(0, 2))):
         made = spoiled(data, made)
-    assert same(json_schema.read(name), made)
+    assert same(json_schema.read_schema(name), made)
 
 
 @given(st.data())
@@ -499,5 +499,5 @@ def test_so_it_does_for_any_schema(data: st.DataObject) -> None:
         )
 
     made, found = data.draw(st.recursive(simple, nested, max_leaves=6)), data.draw(ANY)
-    read = json.loads(json.dumps(made, default=float), parse_float=number)
+    read = json.loads(json.dumps(made, default=float), parse_float=parse_number)
     assert same(read, found), made

@@ -121,7 +121,7 @@ def references(node: Any) -> Iterator[str]:
 def test_a_schema_refers_to_files_beside_it(kind: str) -> None:
     """By their names, and has no name of its own: no address that somebody would have to serve."""
     assert "$id" not in SCHEMAS[kind]
-    made = schema_files.made().get(kind)
+    made = schema_files.derive_schemas().get(kind)
     assert made is None or made == SCHEMAS[kind], "python -m planner.documents.schema_files"
     for reference in references(SCHEMAS[kind]):
         name, _, pointer = reference.partition("#")
@@ -145,8 +145,8 @@ def test_jsonschema_accepts_what_we_accept(kind: str, tmp_path: Path) -> None:
         return Resource.from_contents(json.loads(Path(url2pathname(parts.path)).read_text()))
 
     registry: Any = Registry(retrieve=beside)  # type: ignore[call-arg]
-    alone = json.loads(schema_files.text(schema_files.bundled(kind)))
-    assert alone["$id"] == schema_files.address(kind)
+    alone = json.loads(schema_files.format_schema(schema_files.build_bundle(kind)))
+    assert alone["$id"] == schema_files.get_schema_url(kind)
     assert all(reference.startswith("#") for reference in references(alone))
     by_path = {"$ref": path.as_uri()}
     checks = [Draft7Validator(schema, registry=registry) for schema in (SCHEMAS[kind], by_path)]
@@ -199,8 +199,8 @@ def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
     modules = node_modules()
     if modules is None:
         pytest.skip("node with ajv is not there (CONTRIBUTING.md)")
-    whole = [(kind, schema_files.bundled(kind)) for kind in schema_files.KINDS]
-    bundles = [[(schema_files.address(kind), schema)] for kind, schema in whole]
+    whole = [(kind, schema_files.build_bundle(kind)) for kind in schema_files.KINDS]
+    bundles = [[(schema_files.get_schema_url(kind), schema)] for kind, schema in whole]
     files = [(f"{kind}.schema.json", schema) for kind, schema in SCHEMAS.items()]
     given = {
         "sets": [files, *bundles],
@@ -220,12 +220,16 @@ def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
 
 
 def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
-    inside = schema_files.line("plan", ROOT / "presets" / "new.yaml")
+    inside = schema_files.make_schema_line("plan", ROOT / "presets" / "new.yaml")
     assert inside == "# yaml-language-server: $schema=../schemas/plan.schema.json"
-    assert schema_files.line("plan", tmp_path / "plan.yaml").endswith(schema_files.address("plan"))
+    assert schema_files.make_schema_line("plan", tmp_path / "plan.yaml").endswith(
+        schema_files.get_schema_url("plan")
+    )
     beside = tmp_path / "plan.schema.json"
-    beside.write_text(schema_files.text(schema_files.bundled("plan")), "utf-8")
-    assert schema_files.line("plan", tmp_path / "plan.yaml").endswith("$schema=plan.schema.json")
+    beside.write_text(schema_files.format_schema(schema_files.build_bundle("plan")), "utf-8")
+    assert schema_files.make_schema_line("plan", tmp_path / "plan.yaml").endswith(
+        "$schema=plan.schema.json"
+    )
     for name in documents():
         if name.startswith("presets/"):
             first = (ROOT / name).read_text("utf-8").partition("\n")[0]
@@ -235,4 +239,4 @@ def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
 
 def test_the_entry_for_a_catalogue_names_this_version() -> None:
     entry = json.loads((ROOT / "docs/schemastore.json").read_text("utf-8"))
-    assert entry["url"] == schema_files.address("plan") == [*entry["versions"].values()][-1]
+    assert entry["url"] == schema_files.get_schema_url("plan") == [*entry["versions"].values()][-1]

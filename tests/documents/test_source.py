@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents.source import Document, load, preset_names, read
-from planner.documents.yaml_nodes import compose
+from planner.documents.source import Document, load, preset_names, read_document
+from planner.documents.yaml_nodes import parse_yaml
 
 F = Fraction
 
 
 def data(text: str) -> Any:
-    node = compose(text, "x.yaml")
+    node = parse_yaml(text, "x.yaml")
     assert node is not None
     return node.plain()
 
 
 def faults(text: str) -> list[str]:
     with pytest.raises(PlanError) as caught:
-        compose(text, "x.yaml")
+        parse_yaml(text, "x.yaml")
     return [str(fault) for fault in caught.value.faults]
 
 
@@ -173,7 +173,7 @@ def test_anchors_may_be_shared() -> None:
 @given(st.text(max_size=80))
 def test_any_text_is_data_or_a_fault(text: str) -> None:
     try:
-        compose(text, "x.yaml")
+        parse_yaml(text, "x.yaml")
     except PlanError as error:
         assert error.faults
         assert all("\n" not in str(fault) for fault in error.faults)
@@ -230,7 +230,7 @@ def test_files_that_are_no_documents(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_and_crlf_are_fine(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
-    assert read(tmp_path / "w.yaml").plain() == {"a": 1, "b": 2}
+    assert read_document(tmp_path / "w.yaml").plain() == {"a": 1, "b": 2}
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,19 +248,19 @@ def test_names_become_what_they_stand_for(tmp_path: Path, presets: Path) -> None
         "model": {"name": "Small", "layers": 20, "attention": {"heads": 4, "window": 8}},
         "cluster": {"accelerator": {"memory": "80 GB", "power": "700 W"}, "devices": 16},
     }
-    assert document.find(("model",)).reference == "large"
-    assert document.find(("cluster",)).reference == "eight"
-    assert document.find(("cluster", "accelerator")).reference == "chip"
-    assert document.origin(("model", "layers")).text == "preset large"
-    assert document.origin(("model", "name")).text == "preset small"
-    assert document.origin(("cluster", "devices")).text == "plan.yaml:2"
-    assert document.origin(("cluster", "accelerator", "memory")).kind == "preset"
-    assert document.place(("cluster", "devices")) == Place(str(path), 2, 36)
-    assert document.key_place(("cluster", "devices")) == Place(str(path), 2, 27)
-    assert document.key_place(("model",)) == Place(str(path), 1, 1)
+    assert document.find_node(("model",)).reference == "large"
+    assert document.find_node(("cluster",)).reference == "eight"
+    assert document.find_node(("cluster", "accelerator")).reference == "chip"
+    assert document.find_origin(("model", "layers")).text == "preset large"
+    assert document.find_origin(("model", "name")).text == "preset small"
+    assert document.find_origin(("cluster", "devices")).text == "plan.yaml:2"
+    assert document.find_origin(("cluster", "accelerator", "memory")).kind == "preset"
+    assert document.find_place(("cluster", "devices")) == Place(str(path), 2, 36)
+    assert document.find_key_place(("cluster", "devices")) == Place(str(path), 2, 27)
+    assert document.find_key_place(("model",)) == Place(str(path), 1, 1)
     # An absent value is placed at what surrounds it.
-    assert document.place(("cluster", "price")) == document.place(("cluster",))
-    assert not document.has(("cluster", "price"))
+    assert document.find_place(("cluster", "price")) == document.find_place(("cluster",))
+    assert not document.has_value(("cluster", "price"))
 
 
 def test_paths_come_before_presets(tmp_path: Path, presets: Path) -> None:
@@ -284,8 +284,8 @@ def test_extends_merges_mappings_replaces_lists_and_removes_nulls(tmp_path: Path
     path = write(tmp_path, "extends: parent\na: {y: {q: 3}, z: 4}\nl: [9]\ngone: null\n")
     document = load(path)
     assert document.data == {"a": {"x": 1, "y": {"p": 1, "q": 3}, "z": 4}, "l": [9]}
-    assert document.place(("a", "x")).file.endswith("parent.yaml")
-    assert document.origin(("a", "y", "q")).text == "plan.yaml:2"
+    assert document.find_place(("a", "x")).file.endswith("parent.yaml")
+    assert document.find_origin(("a", "y", "q")).text == "plan.yaml:2"
 
 
 def test_a_plan_may_change_keys_of_its_parents_model(tmp_path: Path, presets: Path) -> None:
@@ -361,15 +361,15 @@ def test_overrides_reach_into_what_is_named(presets: Path) -> None:
     assert document.data["model"]["attention"] == {"heads": 12, "window": 8}
     assert document.data["cluster"]["accelerator"] == {"memory": "94 GB", "power": "700 W"}
     assert document.data["new"] == {"key": [1, {"a": 10**9}]}
-    assert document.origin(("training", "tokens")).kind == "set"
-    assert str(document.place(("training", "tokens"))) == "--set training.tokens=2T"
-    assert document.origin(("training", "batch")).text == "preset base"
+    assert document.find_origin(("training", "tokens")).kind == "set"
+    assert str(document.find_place(("training", "tokens"))) == "--set training.tokens=2T"
+    assert document.find_origin(("training", "batch")).text == "preset base"
 
 
 def test_overrides_replace_names_and_remove_keys(presets: Path) -> None:
     document = with_set(presets, "model=large", "model.layers=3", "training.batch=null")
     assert document.data["model"]["layers"] == 3
-    assert document.find(("model",)).reference == "large"
+    assert document.find_node(("model",)).reference == "large"
     assert document.data["training"] == {"tokens": "1B"}
     assert with_set(presets, "model={extends: large, name: X}").data["model"]["layers"] == 20
 
@@ -377,8 +377,8 @@ def test_overrides_replace_names_and_remove_keys(presets: Path) -> None:
 def test_overrides_as_a_mapping_of_values(presets: Path) -> None:
     document = load({"a": {"b": [1, 2]}, "f": 0.1}, {"a.b.1": 5, "c": "2T", "d": 0.5})
     assert document.data == {"a": {"b": [1, 5]}, "f": F(1, 10), "c": "2T", "d": F(1, 2)}
-    assert document.origin(("f",)).kind == "argument"
-    assert str(document.place(("f",))) == "<mapping>"
+    assert document.find_origin(("f",)).kind == "argument"
+    assert str(document.find_place(("f",))) == "<mapping>"
 
 
 @pytest.mark.parametrize(
@@ -410,9 +410,9 @@ def test_the_document_itself_is_not_changed(presets: Path) -> None:
 
 
 def test_data_that_was_changed_stays_whatever_else_is_replaced(presets: Path) -> None:
-    document = load({"a": {"b": 1}}).changed({"a.b": 2})
+    document = load({"a": {"b": 1}}).change_keys({"a.b": 2})
     assert replace(document, overrides=(("a.c", "3"),)).data == {"a": {"b": 2}}
-    assert document.origin(("a", "b")) == load({"a": {"b": 1}}).origin(("a", "b"))
+    assert document.find_origin(("a", "b")) == load({"a": {"b": 1}}).find_origin(("a", "b"))
     assert document.get("a.b") == 2 and document.get("a.b.c") is None
 
 

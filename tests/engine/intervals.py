@@ -61,12 +61,12 @@ def domains(evaluation: Evaluation) -> dict[int, Interval]:
     keys = {note.symbol: note.key for note in BOOK.notation.values()}
     symbols = {place: evaluation.graph.nodes[place][1][0] for place in evaluation.graph.inputs}
     found = {
-        place: domain(keys.get(symbol), evaluation.worth(place))
+        place: domain(keys.get(symbol), evaluation.evaluate_node(place))
         for place, symbol in symbols.items()
     }
     for (name, _), place in evaluation.nodes.items():
         if name in DECIDED:
-            found[place] = evaluation.worth(place), evaluation.worth(place)
+            found[place] = evaluation.evaluate_node(place), evaluation.evaluate_node(place)
     return found
 
 

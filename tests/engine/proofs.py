@@ -138,7 +138,7 @@ class Proof:
         powers = {"quantity": [1], "div": [1, -1]}.get(operation, [])
         if operation == "mul":
             powers = [1] * len(arguments)
-        elif operation == "pow" and isinstance(self.graph.number(arguments[1]), int):
+        elif operation == "pow" and isinstance(self.graph.get_number(arguments[1]), int):
             powers = [self.graph.nodes[arguments[1]][1][0]]
         if not powers:
             return None

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
-from planner.engine.arrays.graph import compiled
+from planner.engine.arrays.graph import compile_graph
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import Graph
-from planner.engine.lower import bound
+from planner.engine.lower import get_binding
 from planner.engine.run import slopes
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.results.attribution import taken_apart
+from planner.results.attribution import break_down
 from tests.over_arrays import over_arrays
 from tests.strategies import plans
 
@@ -43,7 +43,10 @@ def close(value: Any) -> Any:
 def numbers(graph: Graph, built: case.Case) -> dict[int, float]:
     """What each input of a graph is in a case."""
     inputs = {place: graph.nodes[place][1] for place in graph.inputs}
-    return {place: float(bound(built, symbol, scope)) for place, (symbol, *scope) in inputs.items()}
+    return {
+        place: float(get_binding(built, symbol, scope))
+        for place, (symbol, *scope) in inputs.items()
+    }
 
 
 def twice(graph: Graph, built: case.Case) -> dict[Any, Any]:
@@ -62,7 +65,7 @@ def test_all_back_ends_say_the_same(document: Any) -> None:
     places = {name: evaluation.instance(name, {}) for name in QUANTITIES}
     graph = evaluation.graph
     rows = over_arrays(graph, list(places.values()), twice(graph, built))
-    made = compiled(built, QUANTITIES)
+    made = compile_graph(built, QUANTITIES)
     rewritten = over_arrays(made.graph, list(made.roots.values()), twice(made.graph, built))
     for name, value in exact.items():
         assert floats.value(name) == close(value)
@@ -82,7 +85,7 @@ def test_a_derivative_is_what_a_small_change_makes(document: Any) -> None:
     found = slopes(nodes, evaluation.values, evaluation.instance(name, {}))
     slope = next((s for place, s in found.items() if nodes[place][1] == (symbol,)), 0)
     size, step = built.bindings[symbol], Fraction(1, 10**5)
-    ends = [evaluation.varied(symbol, size * (1 + by)).value(name) for by in (-step, step)]
+    ends = [evaluation.change_input(symbol, size * (1 + by)).value(name) for by in (-step, step)]
     quotient = (Fraction(ends[1]) - Fraction(ends[0])) / (2 * step * size)
     assert float(slope * size) == pytest.approx(
         float(quotient * size), rel=1e-4, abs=1e-9 * float(seconds)
@@ -96,7 +99,7 @@ def test_what_is_absent_is_absent_for_all_with_one_reason() -> None:
     with pytest.raises(Absent) as floats:
         Evaluation(built, exact=False).value("cost.total")
     assert floats.value.reason == found.value.reason
-    assert compiled(built, ["cost.total"]).absent == {"cost.total": found.value.reason}
+    assert compile_graph(built, ["cost.total"]).absent == {"cost.total": found.value.reason}
 
 
 STEPS = (
@@ -116,13 +119,13 @@ def told(evaluation: Evaluation) -> dict[str, Any]:
     """Every quantity of a case, or why it has no value, with what it rests on in its order."""
     for name, quantity in BOOK.quantities.items():
         if not quantity.per:
-            evaluation.trace(name)
+            evaluation.trace_quantity(name)
     waiting, found = [(name, ()) for name, q in BOOK.quantities.items() if not q.per], {}
     while waiting:
         name, entries = waiting.pop()
         key = f"{name}[{','.join(entry.path for entry in entries)}]"
         if key not in found:
-            trace = evaluation.trace(name, {entry.axis: entry for entry in entries})
+            trace = evaluation.trace_quantity(name, {entry.axis: entry for entry in entries})
             value = trace.value
             used = [key for key in trace.uses if isinstance(key[0], str)]
             rests = [(str(key[0]), *(getattr(e, "path", e) for e in key[1:])) for key in trace.uses
@@ -154,9 +157,9 @@ def test_a_graph_used_again_says_what_a_new_one_says(
         alone = Evaluation(built)
         assert told(like) == told(alone)
         quantity = "time.step_seconds"
-        if isinstance(alone.trace(quantity).value, Absent):
+        if isinstance(alone.trace_quantity(quantity).value, Absent):
             continue
-        assert taken_apart(like, quantity) == taken_apart(alone, quantity)
+        assert break_down(like, quantity) == break_down(alone, quantity)
         shared, own = ({
             by.graph.nodes[place][1]: slope
             for place, slope in slopes(by.graph.nodes, by.values, by.instance(quantity, {})).items()

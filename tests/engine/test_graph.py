@@ -24,26 +24,26 @@ def build(graph: ArrayGraph, chance: random.Random, depth: int) -> int:
     """A random formula over the inputs."""
     kind = chance.choice(("input", "input", "const") if depth == 0 else OPERATIONS)
     if kind == "input":
-        return graph.node("input", chance.choice([*COLUMNS, *AXES]))
+        return graph.add_node("input", chance.choice([*COLUMNS, *AXES]))
     if kind == "const":
-        return graph.const(chance.choice((1, 2, Fraction(1, 3), 0.25)))
+        return graph.add_constant(chance.choice((1, 2, Fraction(1, 3), 0.25)))
     inner = [build(graph, chance, depth - 1) for _ in range(chance.choice((2, 3)))]
     if kind == "add":
-        return graph.add(inner)
+        return graph.add_sum(inner)
     if kind == "mul":
-        return graph.mul(inner[:1], inner[1:])
+        return graph.add_product(inner[:1], inner[1:])
     if kind == "power":
         exponent = chance.choice((0, 1, 2, 3, 4, -1, Fraction(1, 2), Fraction(1, 4)))
-        return graph.power(inner[0], graph.const(exponent))
+        return graph.add_power(inner[0], graph.add_constant(exponent))
     if kind in ("max", "min"):
-        return graph.extreme(kind, inner)
+        return graph.add_extreme(kind, inner)
     if kind == "pick":
-        return graph.pick(inner, [build(graph, chance, depth - 1) for _ in inner])
+        return graph.add_pick(inner, [build(graph, chance, depth - 1) for _ in inner])
     if kind == "select":
-        first = graph.node("is", "kind", "x")
-        second = graph.node("is", "kind", "y", "z")
-        return graph.select([(first, inner[0]), (second, inner[1])])
-    return graph.node(kind, inner[0])
+        first = graph.add_node("is", "kind", "x")
+        second = graph.add_node("is", "kind", "y", "z")
+        return graph.add_select([(first, inner[0]), (second, inner[1])])
+    return graph.add_node(kind, inner[0])
 
 
 OPERATIONS = ("add", "mul", "mul", "power", "max", "min", "pick", "select", "ceil", "floor")
@@ -103,7 +103,7 @@ def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
 
     made = Program(graph, roots, table, leaf)
     start = chance.randrange(rows - 20)
-    found = made.run(slice(start, start + 20), (3, 2))
+    found = made.run_rows(slice(start, start + 20), (3, 2))
     for row in range(0, 20, 7):
         values = {k: v[columns[k].of_row[start + row]] for k, v in COLUMNS.items()}
         values["kind"] = kinds[columns["kind"].of_row[start + row]]
@@ -119,18 +119,24 @@ def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
 
 def test_equal_formulas_are_one_node() -> None:
     graph = ArrayGraph()
-    x, y = graph.node("input", "x"), graph.node("input", "y")
-    assert graph.add([x, y]) == graph.add([y, x])
-    assert graph.mul([x, y], [y, x]) == graph.mul([y, x], [x, y])
-    assert graph.add([x, graph.const(0)]) == x
-    assert graph.pick([x, y], [x, y]) == graph.extreme("max", [x, y])
+    x, y = graph.add_node("input", "x"), graph.add_node("input", "y")
+    assert graph.add_sum([x, y]) == graph.add_sum([y, x])
+    assert graph.add_product([x, y], [y, x]) == graph.add_product([y, x], [x, y])
+    assert graph.add_sum([x, graph.add_constant(0)]) == x
+    assert graph.add_pick([x, y], [x, y]) == graph.add_extreme("max", [x, y])
     # Parts of a sum picked at the largest sum are that largest sum.
-    one, two = graph.add([x, y]), graph.add([x, graph.const(1)])
-    parts = [graph.pick([one, two], [x, x]), graph.pick([one, two], [y, graph.const(1)])]
-    assert graph.add(parts) in (graph.extreme("max", [one, two]), graph.add([x, parts[1]]))
+    one, two = graph.add_sum([x, y]), graph.add_sum([x, graph.add_constant(1)])
+    parts = [
+        graph.add_pick([one, two], [x, x]),
+        graph.add_pick([one, two], [y, graph.add_constant(1)]),
+    ]
+    assert graph.add_sum(parts) in (
+        graph.add_extreme("max", [one, two]),
+        graph.add_sum([x, parts[1]]),
+    )
     for zero in (0, 0.0):
         with pytest.raises(ZeroDivisionError):
-            graph.mul([x], [graph.const(zero)])
+            graph.add_product([x], [graph.add_constant(zero)])
 
 
 def test_a_sum_of_what_is_largest_is_the_largest_sum() -> None:
@@ -139,15 +145,15 @@ def test_a_sum_of_what_is_largest_is_the_largest_sum() -> None:
     graph = ArrayGraph()
     stages = []
     for stage in "ab":
-        held, *living = (graph.node("input", f"{stage}{moment}") for moment in range(4))
-        moments = [graph.add([held, one]) for one in living]
-        peak = graph.extreme("max", moments)
-        assert graph.nodes[peak] == ("add", tuple(sorted((held, graph.extreme("max", living)))))
-        stages.append((peak, held, graph.pick(moments, living)))
+        held, *living = (graph.add_node("input", f"{stage}{moment}") for moment in range(4))
+        moments = [graph.add_sum([held, one]) for one in living]
+        peak = graph.add_extreme("max", moments)
+        assert graph.nodes[peak] == ("add", tuple(sorted((held, graph.add_extreme("max", living)))))
+        stages.append((peak, held, graph.add_pick(moments, living)))
     peaks, held, living = zip(*stages, strict=True)
-    assert [graph.add(pair) for pair in zip(held, living, strict=True)] == list(peaks)
-    whole = graph.add([graph.pick(peaks, held), graph.pick(peaks, living)])
-    assert whole == graph.extreme("max", peaks)
+    assert [graph.add_sum(pair) for pair in zip(held, living, strict=True)] == list(peaks)
+    whole = graph.add_sum([graph.add_pick(peaks, held), graph.add_pick(peaks, living)])
+    assert whole == graph.add_extreme("max", peaks)
 
 
 def test_groups_say_which_rows_agree() -> None:
@@ -156,7 +162,7 @@ def test_groups_say_which_rows_agree() -> None:
                (("a", 3), ("b", 50), ("c", 700))}  # fmt: skip
     table = Table(5000, columns)
     for names in (("a",), ("a", "b"), ("b", "c"), ("a", "b", "c")):
-        group = table.exact(table.mask(names))
+        group = table.build_group(table.encode_mask(names))
         keys = list(zip(*(columns[name].of_row.tolist() for name in names), strict=True))
         assert group.count == len(set(keys))
         for row in range(0, 5000, 97):
@@ -168,4 +174,4 @@ def test_rows_that_differ_in_columns_of_many_values_are_told_apart() -> None:
     rows = 1 << 17
     columns = {"a": Codes(np.arange(rows), rows), "b": Codes(np.arange(rows) // rows, rows)}
     table = Table(rows, columns)
-    assert table.exact(table.all.mask).count == rows
+    assert table.build_group(table.all.mask).count == rows

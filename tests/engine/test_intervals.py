@@ -19,7 +19,7 @@ from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.engine.graph import Graph
 from planner.engine.lower import Absent, Key
-from planner.engine.run import run, tidy
+from planner.engine.run import run_graph, simplify_value
 from planner.questions import loading
 from tests.engine import intervals
 from tests.engine.intervals import Interval
@@ -34,21 +34,21 @@ OPERATIONS = (*OF_TWO, "ceil", "floor", "pow", "pick")  # that are exact
 def graphs(draw: st.DrawFn) -> tuple[Graph, dict[int, Interval]]:
     """A graph by hand over three inputs that have ranges."""
     graph = Graph()
-    inputs = [graph.input(Symbol(name), (), None) for name in "xyz"]
+    inputs = [graph.add_input(Symbol(name), (), None) for name in "xyz"]
     ranges = {place: (min(ends), max(ends)) for place in inputs
               for ends in [draw(st.tuples(ENDS, ENDS))]}  # fmt: skip
-    places = [*inputs, graph.const(2), graph.const(Fraction(-1, 3))]
+    places = [*inputs, graph.add_constant(2), graph.add_constant(Fraction(-1, 3))]
     for operation in draw(st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=8)):
         one, other, third = (draw(st.sampled_from(places)) for _ in range(3))
         if operation == "pow":
             exponent = draw(st.sampled_from((-2, -1, 2, 3)))
-            places.append(graph.power(one, graph.const(exponent)))
+            places.append(graph.add_power(one, graph.add_constant(exponent)))
         elif operation == "pick":
-            places.append(graph.pick([one, other], [other, third]))
+            places.append(graph.add_pick([one, other], [other, third]))
         elif operation in OF_TWO:
-            places.append(graph.node(operation, one, other))
+            places.append(graph.add_node(operation, one, other))
         else:
-            places.append(graph.node(operation, one))
+            places.append(graph.add_node(operation, one))
     return graph, ranges
 
 
@@ -59,7 +59,7 @@ def sampled(graph: Graph, ranges: dict[int, Interval], shares: list[Fraction]) -
         for (place, (low, high)), share in zip(ranges.items(), shares, strict=True)
     }
     values: list[Any] = [None] * len(graph.nodes)
-    run(graph, range(len(values)), values, given_.__getitem__, lambda _, value: value)
+    run_graph(graph, range(len(values)), values, given_.__getitem__, lambda _, value: value)
     return values
 
 
@@ -89,15 +89,19 @@ def test_every_value_lies_in_its_interval(
 def test_what_stands_twice_is_cancelled() -> None:
     """x - x is 0, x / (x + y) at most 1, and x - min(x, y) is not below 0; x - y may be."""
     graph = Graph()
-    x, y = (graph.input(Symbol(name), (), None) for name in "xy")
-    less = graph.const(-1)
+    x, y = (graph.add_input(Symbol(name), (), None) for name in "xy")
+    less = graph.add_constant(-1)
     values = {
-        "nothing": graph.add([x, graph.mul([less, x])]),
-        "share": graph.mul([x], [graph.add([x, y])]),
-        "rest": graph.add([x, graph.mul([less, graph.extreme("min", [x, y])])]),
-        "difference": graph.add([x, graph.mul([less, y])]),
-        "whole": graph.node("ceil", graph.add([x, graph.mul([less, graph.node("ceil", x)])])),
-        "half": graph.node("floor", graph.add([x, graph.mul([less, graph.node("ceil", x)])])),
+        "nothing": graph.add_sum([x, graph.add_product([less, x])]),
+        "share": graph.add_product([x], [graph.add_sum([x, y])]),
+        "rest": graph.add_sum([x, graph.add_product([less, graph.add_extreme("min", [x, y])])]),
+        "difference": graph.add_sum([x, graph.add_product([less, y])]),
+        "whole": graph.add_node(
+            "ceil", graph.add_sum([x, graph.add_product([less, graph.add_node("ceil", x)])])
+        ),
+        "half": graph.add_node(
+            "floor", graph.add_sum([x, graph.add_product([less, graph.add_node("ceil", x)])])
+        ),
     }
     proof = Proof(graph, intervals.run(graph, {x: (0, 10**30), y: (Fraction(1, 10), 10**30)}))
     assert proof.within(values["nothing"], 0, 0)
@@ -117,12 +121,12 @@ def test_roots_and_exponentials_are_rounded_outwards(x: Fraction, power: Fractio
     exact = Decimal(x.numerator) / x.denominator
     growth, exponent = exact.exp(), Decimal(power.numerator) / power.denominator
     graph = Graph()
-    node, other = (graph.input(Symbol(name), (), None) for name in "xy")
+    node, other = (graph.add_input(Symbol(name), (), None) for name in "xy")
     values = {
-        graph.node("exp", node): growth,
-        graph.node("log", node): exact.ln(),
-        graph.node("tanh", node): (growth - 1 / growth) / (growth + 1 / growth),
-        graph.power(node, other): (exponent * exact.ln()).exp(),
+        graph.add_node("exp", node): growth,
+        graph.add_node("log", node): exact.ln(),
+        graph.add_node("tanh", node): (growth - 1 / growth) / (growth + 1 / growth),
+        graph.add_power(node, other): (exponent * exact.ln()).exp(),
     }
     found = intervals.run(graph, {node: (x, x), other: (power, power)})
     for place, value in values.items():
@@ -193,18 +197,20 @@ def counterexample(
 ) -> str | None:
     """Why a quantity has no value at some corner of the ranges, where it leaves its own."""
     random, node, graph = Random(key[0]), evaluation.nodes[key], evaluation.graph
-    places = graph.needed([node])
+    places = graph.list_needed([node])
     for _ in range(tries):
         drawn: dict[int, Any] = {}
         for place in graph.inputs:
-            value, (low, high) = evaluation.worth(place), ranges[place]
+            value, (low, high) = evaluation.evaluate_node(place), ranges[place]
             tried = random.choice((low, high, value, value * Fraction(10) ** random.randint(-6, 6)))
             inside = min(max(tried, low), high)
             drawn[place] = int(inside) if isinstance(value, int) else inside
         found: list[Any] = [None] * len(graph.nodes)
-        run(graph, places, found, drawn.__getitem__, lambda _, value: tidy(value))
+        run_graph(graph, places, found, drawn.__getitem__, lambda _, value: simplify_value(value))
         value = found[node]
-        outside = None if isinstance(value, Absent) else BOOK.quantities[key[0]].outside(value)
+        outside = (
+            None if isinstance(value, Absent) else BOOK.quantities[key[0]].explain_outside(value)
+        )
         if outside is not None:
             return outside
     return None

@@ -39,7 +39,7 @@ def numbers(evaluation: Evaluation) -> dict[str, Any]:
 
 def evaluated(plan: Any) -> Evaluation:
     evaluation = Evaluation(case.build(plan))
-    evaluation.values_of(ASKED)
+    evaluation.get_values(ASKED)
     return evaluation
 
 
@@ -76,7 +76,7 @@ def test_a_graph_holds_for_every_plan_whose_numbers_it_takes(document: Any) -> N
         again = evaluation.rerun(built, exact=True)
         if again is not None:
             taken += 1
-            assert again.values_of(ASKED) == Evaluation(built).values_of(ASKED), changes
+            assert again.get_values(ASKED) == Evaluation(built).get_values(ASKED), changes
     assert taken  # the number of tokens decides nothing
 
 
@@ -87,7 +87,7 @@ def test_what_is_kept_is_what_would_be_computed(document: Any) -> None:
     plan = loading.load(document)
     for exact in (True, False):
         last = Evaluation(case.build(plan), exact=exact)
-        last.values_of(ASKED)
+        last.get_values(ASKED)
         for changes in (
             {},
             {"training.tokens": 12345678},
@@ -100,7 +100,7 @@ def test_what_is_kept_is_what_would_be_computed(document: Any) -> None:
             again = last.rerun(built, exact)
             if again is not None:
                 last = again
-                assert repr(last.values_of(ASKED)) == repr(alone.values_of(ASKED))
+                assert repr(last.get_values(ASKED)) == repr(alone.get_values(ASKED))
 
 
 def test_another_formula_needs_another_graph() -> None:
@@ -123,13 +123,13 @@ def test_what_is_new_to_the_graph_is_not_asked_of_other_entries() -> None:
 def test_what_is_absent_says_which_and_why() -> None:
     evaluation = evaluated(loading.load(SHIPPED[1], {"cluster.provider": None}))
     with pytest.raises(PlanError, match=r"cost\.total cannot be computed: price of one device"):
-        evaluation.values_of(["memory.process", "cost.total"])
+        evaluation.get_values(["memory.process", "cost.total"])
 
 
 def test_dependents_are_those_that_move() -> None:
     evaluation = evaluated(loading.load(SHIPPED[0]))
     graph = evaluation.graph
     tokens = [place for place in graph.inputs if graph.nodes[place][1][0].name == "T"]
-    moved = graph.dependents(tokens)
+    moved = graph.list_dependents(tokens)
     assert evaluation.instance("time.training_days", {}) in moved
     assert evaluation.instance("memory.process", {}) not in moved

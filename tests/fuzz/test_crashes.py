@@ -160,7 +160,9 @@ def test_json_has_no_number_out_of_range(number: str) -> None:
         files.parse_json(f'{{"plan": {{"a": {number}}}}}')
     from planner.serve import bodies
 
-    status, body = bodies.answered(lambda *_: {}, "evaluate", f'{{"plan": {number}}}'.encode())
+    status, body = bodies.compute_answer(
+        lambda *_: {}, "evaluate", f'{{"plan": {number}}}'.encode()
+    )
     assert status == 400 and json.loads(body)["faults"]
 
 
@@ -249,10 +251,10 @@ AT_ONCE = ("deepseek-v4-flash", "gemma3n-e4b", "llama4-scout", "modernbert-base"
     [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.slow) for name in shipped()],
 )
 def test_a_resolved_plan_loads_to_the_same_digits(name: str, tmp_path: Path) -> None:
-    from planner.report.resolved import resolved
+    from planner.report.resolved import format_resolved
 
     plan, file = planner.load(shipped()[name]), tmp_path / "resolved.yaml"
-    file.write_text(resolved(plan.plan))
+    file.write_text(format_resolved(plan.plan))
     first, second = plan.evaluate(), planner.load(file).evaluate()
     for quantity in ("parameters.total", "compute.training_flops", "memory.process",
                      "time.step_seconds", "checkpoint.bytes"):  # fmt: skip

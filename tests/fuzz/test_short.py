@@ -90,7 +90,7 @@ def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> 
         print("a fault without its place", file=__import__("sys").stderr)
         return 2
 
-    monkeypatch.setattr(cli, "run", main)
+    monkeypatch.setattr(cli, "run_command", main)
     problems = [watch.run(["report", "json", word], 0.05).problem for word in
                 ("raise", "hang", "place")]  # fmt: skip
     assert problems[0] is not None and problems[0].startswith("ValueError")

@@ -18,7 +18,7 @@ from planner.documents import json_schema, schema, source
 from planner.questions import loading
 
 ROOT = Path(__file__).parents[2]
-SCHEMAS = {kind: json_schema.read(kind) for kind in ("accelerator", "cluster")}
+SCHEMAS = {kind: json_schema.read_schema(kind) for kind in ("accelerator", "cluster")}
 ACCELERATORS = source.preset_names("accelerator")
 CLUSTERS = source.preset_names("cluster")
 PRESETS = [("accelerator", n) for n in ACCELERATORS] + [("cluster", n) for n in CLUSTERS]

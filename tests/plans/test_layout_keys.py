@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import PlanError
-from planner.documents.schema import paths
+from planner.documents.schema import list_key_paths
 from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import about, variant
@@ -19,7 +19,7 @@ from planner.questions.search import ranking
 from planner.questions.search.engine import search
 from planner.questions.solve import answers
 from planner.questions.studies import points
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 MODEL = "mixtral-8x7b"
 #: Keys of the schema's section that say how a layout is found or run, and divide nothing.
@@ -51,7 +51,9 @@ def test_a_row_says_what_the_schema_says_of_its_key(row: layout.LayoutKey) -> No
 
 
 def test_every_key_of_the_section_has_a_row_or_divides_nothing() -> None:
-    keys = {path.split(".")[1] for path in paths("plan") if path.startswith("parallelism.")}
+    keys = {
+        path.split(".")[1] for path in list_key_paths("plan") if path.startswith("parallelism.")
+    }
     there = {row.name for row in layout.ROWS if row.key.startswith("parallelism.")}
     assert there | HOW == keys and not there & HOW
 
@@ -81,7 +83,7 @@ def test_copies_of_experts_are_counted_as_megatron_counts_them(
     plan = load(document(world, **degrees))
     expected = world // (inner * expert * pipeline)
     assert plan.get("parallelism.expert_data") == expected
-    shards = evaluate(plan)["layout.shards[layer.moe.expert_up]"]
+    shards = evaluate_plan(plan)["layout.shards[layer.moe.expert_up]"]
     assert shards.value is not None and shards.value * replicate == expected
     assert load(document(world, **degrees, expert_data=expected))
 
@@ -108,7 +110,9 @@ def test_another_number_of_copies_is_a_fault_where_it_stands(
     assert str(fault).endswith(f"plan.yaml:7:16: {said}")
 
 
-@pytest.mark.parametrize("tell", [ranking.words, answers.layout_words, points.words])
+@pytest.mark.parametrize(
+    "tell", [ranking.name_layout, answers.summarise_layout, points.write_layout]
+)
 @pytest.mark.parametrize(("key", "value"), [
     ("parallelism.zero", 0), ("parallelism.zero", 2), ("parallelism.replicate", 2),
     ("parallelism.cut", "ends"), ("parallelism.sequence", True), ("parallelism.expert", 2),
@@ -128,6 +132,6 @@ def test_layouts_that_differ_are_told_in_other_words(
 def test_a_table_tells_the_zero_stage_that_all_its_layouts_have(stage: int) -> None:
     plan = load(document(8, "llama2-7b"))
     found = search(plan, 3, fixed={"parallelism.zero": stage})
-    head, *rows = ranking.table(found)[0]
+    head, *rows = ranking.build_ranking(found)[0]
     assert ("zero" in head) is (stage > 0)
     assert not stage or {row[head.index("zero")] for row in rows[:-1]} == {str(stage)}

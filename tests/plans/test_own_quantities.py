@@ -392,14 +392,14 @@ def test_one_name_means_what_each_document_says(factors: list[int]) -> None:
         planner.load({**PLAN, "quantities": {"x": {"formula": f"{n} * cluster.devices"}}})
         for n in factors
     ]
-    from planner.results.result import evaluate
+    from planner.results.result import evaluate_plan
 
     last = None
     for plan, factor in [*zip(plans, factors, strict=True), *zip(plans, factors, strict=True)]:
-        last = evaluate(plan.plan, like=last)
+        last = evaluate_plan(plan.plan, like=last)
         assert last["x"].value == 4 * factor
         assert pickle.loads(pickle.dumps(plan.plan)).book.quantities["x"].own
-    without = evaluate(planner.load(PLAN).plan, like=last)
+    without = evaluate_plan(planner.load(PLAN).plan, like=last)
     assert "x" not in without and "x" not in without.evaluation.book.quantities
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.plans.schedules import number
-from planner.report.resolved import resolved
+from planner.plans.schedules import evaluate_number
+from planner.report.resolved import format_resolved
 
 
 def document(schedule: Any, virtual: int = 1, stages: int = 4) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_file_beside_the_plan(tmp_path: Path) -> None:
     assert eager.simulate().schedule == "eager"
     # What is resolved says the table itself, and loads to the same plan.
     (tmp_path / "mine.yaml").rename(tmp_path / "gone.yaml")
-    plan.write_text(resolved(eager.plan))
+    plan.write_text(format_resolved(eager.plan))
     again = planner.load(plan).evaluate()
     assert again["memory.total"].value == eager.evaluate()["memory.total"].value
 
@@ -120,7 +120,11 @@ def test_faults() -> None:
 def test_numbers(text: str | int, value: int) -> None:
     """As Python reads them, for p = 8, i = 2, v = 3."""
     names = {"p": 8, "v": 3, "m": 16, "i": 2}
-    assert number(text, names) == value == eval(str(text), {"min": min, "max": max}, dict(names))
+    assert (
+        evaluate_number(text, names)
+        == value
+        == eval(str(text), {"min": min, "max": max}, dict(names))
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,4 +132,4 @@ def test_numbers(text: str | int, value: int) -> None:
 )
 def test_no_numbers(text: str) -> None:
     with pytest.raises(ValueError):
-        number(text, {"p": 8, "i": 2})
+        evaluate_number(text, {"p": 8, "i": 2})

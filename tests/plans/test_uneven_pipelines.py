@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base.errors import PlanError
-from planner.connect.exports import config
+from planner.connect.exports import build_config
 from planner.plans import pipeline
 from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import CUT, Space
-from planner.report.answer import Answer
-from planner.results.result import evaluate
+from planner.report.answer import Overview
+from planner.results.result import evaluate_plan
 
 #: Of Megatron-LM's documentation and functional tests, with what each stage holds, by hand.
 PUBLISHED: dict[str, tuple[list[int], int]] = {
@@ -33,7 +33,7 @@ PUBLISHED: dict[str, tuple[list[int], int]] = {
 
 @pytest.mark.parametrize("text", PUBLISHED)
 def test_a_published_layout_is_read_as_it_is_written(text: str) -> None:
-    assert pipeline.read(text) == PUBLISHED[text]
+    assert pipeline.parse_chunks(text) == PUBLISHED[text]
 
 
 def unrolled(text: str) -> list[str]:
@@ -47,8 +47,8 @@ def unrolled(text: str) -> list[str]:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.booleans())
 def test_what_is_written_is_read_again(held: list[int], module: bool) -> None:
     further = int(module and sum(held) > 0)
-    text = pipeline.written(held, further)
-    assert text is not None and pipeline.read(text) == (held, further)
+    text = pipeline.write_chunks(held, further)
+    assert text is not None and pipeline.parse_chunks(text) == (held, further)
     stages = unrolled(text)
     assert [stage.count("t") + stage.count("m") for stage in stages] == held
     flat = "".join(stages)
@@ -56,8 +56,8 @@ def test_what_is_written_is_read_again(held: list[int], module: bool) -> None:
 
 
 def test_modules_of_two_stages_are_not_written() -> None:
-    assert pipeline.written([3, 2, 1], 2) is None
-    assert pipeline.written([3, 1, 2], 2) == "Ettt|t|mmL"
+    assert pipeline.write_chunks([3, 2, 1], 2) is None
+    assert pipeline.write_chunks([3, 1, 2], 2) == "Ettt|t|mmL"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_modules_of_two_stages_are_not_written() -> None:
 )  # fmt: skip
 def test_what_is_no_layout_is_refused_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        pipeline.read(text)
+        pipeline.parse_chunks(text)
 
 
 def document(model: Any, devices: int, **layout: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_a_plan_takes_the_layout_and_its_virtual_stages() -> None:
     assert plan.get("training.schedule") == "interleaved"
     assert plan.derived["parallelism.virtual_pipeline"] == "as many as parallelism.stages says"
     assert plan.model is not None
-    held = pipeline.stages(
+    held = pipeline.build_stages(
         plan.model, plan.data["parallelism"], "interleaved", 64, plan.get("model.vocab")
     )
     layers = [
@@ -109,8 +109,8 @@ def test_a_plan_takes_the_layout_and_its_virtual_stages() -> None:
     ]
     assert layers[0] == 5 and layers[-2:] == [3, 2] and set(layers[1:-2]) == {4}
     assert held[0].holds["embedding"] == held[-1].holds["head"] == 1
-    said = config(plan, "megatron").said
-    assert pipeline.read(said["pipeline-model-parallel-layout"]) == PUBLISHED[TEXT]
+    said = build_config(plan, "megatron").said
+    assert pipeline.parse_chunks(said["pipeline-model-parallel-layout"]) == PUBLISHED[TEXT]
     assert "num-virtual-stages-per-pipeline-rank" not in said  # Megatron-LM takes one of them
 
 
@@ -153,10 +153,10 @@ def test_published_cuts_of_layers_that_do_not_divide_are_searched(model: str) ->
     assert cuts >= {(None, 1), ("ends", 1), ("ends", 2), ("ends", chunks)}
     found = plans.variant(plan, {"parallelism.pipeline": stages, CUT: "ends"})
     assert found.model is not None
-    assert pipeline.chunks(found.model, found.data["parallelism"], 1) == [
+    assert pipeline.divide_layers(found.model, found.data["parallelism"], 1) == [
         outer, *[inner] * (stages - 2), outer,
     ]  # fmt: skip
-    said = config(found, "megatron").said
+    said = build_config(found, "megatron").said
     assert said["decoder-first-pipeline-num-layers"] == outer
 
 
@@ -209,10 +209,10 @@ def test_virtual_stages_as_papers_print_them_are_cut_with_both_ends(
         told["model"] = {"extends": "deepseek-v3", "mtp": 0}
     plan = loading.load(told)
     assert plan.model is not None
-    first, *inner, last = pipeline.chunks(plan.model, plan.data["parallelism"], 1)
+    first, *inner, last = pipeline.divide_layers(plan.model, plan.data["parallelism"], 1)
     assert (first, {*inner}, last) == PRINTED[model, stages, virtual]
     assert first + sum(inner) + last == len(plan.model.sequence)
-    said = [words for _, words, _ in Answer(evaluate(plan)).plan_line]
+    said = [words for _, words, _ in Overview(evaluate_plan(plan)).plan_line]
     assert "both ends counted as layers" in said
     ends = plans.variant(plan, {CUT: "ends"})
-    assert pipeline.chunks(plan.model, ends.data["parallelism"], 1) == [first, *inner, last]
+    assert pipeline.divide_layers(plan.model, ends.data["parallelism"], 1) == [first, *inner, last]

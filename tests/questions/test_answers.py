@@ -12,7 +12,7 @@ import pytest
 
 from planner.base import numbers
 from planner.base.errors import PlanError
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -26,8 +26,8 @@ from planner.questions.solve import (
     questions,
 )
 from planner.questions.solve.evaluations import Goal
-from planner.questions.solve.expression import closed_form
-from planner.results.result import evaluate
+from planner.questions.solve.expression import derive_equation
+from planner.results.result import evaluate_plan
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LAST = "presets/largest_on_8xh100.yaml"
@@ -68,7 +68,7 @@ def test_a_limit_on_the_size_is_named_with_what_is_left_and_what_lacks() -> None
 @pytest.mark.parametrize("relation", ["<=", ">="])
 def test_a_limit_that_is_met_exactly_is_met_at_the_root(relation: str) -> None:
     answer = asked(f"parameters.total{relation}{AROUND + 64 * LAYER}")
-    assert answer.holds.value == 64 == closed_form(answer).value
+    assert answer.holds.value == 64 == derive_equation(answer).value
 
 
 def test_the_smallest_is_called_so_and_bound_by_the_limit_that_it_meets_last() -> None:
@@ -116,23 +116,23 @@ def test_heads_of_keys_and_values_stay_as_many_where_they_are_shared() -> None:
     """Twice the width has twice the query heads; 32 of 32 are not shared."""
     for heads, wide in ((8, 8), (32, 64)):
         model = {"extends": "llama2-7b", "attention": {"kv_heads": heads}}
-        _, family = families.of_plan(loading.load(LAST, {"model": model}), free=True)
+        _, family = families.build_family(loading.load(LAST, {"model": model}), free=True)
         place = family.widths.index(2 * 4096)
-        changed = family.changes(place * families.ROW + 64)
+        changed = family.build_changes(place * families.ROW + 64)
         assert changed["model.attention.heads"] == 64
         assert changed["model.attention.kv_heads"] == wide
 
 
 def test_what_a_family_keeps_is_named() -> None:
     """Llama 3 8B (arXiv 2407.21783): 32 query heads of 128, 8 of keys and values."""
-    _, family = families.of_plan(loading.load(LAST, {"model": "llama3-8b"}), free=True)
+    _, family = families.build_family(loading.load(LAST, {"model": "llama3-8b"}), free=True)
     assert family.domain.step.endswith(
         "; heads of 128, 8 key/value heads and feed-forward ratio kept"
     )
     domain = family.domain
-    least = family.changes(domain.first)
+    least = family.build_changes(domain.first)
     assert least["model.hidden"] == min(family.widths) and domain.has(domain.first)
-    assert least["model.layers"] == family.depths(0)[0]
+    assert least["model.layers"] == family.bound_depths(0)[0]
 
 
 def test_what_published_runs_leave_open_stands_around_the_size_and_ends_with_its_shape() -> None:
@@ -153,16 +153,16 @@ def test_an_answer_in_any_layout_has_an_interval_in_the_layout_of_the_answer() -
     answer = questions.ask(
         plan, "largest-model-by-deadline", deadline="3 days", with_layout="auto", margin="0"
     )
-    slow, fast = intervals.of_answer(answer)
+    slow, fast = intervals.bound_answer(answer)
     assert slow.number < answer.holds.number < fast.number
 
 
 def test_a_stack_that_is_spelled_out_has_one_pattern_or_more() -> None:
     """Jamba (arXiv 2403.19887): eight layers in a pattern."""
-    _, family = families.of_plan(loading.load(LAST, {"model": "jamba-52b"}))
-    least, most = family.depths(0)
+    _, family = families.build_family(loading.load(LAST, {"model": "jamba-52b"}))
+    least, most = family.bound_depths(0)
     assert (least, family.unit) == (1, 8) and most == MOST_LAYERS // 8
-    assert family.changes(least) == {"model.layers": 8}
+    assert family.build_changes(least) == {"model.layers": 8}
 
 
 # -- compute-optimal ---------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_tokens_for_each_parameter_are_their_ratio(
     tokens: str, count: str, each: str, verdict: str
 ) -> None:
     """Hoffmann et al. 2022 (arXiv 2203.15556): about 20 tokens for each parameter are optimal."""
-    answer = budgets.ask(plain(tokens))
+    answer = budgets.solve_budget(plain(tokens))
     text = words(budgets.text(answer))
     said = f"This plan: 10.0B parameters, {count} tokens, {each} for each parameter: {verdict}"
     assert said in text
@@ -219,9 +219,9 @@ def test_tokens_for_each_parameter_are_their_ratio(
 @pytest.mark.parametrize("dollars", [1, 1600])
 def test_dollars_buy_the_hours_of_all_devices(dollars: int) -> None:
     plan = plain()
-    rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    rate = compute_values(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
     seconds = Fraction(dollars, 2 * 8) * 3600
-    answer = budgets.ask(plan, f"{dollars} USD")
+    answer = budgets.solve_budget(plan, f"{dollars} USD")
     assert answer.flops == 6 * 10**10 * Fraction(rate) * seconds
     assert (answer.seconds, answer.cost) == (seconds, dollars)
     assert json.loads(budgets.to_json(answer))["budget"]["days"] == float(seconds / 86_400)
@@ -230,14 +230,17 @@ def test_dollars_buy_the_hours_of_all_devices(dollars: int) -> None:
 @pytest.mark.parametrize("budget", ["0 USD", "0 days", "0 FLOP"])
 def test_nothing_buys_nothing(budget: str) -> None:
     with pytest.raises(PlanError, match=r"buys nothing"):
-        budgets.ask(plain(), budget)
+        budgets.solve_budget(plain(), budget)
 
 
 def test_the_rest_of_a_day_is_a_budget_too() -> None:
     plan = plain()
-    rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
-    assert budgets.ask(plan, "1 s").flops == 6 * 10**10 * Fraction(rate)
-    assert budgets.ask(variant(plan, {"training.tokens": None}), "3e20 FLOP").flops == 3 * 10**20
+    rate = compute_values(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    assert budgets.solve_budget(plan, "1 s").flops == 6 * 10**10 * Fraction(rate)
+    assert (
+        budgets.solve_budget(variant(plan, {"training.tokens": None}), "3e20 FLOP").flops
+        == 3 * 10**20
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ def test_what_laws_agree_on_is_said(ratios: tuple[float, ...], words: str) -> No
     """One that later work disagrees with has no say."""
     said = [(True, ratio) for ratio in ratios] + [(False, 0.1), (False, 10)]
     laws = [SimpleNamespace(law={"current": now}, ratio=ratio) for now, ratio in said]
-    assert budgets._verdict(SimpleNamespace(choices=laws)) == words  # type: ignore[arg-type]
+    assert budgets._judge_plan(SimpleNamespace(choices=laws)) == words  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("budget", ["3e20 FLOP", "5 days"])
@@ -263,14 +266,14 @@ def test_what_published_runs_leave_open_of_a_rate_is_left_open_of_what_it_turns_
 ) -> None:
     """FLOP take days at the rate; days buy FLOP at it."""
     plan = loading.load(GPT2, {"time.mfu": None})
-    rate = evaluate(plan).find("time.tokens_per_second")
-    flops_per_token = 6 * evaluated(plan, ["parameters.active"])["parameters.active"]
+    rate = evaluate_plan(plan).find("time.tokens_per_second")
+    flops_per_token = 6 * compute_values(plan, ["parameters.active"])["parameters.active"]
     ends = [flops_per_token * Fraction(bound) for bound in rate.interval]
     if "days" in budget:
         expected = [numbers.text(5 * 86_400 * end, "FLOP") for end in ends]
     else:
         expected = [numbers.text(3 * 10**20 / end, "s") for end in reversed(ends)]
-    answer = budgets.ask(plan, budget)
+    answer = budgets.solve_budget(plan, budget)
     assert any(f"leave {expected[0]} to {expected[1]} open" in note for note in answer.notes)
     assert answer.shape is not None
     titles = {choice.law["name"]: choice.law["title"] for choice in answer.choices}
@@ -283,7 +286,7 @@ def test_parameters_of_experts_are_those_of_one_token() -> None:
     said = "of a mixture of experts, parameters are those that one token uses"
     for model in ("mixtral-8x7b", "llama2-7b"):
         plan = loading.load(LAST, {"model": model})
-        notes = budgets._notes(None, plan, 1, None, None, None)  # type: ignore[arg-type]
+        notes = budgets._yield_caveats(None, plan, 1, None, None, None)  # type: ignore[arg-type]
         assert (said in notes) == (model == "mixtral-8x7b")
 
 
@@ -296,14 +299,14 @@ def test_an_end_without_a_value_is_told_on_its_side() -> None:
     for direction, words in ((1, "~17 (no value to 23)"), (-1, "~17 (23 to no value)")):
         domain = SimpleNamespace(key="x", unit="1")
         answer = SimpleNamespace(direction=direction, domain=domain)
-        assert answers._value(answer, holds, (None, end)) == words  # type: ignore[arg-type]
+        assert answers._format_result(answer, holds, (None, end)) == words  # type: ignore[arg-type]
 
 
 def test_kernels_that_follow_from_a_layout_are_not_among_its_words() -> None:
     base = {"parallelism.tensor": 2, "parallelism.zero": 1}
     for kernels in (None, "megatron"):
         plan = variant(loading.load(GPT2), {**base, "training.implementation": kernels})
-        found = answers.layout_words(plan).split(", ")
+        found = answers.summarise_layout(plan).split(", ")
         assert "tensor 2" in found and "zero 1" in found
         assert [word for word in found if "megatron" in word] == ["kernels megatron"] * bool(
             kernels
@@ -333,7 +336,7 @@ def test_a_layout_is_free_where_it_is_left_open_or_of_a_model_that_is_trained() 
         plan = SimpleNamespace(
             model=given.get("shape", ()), searched=searched, get=keys.get, settings=settings
         )
-        return questions._free(plan, question, given.get("layout"), None)  # type: ignore[arg-type]
+        return questions._is_free(plan, question, given.get("layout"), None)  # type: ignore[arg-type]
 
     assert free(model) and free(deadline) and not free("fewest-devices") and not free(None)
     assumed = {"time.mfu": 0.4, "time.use": "assumed"}
@@ -352,9 +355,9 @@ def test_the_sense_of_a_goal_is_a_sign() -> None:
 
 def test_a_price_of_a_list_has_its_source_and_one_of_the_plan_has_none() -> None:
     plan = loading.load(GPT2)
-    listed = priced_devices.offers(plan)[0]
+    listed = priced_devices.list_offers(plan)[0]
     assert listed.price == plan.get("cluster.price") and "https://" in listed.source
-    own = priced_devices.offers(variant(plan, {"cluster.price": listed.price + 1}))[0]
+    own = priced_devices.list_offers(variant(plan, {"cluster.price": listed.price + 1}))[0]
     assert own.price == listed.price + 1 and own.source == ""
 
 
@@ -389,7 +392,7 @@ def test_devices_cost_their_hours(hours: int) -> None:
         if row.holds is None:
             assert re.search(r"already|even at 100 % utilisation", row.reason)
             continue
-        taken = evaluated(row.holds.plan, [days])[days]
+        taken = compute_values(row.holds.plan, [days])[days]
         price = prices[row.offer.accelerator[7:11]]
         assert row.holds.value % 8 == 0 and 24 * taken <= hours
         assert float(row.cost) == pytest.approx(float(row.holds.value * 24 * taken * price))

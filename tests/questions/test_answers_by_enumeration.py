@@ -108,7 +108,7 @@ def plainly(text: str) -> str:
 
 
 def told(value: Any, quantity: str) -> str:
-    return plainly(parse_limit(f"{quantity}>=0").text(value))
+    return plainly(parse_limit(f"{quantity}>=0").format_value(value))
 
 
 #: A key, the values that it may have, and a quantity that is limited.
@@ -132,13 +132,13 @@ KEYS: tuple[tuple[str, str, Sequence[int], str], ...] = (
 @pytest.mark.parametrize(("name", "steps"), [("turns", 6), ("turns with ends", 1), ("dense", 1)])
 def test_candidates_of_layers_leave_out_only_what_does_not_divide(name: str, steps: int) -> None:
     """Three stages of two turns each; where embedding and head count too, 6 n - 2 layers."""
-    domain = domains.of_key(plan(name), "model.layers")
+    domain = domains.build_domain(plan(name), "model.layers")
     candidates = [domain.value(index) for index in range(domain.first, 60 // steps + 1)]
     assert candidates == [*range(steps, 61, steps)]
     valid = [each.value for each in scanned(name, "model.layers", range(1, 61), ())]
     ends = 2 if "ends" in name else 0
     assert valid == [n for n in range(1, 61) if name == "dense" or (n + ends) % 6 == 0]
-    free = domains.of_key(plan(name), "model.layers", free=True)
+    free = domains.build_domain(plan(name), "model.layers", free=True)
     assert free.value(free.first + 1) == 2
 
 
@@ -319,7 +319,7 @@ def test_the_ends_of_an_answer_are_those_of_a_slow_and_a_fast_run(name: str, qua
     shares = [Fraction(end) / Fraction(value) for end in ((low, high) if rate else (high, low))]
     expected = []
     for share in shares:
-        kept = [v.value for v in every if limit.holds(Fraction(v.values[quantity]) * share)]
+        kept = [v.value for v in every if limit.is_met(Fraction(v.values[quantity]) * share)]
         expected.append(max(kept, key=lambda n: direction * n, default=None))
     assert [data["interval"]["slowest"], data["interval"]["fastest"]] == expected
 

@@ -56,7 +56,9 @@ def test_the_layout_is_the_plainest_of_the_best_that_a_search_finds() -> None:
     for key, value in best.changes.items():
         if key.split(".")[1] in (*SPELLED, "micro_batch", "recompute", "schedule"):
             assert plan.get(key) == value, key
-    assert plan.get("parallelism.auto") is None and not plan.document.has(("parallelism", "auto"))
+    assert plan.get("parallelism.auto") is None and not plan.document.has_value(
+        ("parallelism", "auto")
+    )
     other = loading.load(PLAN, {"training.schedule": "zero-bubble", "parallelism.pipeline": 2})
     assert other.get("training.schedule") == "zero-bubble"
 
@@ -71,7 +73,7 @@ def test_the_plainest_is_chosen_with_how_much_faster_the_fastest_is(
     counts = {"size": 7, "every": 7, "narrowed": {}, "launcher": None, "tight": False}
     found = SimpleNamespace(plain=plain, best=(fastest,), **counts)
     monkeypatch.setattr(automatic, "search", lambda *_, **__: found)
-    layout, why, _ = automatic._found(validate(read(PLAN), "plan"))
+    layout, why, _ = automatic._find_layout(validate(read(PLAN), "plan"))
     assert layout is plain
     assert f"the simplest within 2 % of the fastest that fits{said} of " in why
 
@@ -98,7 +100,7 @@ def test_by_set_as_in_the_document() -> None:
 def test_a_variant_is_searched_anew_until_its_layout_is_known() -> None:
     open_ended = validate(read(PLAN), "plan")
     for devices in (8, 32):
-        plan = plans.planned(open_ended.changed({"cluster.devices": devices}))
+        plan = plans.build_plan(open_ended.change_keys({"cluster.devices": devices}))
         layout = [
             plan.get(f"parallelism.{key}") for key in ("tensor", "pipeline", "context", "data")
         ]

@@ -10,12 +10,12 @@ import pytest
 
 from planner.engine.instance import build
 from planner.plans.document import Draft, Stage
-from planner.plans.hardware import settings as settings_of_hardware
+from planner.plans.hardware import pick_settings as settings_of_hardware
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.batch import OF_ROWS, Batch
-from planner.questions.batch_graph import _sort, deciding
-from planner.questions.batch_pipelines import _fullest
+from planner.questions.batch_graph import _sort, list_deciders
+from planner.questions.batch_pipelines import _filter_stages
 from planner.questions.search.layouts import REPLICAS, Space
 
 
@@ -45,7 +45,9 @@ def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str,
         for replicas in space.crossed[place][1]:
             plan = variant(space.plan, {**layout, REPLICAS: replicas})
             said = build(plan).settings
-            for name in deciding() & settings_of_hardware(Draft(plan.document, plan.data)).keys():
+            for name in (
+                list_deciders() & settings_of_hardware(Draft(plan.document, plan.data)).keys()
+            ):
                 seen.setdefault(name, set()).add(said[name])
             for name, (codes, values) in columns.items():
                 code = codes[place, found.replicas.index(replicas)]
@@ -78,15 +80,15 @@ def test_rows_are_worked_out_in_stretches_of_so_many_values(
     cost is absent everywhere."""
     space, tokens = batch("llama2-7b", 8).layouts, np.array([1e9, 3e9]).reshape(1, 1, 1, 2)
     assert isinstance(space, Space)
-    found, rows = Batch(space, None, {"training.tokens": tokens}), next(space.blocks(30))
+    found, rows = Batch(space, None, {"training.tokens": tokens}), next(space.yield_blocks(30))
     asked, each = ("memory.process", "compute.training_flops", "cost.total"), 4 * 3 * 2
-    ((_, whole),) = found.over(rows, asked)
+    ((_, whole),) = found.evaluate_rows(rows, asked)
     memory, operations, cost = (whole[name] for name in asked)
     assert memory.shape[3] == cost.shape[3] == 1 and cost.shape[:3] == (4, 3, len(rows))
     assert np.isnan(cost).all() and (operations[..., 1] == 3 * operations[..., 0]).all()
     monkeypatch.setattr("planner.questions.batch.CHUNK", most)
     end = 0
-    for part, values in found.over(rows, asked):
+    for part, values in found.evaluate_rows(rows, asked):
         size = part.stop - part.start
         assert part.start == end and (size == 1 or size * each <= most)
         assert part.stop == len(rows) or (size + 1) * each > most
@@ -99,7 +101,7 @@ def test_rows_are_worked_out_in_stretches_of_so_many_values(
 def test_kinds_differ_in_what_their_settings_say() -> None:
     found = batch("llama2-7b", 8)
     several = [kind.case.settings for kind in found.kinds]
-    others = deciding() - {*OF_ROWS, *found.of_hardware}
+    others = list_deciders() - {*OF_ROWS, *found.of_hardware}
     differ = {name for name in others if len({repr(one.get(name)) for one in several}) > 1}
     assert found.of_kinds.keys() == differ and len(several) > 1
     for name, values in found.of_kinds.items():
@@ -131,4 +133,4 @@ def test_of_stages_those_count_that_no_earlier_one_stands_for() -> None:
                 for other in stages[:place]
             )
         ]
-        assert _fullest(stages) == kept
+        assert _filter_stages(stages) == kept

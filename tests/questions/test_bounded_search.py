@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from planner.base.errors import PlanError
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -38,7 +38,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [STEP, MEMORY])
 def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
-    first = evaluated(engine.search(plan, 1, by, margin="0").best[0].of(plan), (MEMORY, STEP))
+    first = compute_values(engine.search(plan, 1, by, margin="0").best[0].of(plan), (MEMORY, STEP))
     for limits in (
         [],
         [Limit(MEMORY, "<=", first[MEMORY] * 2), Limit(STEP, "<=", first[STEP] * 3)],
@@ -47,11 +47,11 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
     ):
         known = engine.search(plan, 1, by, limits=limits, margin="0")
         bounded = BoundedSearch(plan, by, limits)
-        fastest = bounded.ask(BoundedSearch.first)
+        fastest = bounded.run_question(BoundedSearch.find_best)
         assert (fastest is None) == (not known.best)
         if fastest is not None:
             assert variant(plan, fastest[2].changes).data == known.best[0].of(plan).data
-        plainest = bounded.ask(BoundedSearch.plainest)
+        plainest = bounded.run_question(BoundedSearch.find_simplest)
         assert (plainest is None) == (known.plain is None)
         if plainest is not None:
             assert variant(plan, plainest[2].changes).data == known.plain.of(plan).data
@@ -62,10 +62,10 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = [Limit(MEMORY, "<=", 40 * 2**30)]
-    known = BoundedSearch(plan, STEP, limits).ask(BoundedSearch.plainest)
+    known = BoundedSearch(plan, STEP, limits).run_question(BoundedSearch.find_simplest)
     for name, value in (("FIRST", 16), ("MORE", 2)):
         monkeypatch.setattr(bounded_search, name, value)
-    found = BoundedSearch(plan, STEP, limits).ask(BoundedSearch.plainest)
+    found = BoundedSearch(plan, STEP, limits).run_question(BoundedSearch.find_simplest)
     assert found is not None and known is not None and found[2] == known[2]
 
 
@@ -75,7 +75,7 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
     larger of limit and value, of memory what is free of what is there."""
     few = {"cluster.devices": 2, "training.global_batch": 2, "training.micro_batch": 1}
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", few)
-    every = [c for rows in layouts.Space(plan).blocks() for c in rows.all()]
+    every = [c for rows in layouts.Space(plan).yield_blocks() for c in rows.yield_layouts()]
     exactly = InTurn()
     values = [exactly(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
     fastest, slowest = (f(v[STEP] for v in values) for f in (min, max))
@@ -90,7 +90,7 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
             if v[engine.FITS] >= 0 and v[STEP] <= limit
         ]
         limits = [Limit(STEP, "<=", limit)]
-        found = BoundedSearch(plan, limits=limits).ask(BoundedSearch.roomiest)
+        found = BoundedSearch(plan, limits=limits).run_question(BoundedSearch.find_max_slack)
         assert found is not None
         assert -found[0] == pytest.approx(float(max(shares)), rel=1e-9)
 
@@ -98,25 +98,25 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
 @pytest.mark.slow
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
-    found = BoundedSearch(plan).ask(BoundedSearch.roomiest)
+    found = BoundedSearch(plan).run_question(BoundedSearch.find_max_slack)
     assert found is not None and found[1] == pytest.approx(float(slimmest.values[MEMORY]))
     limits = [Limit(STEP, "<=", fastest.values[STEP] * 3)]
-    between = BoundedSearch(plan, limits=limits).ask(BoundedSearch.roomiest)
+    between = BoundedSearch(plan, limits=limits).run_question(BoundedSearch.find_max_slack)
     assert between is not None
     assert float(slimmest.values[MEMORY]) <= between[1] * (1 + 1e-9)
     none = [Limit(STEP, "<=", fastest.values[STEP] / 2)]
-    assert BoundedSearch(plan, limits=none).ask(BoundedSearch.roomiest) is None
+    assert BoundedSearch(plan, limits=none).run_question(BoundedSearch.find_max_slack) is None
 
 
 def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
     whole = BoundedSearch(plan)
-    few = whole.walk.having(FEWER)
+    few = whole.walk.narrow_layouts(FEWER)
     assert 0 < few.size < whole.walk.size
-    found = whole.ask(BoundedSearch.first, FEWER)
+    found = whole.run_question(BoundedSearch.find_best, FEWER)
     assert found is not None
     assert all(found[2].changes[key] in values for key, values in FEWER.items())
     held = BoundedSearch(plan, options={"training.micro_batch": (4,)})
-    found = held.ask(BoundedSearch.first, FEWER)
+    found = held.run_question(BoundedSearch.find_best, FEWER)
     assert found is not None and found[2].changes["training.micro_batch"] == 4
 
 
@@ -125,11 +125,11 @@ def test_a_quantity_that_no_layout_has_says_why() -> None:
     with pytest.raises(PlanError, match="cost"):
         best(plan, "cost.total")
     with pytest.raises(PlanError, match="cost"):
-        BoundedSearch(plan, "cost.total").ask(BoundedSearch.first)
+        BoundedSearch(plan, "cost.total").run_question(BoundedSearch.find_best)
 
 
 def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
-    found = [tuple(layout.values()) for layout in layouts.starts(24)]
+    found = [tuple(layout.values()) for layout in layouts.yield_starts(24)]
     whole = [1, 2, 3, 4, 6, 8, 12, 24]
     every = [d for d in product(whole, whole, whole) if 24 % prod(d) == 0]
     assert found == sorted(every, key=lambda d: (prod(d), d))
@@ -201,11 +201,11 @@ def test_of_given_layouts_it_is_that_of_an_enumeration(
     limits = ((), (Limit(STEP, "<=", 112),), (Limit(MEMORY, "<=", 110),))[seed % 3]
     flat = {name: values.ravel().tolist() for name, values in every.items()}
     fit = [n for n in flat["number"] if flat["valid"][n] and flat[engine.FITS][n] >= 0]
-    kept = [n for n in fit if all(limit.holds(flat[limit.quantity][n]) for limit in limits)]
+    kept = [n for n in fit if all(limit.is_met(flat[limit.quantity][n]) for limit in limits)]
     timed = [(flat[STEP][n], flat[MEMORY][n]) for n in kept if flat[STEP][n] > 0]
 
     search = BoundedSearch(None, STEP, limits, walk=Given(every))  # type: ignore[arg-type]
-    first, plainest, roomiest = search.first(), search.plainest(), search.roomiest()
+    first, plainest, roomiest = search.find_best(), search.find_simplest(), search.find_max_slack()
     assert (first and first[:2]) == min(timed, default=None)
     assert (plainest is None) == (first is None)
     if first is not None and plainest is not None:
@@ -223,7 +223,7 @@ def test_of_given_layouts_it_is_that_of_an_enumeration(
             assert search.nearest.first is not None and search.nearest.first[0] == lacking
     else:
         assert (roomiest is None) == (not timed)
-    within = search.first(within=False)
+    within = search.find_best(within=False)
     assert (within and within[0]) == min(
         (flat[STEP][n] for n in fit if flat[STEP][n] > 0), default=None
     )

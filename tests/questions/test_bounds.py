@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.plan import Plan, variant
 from planner.questions import loading
 from planner.questions.solve import answers, bounds, evaluations, questions
@@ -86,7 +86,7 @@ def test_the_largest_model_stays_within_a_node_and_three_years() -> None:
     assert found.holds is not None
     made = found.holds.plan
     assert made.get("parallelism.tensor") <= made.get("cluster.link_domain") == 8
-    days = evaluated(made, ["time.training_days"])["time.training_days"]
+    days = compute_values(made, ["time.training_days"])["time.training_days"]
     assert days <= 3 * 365
     told = answers.text(found)
     assert "8 devices that the fast link joins" in told and "at most three years" in told
@@ -94,9 +94,9 @@ def test_the_largest_model_stays_within_a_node_and_three_years() -> None:
 
 def test_free_layouts_stay_within_the_fast_link() -> None:
     plan = small(training__global_batch=16)
-    assert bounds.layouts_within(plan) == {"parallelism.tensor": (1, 2, 4, 8)}
+    assert bounds.bound_degrees(plan) == {"parallelism.tensor": (1, 2, 4, 8)}
     six = variant(plan, {"cluster.devices": 6, "training.global_batch": 12})
-    assert bounds.layouts_within(six) == {"parallelism.tensor": (1, 2, 3, 6)}
+    assert bounds.bound_degrees(six) == {"parallelism.tensor": (1, 2, 3, 6)}
     found = questions.ask(plan, "longest-context", with_layout="auto")
     assert found.holds is not None and found.holds.plan.get("parallelism.tensor") <= 8
     assert "8 devices that the fast link joins" in answers.text(found)
@@ -130,7 +130,7 @@ def test_what_stands_in_the_way_is_named_with_what_would_meet_the_limits(
     assert plan.get(changed) == own
     made = variant(plan, {changed: size, bounds.DEVICES: devices})
     names = [limit.quantity for limit in found.limits]
-    assert not evaluations.broken(evaluated(made, names), found.limits)
+    assert not evaluations.broken(compute_values(made, names), found.limits)
     with pytest.raises(PlanError):  # with what it has, so many are not used
         variant(plan, {bounds.DEVICES: devices})
 
@@ -139,7 +139,7 @@ def test_days_of_a_run_bound_what_does_not_state_a_deadline() -> None:
     plan = small(training__tokens="10T")
     found = questions.ask(plan, "fewest-devices")
     assert found.holds is not None
-    costs = bounds.costs(found.holds.plan)
+    costs = bounds.evaluate_costs(found.holds.plan)
     assert costs[bounds.DAYS].number <= 3 * 365
     asked = questions.ask(plan, "fewest-devices", deadline="3000 days")
     assert not any("three years" in note for note in asked.notes)
@@ -151,7 +151,7 @@ def test_each_answer_names_what_it_costs() -> None:
     assert data["costs"].keys() <= set(bounds.COSTS)
     assert found.holds is not None
     known = [name for name in bounds.COSTS if name in data["costs"]]
-    values = evaluated(found.holds.plan, known)
+    values = compute_values(found.holds.plan, known)
     assert all(float(values[name]) == pytest.approx(data["costs"][name]) for name in known)
     assert {"time.training_days", "time.mfu", "memory.process"} <= data["costs"].keys()
     assert "% MFU" in answers.sentence(found) and "a device" in answers.text(found)
@@ -177,13 +177,13 @@ def test_an_assumed_price_wins_against_no_real_one() -> None:
 
 def test_taking_an_answer_renames_the_plan() -> None:
     text = json.dumps(SMALL | {"model": ROPE["model"]})
-    first = find.solve({"text": text, "question": "longest-context"})
+    first = find.answer_solve({"text": text, "question": "longest-context"})
     assert first["takes"][0]["set"]["name"] == "Small on 16 H100s · Longest context"
-    made = find.take({"text": text, "set": first["takes"][0]["set"]})
+    made = find.take_keys({"text": text, "set": first["takes"][0]["set"]})
     assert any("name" in line for line in made["changed"])
-    again = find.solve({"text": made["text"], "question": "largest-batch"})
+    again = find.answer_solve({"text": made["text"], "question": "largest-batch"})
     assert again["takes"][0]["set"]["name"] == "Small on 16 H100s · Largest micro-batch"
-    further = find.solve({"text": text, "question": "longest-context", "unbounded": "true"})
+    further = find.answer_solve({"text": text, "question": "longest-context", "unbounded": "true"})
     assert further["takes"][0]["set"] != first["takes"][0]["set"]
 
 

@@ -16,12 +16,12 @@ import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.book.expressions import Symbol, number
+from planner.book.expressions import Symbol, make_number
 from planner.book.quantity import BOOK
 from planner.book.symbolic import to_sympy
 from planner.engine.graph import Graph
-from planner.engine.instance import evaluated
-from planner.engine.run import run
+from planner.engine.instance import compute_values
+from planner.engine.run import run_graph
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
@@ -30,10 +30,10 @@ from planner.questions.solve.expression import (
     Coefficient,
     NoForm,
     Ratio,
-    _linear,
-    _quadratic,
+    _solve_linear,
+    _solve_quadratic,
     _Solver,
-    closed_form,
+    derive_equation,
 )
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -47,8 +47,8 @@ def asked(path: str, changes: dict[str, Any] | None = None, **options: Any) -> q
 
 def test_tokens_of_a_deadline_are_the_rate_times_the_time() -> None:
     answer = asked(LLAMA, question="tokens-by-deadline", deadline="30 days")
-    form = closed_form(answer)
-    rate = evaluated(answer.holds.plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    form = derive_equation(answer)
+    rate = compute_values(answer.holds.plan, ["time.tokens_per_second"])["time.tokens_per_second"]
     assert form.value == 30 * 86_400 * Fraction(rate)
     assert form.degree == 1 and form.unknown == "T"
     assert form.formula == "86,400 · t_days,max · r_tok"
@@ -57,8 +57,8 @@ def test_tokens_of_a_deadline_are_the_rate_times_the_time() -> None:
 def test_tokens_of_an_energy_are_the_rate_times_the_energy_over_the_power() -> None:
     """kWh are 3.6e6 J; the site draws no more than devices and their host, in one sum."""
     answer = asked(GPT2, vary="training.tokens", until=["energy.total<=1000 kWh"])
-    form, plan = closed_form(answer), answer.holds.plan
-    rate = Fraction(evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"])
+    form, plan = derive_equation(answer), answer.holds.plan
+    rate = Fraction(compute_values(plan, ["time.tokens_per_second"])["time.tokens_per_second"])
     power = plan.get("cluster.accelerator.power") + plan.get("cluster.host_power")
     drawn = plan.get("cluster.devices") * power
     assert form.value == pytest.approx(3_600_000 * 1000 * rate / drawn, rel=1e-9)
@@ -67,7 +67,7 @@ def test_tokens_of_an_energy_are_the_rate_times_the_energy_over_the_power() -> N
 
 def test_the_longest_context_in_symbols() -> None:
     """Memory is linear in the sequence length: what is left, over what each token takes."""
-    form = closed_form(asked(LLAMA, question="longest-context"))
+    form = derive_equation(asked(LLAMA, question="longest-context"))
     above, below = form.formula.split(" / ")
     assert "M_cap" in above and "M_act,1" in below
     # What no token adds to has its own name.
@@ -79,7 +79,7 @@ def test_the_longest_context_in_symbols() -> None:
 def test_parameters_are_of_second_degree_in_the_width() -> None:
     """12 L h² and what the embeddings add: the width of 10⁹ parameters by the root of a square."""
     answer = asked(GPT2, vary="model.hidden", until=["parameters.total<=1e9"])
-    form = closed_form(answer)
+    form = derive_equation(answer)
     assert form.degree == 2 and "√" in form.formula
     square, linear = 12 * 12, (1_000_000_000 - float(form.value) ** 2 * 144) / float(form.value)
     assert linear == pytest.approx(50257 + 1024 + 12 * 13 + 2)  # vocabulary, positions, biases
@@ -90,7 +90,7 @@ def test_eager_attention_takes_memory_of_second_degree_in_the_sequence() -> None
     """The scores, s × s for each head, are kept; what is kept on the way to them is linear."""
     changes = {"model.positions": "rope", "training.attention": "eager"}
     limit = ["memory.process<=70 GiB"]
-    form = closed_form(asked(GPT2, changes, vary="training.sequence_length", until=limit))
+    form = derive_equation(asked(GPT2, changes, vary="training.sequence_length", until=limit))
     assert form.degree == 2
     meanings = dict(form.where)
     assert meanings["M_act,2"] == "activations on the fullest device at its peak: per s squared"
@@ -117,7 +117,7 @@ def test_eager_attention_takes_memory_of_second_degree_in_the_sequence() -> None
     ],
 )
 def test_the_numbers_that_are_put_in_come_to_the_value(path: str, options: Any) -> None:
-    form = closed_form(asked(path, **options))
+    form = derive_equation(asked(path, **options))
     words = {"−": "-", "·": "*", "×": "*", "^": "**", "√": "sqrt", "min": "Min"}
     text = re.sub(r"(?<=\d),(?=\d)", "", form.substituted)
     for word, other in words.items():
@@ -147,7 +147,7 @@ def test_random_limits_are_met_at_the_root(
         bound = chance.randint(low, high)
         text = f"{quantity}{relation}{bound}{units.get(quantity.partition('.')[0], '')}"
         answer = questions.ask(plan, vary=key, until=[text], unbounded=True)
-        form = closed_form(answer)
+        form = derive_equation(answer)
         assert answer.holds.value <= form.value <= answer.fails.value, text
 
 
@@ -166,7 +166,7 @@ def test_random_limits_are_met_at_the_root(
 )
 def test_none_is_claimed_where_there_is_none(path: str, options: Any, why: str) -> None:
     with pytest.raises(NoForm, match=why):
-        closed_form(asked(path, **options))
+        derive_equation(asked(path, **options))
 
 
 def test_text_and_data_show_it() -> None:
@@ -201,9 +201,9 @@ def test_roots_make_the_equation_zero_in_numbers_and_in_symbols(a: int, b: int, 
         assert found == pytest.approx(float(root.value), abs=1e-9)
         return found
 
-    (root,) = _linear(second, third)
+    (root,) = _solve_linear(second, third)
     assert root.value == Fraction(-c, b) and told(root) == pytest.approx(-c / b)
-    roots = _quadratic(first, second, third)
+    roots = _solve_quadratic(first, second, third)
     if b * b < 4 * a * c:
         assert not roots
         return
@@ -219,7 +219,9 @@ def test_a_root_is_written_over_a_positive_divisor(sign: int) -> None:
     above, below = (first + second - room) * sign, (each + more) * sign
     written = (to_sympy(room) - to_sympy(first + second)) / to_sympy(each + more)
     for value in (Fraction(1, 3), Fraction(1), Fraction(9)):
-        (root,) = _linear(Coefficient(sign * value, below), Coefficient(Fraction(-5 * sign), above))
+        (root,) = _solve_linear(
+            Coefficient(sign * value, below), Coefficient(Fraction(-5 * sign), above)
+        )
         assert root.value == 5 / value and root.symbols is not None
         assert to_sympy(root.symbols) == written
 
@@ -229,7 +231,7 @@ def test_a_root_is_written_over_a_positive_divisor(sign: int) -> None:
 
 def ratio(above: Mapping[int, Any], below: Mapping[int, int] | None = None) -> Ratio:
     made = [
-        {power: Coefficient(Fraction(v), number(v)) for power, v in terms.items()}
+        {power: Coefficient(Fraction(v), make_number(v)) for power, v in terms.items()}
         for terms in (above, below or {0: 1})
     ]
     return Ratio(*made)
@@ -276,66 +278,70 @@ def test_an_input_that_follows_the_unknown_is_a_line_through_three_values_or_mor
     solver = SimpleNamespace(_points=lambda: points, evaluation=SimpleNamespace(graph=graph))
     if count < 3:
         with pytest.raises(NoForm, match="too few values"):
-            _Solver._inputs(solver)  # type: ignore[arg-type]
+            _Solver._fit_inputs(solver)  # type: ignore[arg-type]
         return
-    found = _Solver._inputs(solver)  # type: ignore[arg-type]
+    found = _Solver._fit_inputs(solver)  # type: ignore[arg-type]
     assert {place: form.above for place, form in found.items()} == {
         1: ratio({0: 5, 1: 2}).above,
         2: ratio({1: 3}).above,
     }
     inputs[2] = lambda x: x * x
     with pytest.raises(NoForm, match="a step function"):
-        _Solver._inputs(solver)  # type: ignore[arg-type]
+        _Solver._fit_inputs(solver)  # type: ignore[arg-type]
 
 
 def test_every_operation_of_a_graph_is_that_of_the_function_of_the_unknown() -> None:
     """Each node worked out at four values of x; of y, which stands still, the symbol is kept, and
     that of no entry of an axis."""
     graph, (x, y, z) = Graph(), (Symbol(name, positive=True) for name in "xyz")
-    places = [graph.input(x, (), None), graph.input(y, (), None), graph.input(z, ("entry",), None)]
+    places = [
+        graph.add_input(x, (), None),
+        graph.add_input(y, (), None),
+        graph.add_input(z, ("entry",), None),
+    ]
     unknown, still, entry = places
-    two, half = graph.const(2), graph.const(Fraction(1, 2))
-    total = graph.quantity(still, ("parameters.total", ()))
-    each = graph.quantity(still, ("parameters.total", ("entry",)))
-    more = graph.node("div", graph.add([still, two]), graph.mul([still, half]))
-    picked = graph.pick([two, half], [still, more])
+    two, half = graph.add_constant(2), graph.add_constant(Fraction(1, 2))
+    total = graph.add_quantity(still, ("parameters.total", ()))
+    each = graph.add_quantity(still, ("parameters.total", ("entry",)))
+    more = graph.add_node("div", graph.add_sum([still, two]), graph.add_product([still, half]))
+    picked = graph.add_pick([two, half], [still, more])
     made = [
-        graph.add([unknown, still, two]),
-        graph.mul([unknown, unknown, total]),
-        graph.mul([still, more], [unknown, two]),
-        graph.add([graph.mul([each, unknown]), entry]),
-        graph.mul([unknown, graph.add([entry, two])]),
-        *(graph.power(unknown, graph.const(power)) for power in (1, 2, 3, -1, -2)),
-        graph.power(graph.add([unknown, two]), graph.const(-1)),
-        graph.extreme("max", [unknown, half]),
-        graph.extreme("min", [unknown, half, graph.const(100)]),
-        graph.mul([graph.pick([half, two], [still, unknown]), picked]),
-        graph.node("ceil", graph.mul([unknown, two])),
-        graph.node("floor", graph.mul([unknown, two])),
+        graph.add_sum([unknown, still, two]),
+        graph.add_product([unknown, unknown, total]),
+        graph.add_product([still, more], [unknown, two]),
+        graph.add_sum([graph.add_product([each, unknown]), entry]),
+        graph.add_product([unknown, graph.add_sum([entry, two])]),
+        *(graph.add_power(unknown, graph.add_constant(power)) for power in (1, 2, 3, -1, -2)),
+        graph.add_power(graph.add_sum([unknown, two]), graph.add_constant(-1)),
+        graph.add_extreme("max", [unknown, half]),
+        graph.add_extreme("min", [unknown, half, graph.add_constant(100)]),
+        graph.add_product([graph.add_pick([half, two], [still, unknown]), picked]),
+        graph.add_node("ceil", graph.add_product([unknown, two])),
+        graph.add_node("floor", graph.add_product([unknown, two])),
     ]
     beyond = [
-        graph.power(unknown, half),
-        graph.power(two, unknown),
-        graph.node("exp", unknown),
+        graph.add_power(unknown, half),
+        graph.add_power(two, unknown),
+        graph.add_node("exp", unknown),
     ]
     count = len(graph.nodes)
     forms = []
     for value in (5, 3, 12, 8):
         given = {unknown: value, still: 11, entry: 13}
         values = [None] * count
-        run(graph, range(count), values, given.__getitem__, lambda key, value: value)
+        run_graph(graph, range(count), values, given.__getitem__, lambda key, value: value)
         solver = object.__new__(_Solver)
         solver.nodes, solver.values = graph.nodes, values
         solver.book = SimpleNamespace(notation={}, quantities=BOOK.quantities)
         solver.unknown, solver.numbers = "x", {}
         solver.case = SimpleNamespace(settings={})
         solver.forms = {unknown: ratio({1: 1})}
-        for place in graph.dependents([unknown])[1:]:
+        for place in graph.list_dependents([unknown])[1:]:
             if place in beyond:
                 with pytest.raises(NoForm, match="below a root or in an exponent"):
-                    solver._form(*graph.nodes[place])
+                    solver._build_ratio(*graph.nodes[place])
                 continue
-            solver.forms[place] = solver._form(*graph.nodes[place])
+            solver.forms[place] = solver._build_ratio(*graph.nodes[place])
         names = {to_sympy(y): 11, to_sympy(BOOK.quantities["parameters.total"].symbol): 11}
         for place in made:
             assert at(solver.forms[place], value, names) == values[place], graph.nodes[place]
@@ -381,12 +387,12 @@ def test_the_root_of_a_limit_lies_between_what_holds_and_what_fails(
     solver._print = lambda degree, value, symbols: (degree, value, to_sympy(symbols))
     if degree is None:
         with pytest.raises(NoForm, match=root):
-            _Solver.solve(solver)  # type: ignore[arg-type]
+            _Solver.solve_unknown(solver)  # type: ignore[arg-type]
         return
-    assert _Solver.solve(solver) == (degree, root, sympy.Rational(root))  # type: ignore[arg-type, comparison-overlap]
+    assert _Solver.solve_unknown(solver) == (degree, root, sympy.Rational(root))  # type: ignore[arg-type, comparison-overlap]
 
 
 def test_a_limit_of_nothing_is_met_at_nothing() -> None:
     """What costs its price takes nothing where that is nothing."""
-    form = closed_form(asked(GPT2, vary="cluster.price", until=["cost.total<=0 USD"]))
+    form = derive_equation(asked(GPT2, vary="cluster.price", until=["cost.total<=0 USD"]))
     assert (form.degree, form.value, form.formula) == (1, 0, "0")

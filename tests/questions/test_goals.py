@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 
 from planner.base.errors import Fault, PlanError
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit, parse_limit
-from planner.questions.domains import Domain, of_key
+from planner.questions.domains import Domain, build_domain
 from planner.questions.search.engine import FITS, SURE, Walk, best
 from planner.questions.solve import cheapest, intervals, priced_devices, questions
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import Answer
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from tests.conftest import RunCli
 from tests.in_turn import InTurn
 from tests.strategies import plans
@@ -66,13 +66,13 @@ def test_a_goal_agrees_with_a_scan(key: str, quantity: str, word: str, values: r
         if found["memory.headroom"] >= 0:
             known[value] = found[quantity]
     limit = parse_limit(
-        f"memory.process<={evaluated(plan, ['memory.process'])['memory.process']} B"
+        f"memory.process<={compute_values(plan, ['memory.process'])['memory.process']} B"
     )
     top = max(values)
     until = ["memory.headroom>=0"]
     if key in ("model.hidden", "training.sequence_length"):
         # A limit that ends where the scan does.
-        at = evaluated(variant(plan, {key: max(known)}), [limit.quantity])[limit.quantity]
+        at = compute_values(variant(plan, {key: max(known)}), [limit.quantity])[limit.quantity]
         until.append(f"memory.process<={at} bytes")
     answer = questions.ask(plan, vary=key, until=until, **{word: quantity})
     assert answer.holds and answer.holds.value <= top
@@ -130,7 +130,7 @@ def test_the_fewest_devices_with_any_layout_agree_with_a_search_at_each_count() 
     limits = (parse_limit("time.training_days<=12 h"),)
     answer = questions.ask(plan, "fewest-devices", deadline="12 h", with_layout="auto")
     assert answer.holds and "Layout:" in questions.text(answer)
-    counts = of_key(plan, "cluster.devices", True)
+    counts = build_domain(plan, "cluster.devices", True)
     held = []
     for index in range(counts.first, (counts.last or 0) + 1):
         count = counts.value(index)
@@ -153,7 +153,7 @@ def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     own = questions.ask(variant(plan, {"time.mfu": None}), question, until=until)
     free = questions.ask(plan, question, until=until, with_layout="auto")
     assert free.holds and own.holds and free.holds.value >= own.holds.value * 15 // 16
-    assert not any(not li.holds(free.holds.values[li.quantity]) for li in free.limits)
+    assert not any(not li.is_met(free.holds.values[li.quantity]) for li in free.limits)
 
 
 @pytest.mark.slow
@@ -230,9 +230,9 @@ def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_furthe
 
 
 def test_shipped_prices_are_offered() -> None:
-    from planner.questions.solve.priced_devices import offers
+    from planner.questions.solve.priced_devices import list_offers
 
-    found = {offer.accelerator: offer.price for offer in offers(load(GPT2))}
+    found = {offer.accelerator: offer.price for offer in list_offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2
     assert all(price > 0 for price in found.values())
 
@@ -240,10 +240,10 @@ def test_shipped_prices_are_offered() -> None:
 def test_at_best_devices_cost_their_hours_at_the_peak() -> None:
     """Twelve devices are two nodes of eight; an H100 has 989.5e12 FLOP/s at 3 USD an hour."""
     plan = load(GPT2, cluster__devices=12, training__global_batch=480, training__micro_batch=1)
-    (offer,) = priced_devices.offers(plan, ["h100-sxm-80gb=3 USD/h"])
-    base, cost = cheapest._at_best(plan, replace(offer, per_node=8))
+    (offer,) = priced_devices.list_offers(plan, ["h100-sxm-80gb=3 USD/h"])
+    base, cost = cheapest._bound_cost(plan, replace(offer, per_node=8))
     assert not isinstance(base, PlanError) and base.get("cluster.devices") == 16
-    flops = evaluated(plan, ["compute.training_flops"])["compute.training_flops"]
+    flops = compute_values(plan, ["compute.training_flops"])["compute.training_flops"]
     assert cost == Fraction(3 * 2 * flops, 1979 * 10**12 * 3600)
 
 
@@ -275,11 +275,11 @@ def test_counts_above_the_fewest_devices_are_priced(
     """The next one with the best layout, and two, four and eight more with known ones; where one of
     these is the cheapest, those beside it with the best of their own."""
     layouts = Priced(lambda count: abs(count - best))
-    monkeypatch.setattr(cheapest, "Layouts", lambda *_, searches, **__: vars(layouts).update(
+    monkeypatch.setattr(cheapest, "FreeLayout", lambda *_, searches, **__: vars(layouts).update(
         searches=searches) or layouts)  # fmt: skip
     known = Probes(None, counts(), (), evaluator=Priced(layouts.cost))  # type: ignore[arg-type]
-    answer = Answer(counts(), -1, (), holds=known.probe(10), fails=known.probe(9))
-    found, beside = cheapest._compare(None, counts(), answer, {})  # type: ignore[arg-type]
+    answer = Answer(counts(), -1, (), holds=known.evaluate_index(10), fails=known.evaluate_index(9))
+    found, beside = cheapest._compare_counts(None, counts(), answer, {})  # type: ignore[arg-type]
     assert found.index == best and found.exact and all(side.exact for side in beside)
     assert [side.index for side in beside] == [best - 1, best + 1]
     fresh = [count for count in (best - 1, best + 1) if count not in (11, 12, 14, 18)]
@@ -294,19 +294,19 @@ def test_clearly_dearer_devices_are_not_looked_at_further(
     cost: int, least: float, compared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter more is not clear, and that too few of them are dear is asked of no first ones."""
-    probe = Probes(None, counts(), (), evaluator=Priced(lambda _: cost)).probe(10)  # type: ignore[arg-type]
+    probe = Probes(None, counts(), (), evaluator=Priced(lambda _: cost)).evaluate_index(10)  # type: ignore[arg-type]
     asked: list[Any] = []
 
     def solve_free(base: Any, domain: Any, limits: Any, direction: int, layouts: Any) -> Answer:
         asked.append(direction)
         return Answer(domain, direction, limits, holds=probe)
 
-    monkeypatch.setattr(cheapest.domains, "devices", lambda *_: counts())
+    monkeypatch.setattr(cheapest.domains, "make_count_domain", lambda *_: counts())
     monkeypatch.setattr(cheapest, "solve_free", solve_free)
-    monkeypatch.setattr(cheapest, "_too_few", lambda *given: asked.append(given[-1]))
-    monkeypatch.setattr(cheapest, "_compare", lambda *_: (probe, (probe,)))
+    monkeypatch.setattr(cheapest, "_explain_cost", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr(cheapest, "_compare_counts", lambda *_: (probe, (probe,)))
     offer: Any = SimpleNamespace(per_node=8)
-    row = cheapest._price(None, offer, (), least, {})  # type: ignore[arg-type]
+    row = cheapest._solve_offer(None, offer, (), least, {})  # type: ignore[arg-type]
     assert row.answer is not None and bool(row.answer.beside) is compared and row.cost == cost
     assert asked == [*([] if least == inf else [least]), -1]
 
@@ -314,7 +314,7 @@ def test_clearly_dearer_devices_are_not_looked_at_further(
         raise PlanError([Fault("first"), Fault("second")])
 
     monkeypatch.setattr(cheapest, "solve_free", invalid)
-    assert cheapest._price(None, offer, (), inf, {}).reason == "first"  # type: ignore[arg-type]
+    assert cheapest._solve_offer(None, offer, (), inf, {}).reason == "first"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("cost", "days", "told"), [(125, 31, True), (124, 31, False),
@@ -329,10 +329,10 @@ def test_too_few_devices_that_are_clearly_dearer_and_late_rule_more_of_them_out(
         values=lambda plans, exact: (None, {"cost.total": cost, cheapest.DAYS: days}),
     )
     base: Any = SimpleNamespace(get={"cluster.devices": 8}.get)
-    reason = cheapest._too_few(base, counts(), layouts, 100)
+    reason = cheapest._explain_cost(base, counts(), layouts, 100)
     assert (reason is not None and " on 8 devices already" in reason) is told
     layouts.fastest = lambda *_, within: None
-    assert cheapest._too_few(base, counts(), layouts, 100) is None
+    assert cheapest._explain_cost(base, counts(), layouts, 100) is None
 
 
 def test_devices_that_cost_more_at_their_best_are_not_priced(
@@ -349,25 +349,25 @@ def test_devices_that_cost_more_at_their_best_are_not_priced(
     def row(base: Any, offer: Any, *_: Any) -> Any:
         priced.append(offer)
         probes = Probes(None, counts(), (), evaluator=Priced(lambda _: real[offer]))  # type: ignore[arg-type]
-        probe = probes.probe(10)
+        probe = probes.evaluate_index(10)
         late = None if probe is None else replace(probe, broken=(Limit("cost.total", "<=", 2),),
                                                   values={"cost.total": 3})  # fmt: skip
         held = {"holds": probe} if real[offer] else {"miss": late}
-        return cheapest.Row(offer, Answer(counts(), -1, (), **held))
+        return cheapest.OfferResult(offer, Answer(counts(), -1, (), **held))
 
     fault = PlanError([Fault("not valid"), Fault("second")])
-    monkeypatch.setattr(cheapest, "offers", lambda *_: [*best])
-    monkeypatch.setattr(cheapest, "_at_best", lambda _, offer: (
+    monkeypatch.setattr(cheapest, "list_offers", lambda *_: [*best])
+    monkeypatch.setattr(cheapest, "_bound_cost", lambda _, offer: (
         fault if offer == "e" else None, best[offer]))  # fmt: skip
-    monkeypatch.setattr(cheapest, "_price", row)
-    monkeypatch.setattr(cheapest, "space_of", lambda *_: {})
-    answer = cheapest.cheapest(None, (), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(cheapest, "_solve_offer", row)
+    monkeypatch.setattr(cheapest, "build_options", lambda *_: {})
+    answer = cheapest.find_cheapest(None, (), None)  # type: ignore[arg-type]
     assert priced == ["c", "a", "d"] and answer.extra["offer"] == "d"
     reasons = {one.offer: one.reason for one in answer.extra["rows"]}
     assert "even at 100 % utilisation" in reasons["b"] and reasons["e"] == "not valid"
     del best["a"], best["d"], best["b"], best["c"]
     with pytest.raises(PlanError, match="not valid"):
-        cheapest.cheapest(None, (), None)  # type: ignore[arg-type]
+        cheapest.find_cheapest(None, (), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -452,7 +452,7 @@ def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_valu
     plan, options = loading.load(_open()), {**options, "margin": "0"}
     free = questions.ask(plan, question, **options)
     assert free.holds is not None and "layouts" in free.extra
-    size = evaluated(free.holds.plan, ["parameters.total"])["parameters.total"]
+    size = compute_values(free.holds.plan, ["parameters.total"])["parameters.total"]
     for changes in (
         {},
         {"parallelism.tensor": 8, "parallelism.pipeline": 2, "parallelism.virtual_pipeline": 1},
@@ -466,7 +466,7 @@ def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_valu
         if own.holds is None:
             continue
         if question == "largest-model":
-            assert size >= evaluated(own.holds.plan, ["parameters.total"])["parameters.total"]
+            assert size >= compute_values(own.holds.plan, ["parameters.total"])["parameters.total"]
         else:
             assert free.holds.value >= own.holds.value
 
@@ -487,7 +487,7 @@ def test_a_margin_leaves_room() -> None:
     for margin in (None, "p95", "5%", "0"):
         answer = questions.ask(plan, "longest-context", margin=margin, unbounded=True)
         assert answer.holds is not None
-        found = evaluated(answer.holds.plan, ["memory.process", "memory.capacity"])
+        found = compute_values(answer.holds.plan, ["memory.process", "memory.capacity"])
         room[margin] = found["memory.capacity"] / found["memory.process"]
     assert room[None] == room["p95"] >= 1 + plan.get("memory.margin")
     assert room["5%"] >= 1.05 > room["0"] >= 1
@@ -504,13 +504,13 @@ def test_an_answer_that_rests_on_a_predicted_time_says_what_that_leaves_open(que
     and one step beyond does not."""
     plan = load(GPT2, time__mfu=None, training__tokens="2T", training__global_batch=1024)
     answer = questions.ask(plan, question, deadline="10 days", margin="0")
-    between = intervals.of_answer(answer)
+    between = intervals.bound_answer(answer)
     assert answer.holds is not None and between is not None
     slow, fast = between
     assert slow is not None and fast is not None
     values = sorted((slow.value, answer.holds.value, fast.value), reverse=question[0] == "f")
     assert values == [slow.value, answer.holds.value, fast.value] and slow.value != fast.value
-    days = evaluate(answer.holds.plan)["time.training_days"]
+    days = evaluate_plan(answer.holds.plan)["time.training_days"]
     low, high = (Fraction(bound) / Fraction(days.number) for bound in days.interval)
     assert slow.values["time.training_days"] * high <= 10 + 1e-9
     assert fast.values["time.training_days"] * low <= 10 + 1e-9
@@ -528,7 +528,7 @@ def test_an_answer_that_rests_on_a_predicted_time_says_what_that_leaves_open(que
 def test_an_answer_by_an_assumed_time_has_no_interval() -> None:
     plan = load(GPT2, time__mfu="0.4", time__use="assumed")
     answer = questions.ask(plan, "tokens-by-deadline", deadline="10 days")
-    assert intervals.of_answer(answer) is None
+    assert intervals.bound_answer(answer) is None
     assert "interval" not in json.loads(questions.to_json(answer))
     assert "~" not in questions.text(answer)
 

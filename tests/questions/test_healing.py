@@ -31,16 +31,16 @@ OTHERS = {
 
 def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:
     """The text after a change of a control, which is a valid plan with the key as it was set."""
-    said = page.call("change", {"text": text, "set": {key: word}})
+    said = page.call_page("change", {"text": text, "set": {key: word}})
     assert "faults" not in said, (key, word, said["faults"])
-    plan = page.plan_of(said["text"])
-    root = yaml_nodes.compose(said["text"], "plan.yaml")
+    plan = page.load_from_text(said["text"])
+    root = yaml_nodes.parse_yaml(said["text"], "plan.yaml")
     assert shown_in(root, plan, [key])[key].value == word
     for one in said["followed"]:
         assert one["why"] and one["undo"][key] == word
         # What follows is needed: as it was before, the plan does not hold.
         with pytest.raises(PlanError):
-            page.plan_of(page.written(said["text"], one["undo"]))
+            page.load_from_text(page.write_keys(said["text"], one["undo"]))
     return said["text"], said["followed"]
 
 
@@ -48,25 +48,25 @@ def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in MODELS]
 )
 def test_every_model_can_be_picked_and_then_another_control_moved(name: str) -> None:
-    text, _ = changed(page.preset(page.FIRST), "model", name)
+    text, _ = changed(page.read_preset(page.FIRST), "model", name)
     chance = random.Random(name)
     for key in chance.sample(sorted(OTHERS), 2):
         changed(text, key, chance.choice(OTHERS[key]))
 
 
 def test_few_keys_follow_and_say_why() -> None:
-    _, followed = changed(page.preset(page.FIRST), "model", "llama3-8b")
+    _, followed = changed(page.read_preset(page.FIRST), "model", "llama3-8b")
     assert [(one["changed"], one["why"]) for one in followed] == [
         ("10 → 8", "32 layers cannot fill 40 pipeline stages")
     ]
-    assert changed(page.preset(page.FIRST), "parallelism.zero", "2")[1] == []
+    assert changed(page.read_preset(page.FIRST), "parallelism.zero", "2")[1] == []
 
 
 def test_what_follows_can_be_put_back() -> None:
-    text, followed = changed(page.preset(page.FIRST), "cluster.devices", "768")
+    text, followed = changed(page.read_preset(page.FIRST), "cluster.devices", "768")
     (undo,) = [one["undo"] for one in followed if "training.global_batch" in one["undo"]]
-    said = page.call("change", {"text": text, "set": undo})
-    plan = page.plan_of(said["text"])
+    said = page.call_page("change", {"text": text, "set": undo})
+    plan = page.load_from_text(said["text"])
     assert plan.get("training.global_batch") == 1024 and plan.get("cluster.devices") == 768
 
 

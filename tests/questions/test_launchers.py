@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from planner.base.errors import PlanError
-from planner.connect.exports import FORMATS, config
+from planner.connect.exports import FORMATS, build_config
 from planner.connect.exports.table import Elsewhere
 from planner.plans import plan as plans
 from planner.questions import loading
@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 
 def left_unsaid(plan: Any, framework: str) -> set[str]:
     """Keys of the layout that the launch configuration does not say, and no other place does."""
-    unsaid = config(plan, framework).unsaid
+    unsaid = build_config(plan, framework).unsaid
     return {one.key for one in unsaid if one.key in KEYS and not isinstance(one.why, Elsewhere)}
 
 
@@ -50,10 +50,12 @@ def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
     few = {"training.micro_batch": (1,), "parallelism.expert": (1, 8)}
     kept = {
         tuple(changes[key] for key in KEYS)
-        for rows in Space(plan, few, launcher=framework).blocks()
-        for changes in rows.all()
+        for rows in Space(plan, few, launcher=framework).yield_blocks()
+        for changes in rows.yield_layouts()
     }
-    every = [changes for rows in Space(plan, few).blocks() for changes in rows.all()]
+    every = [
+        changes for rows in Space(plan, few).yield_blocks() for changes in rows.yield_layouts()
+    ]
     assert 0 < len(kept) < len(every)
     there = [changes for changes in every if tuple(changes[key] for key in KEYS) in kept]
     for changes in (*chance.sample(every, 40), *chance.sample(there, 10)):
@@ -73,8 +75,8 @@ def test_what_no_row_of_a_table_reads_is_not_started() -> None:
     kept = {"parallelism.pipeline": (4,), "training.micro_batch": (1,)}
 
     def cuts(launcher: str | None) -> set[Any]:
-        rows = Space(plan, kept, launcher=launcher).blocks()
-        return {changes["parallelism.cut"] for block in rows for changes in block.all()}
+        rows = Space(plan, kept, launcher=launcher).yield_blocks()
+        return {changes["parallelism.cut"] for block in rows for changes in block.yield_layouts()}
 
     assert cuts(None) == cuts("megatron") == {None, "ends"}
     assert cuts("deepspeed") == {None}
@@ -91,10 +93,10 @@ def test_a_pipeline_of_maxtext_divides_layers_and_micro_batches() -> None:
     few = {"training.micro_batch": (1, 2), "training.schedule": ("gpipe",)}
     started = {
         tuple(changes[key] for key in KEYS)
-        for rows in Space(plan, few, launcher="maxtext").blocks()
-        for changes in rows.all()
+        for rows in Space(plan, few, launcher="maxtext").yield_blocks()
+        for changes in rows.yield_layouts()
     }
-    every = [c for rows in Space(plan, few).blocks() for c in rows.all()]
+    every = [c for rows in Space(plan, few).yield_blocks() for c in rows.yield_layouts()]
     assert 0 < len(started) < len(every)
     for changes in chance.sample(every, 100):
         unsaid = left_unsaid(plans.variant(plan, changes), "maxtext")
@@ -123,7 +125,7 @@ def test_its_own_kernels_run_where_the_plan_names_none() -> None:
     training = {k: v for k, v in PLAN["training"].items() if k != "implementation"}
     plan = loading.load({**PLAN, "training": training})
     found = search(plan, 2, launcher="torchtitan", margin="0")
-    assert found.plain is not None and "that torchtitan can start" in searched.text(found)
+    assert found.plain is not None and "that torchtitan can start" in searched.format_search(found)
     assert found.plain.of(plan).get("training.implementation") == "torchtitan"
     auto = {"auto": True, "for": "torchtitan", "margin": 0}
     chosen = loading.load({**PLAN, "training": training, "parallelism": auto})

@@ -67,9 +67,9 @@ CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
 @pytest.mark.parametrize(("changes", "expected"), CASES)
 def test_which_modes_stand_for_others(changes: dict[str, Any], expected: dict[str, str]) -> None:
     space = Space(plan(**changes))
-    assert modes.equivalent_modes(space, ()) == expected
+    assert modes.find_equivalents(space, ()) == expected
     of_two = Space(plan(**changes), {KEY: MODES[:2]})
-    assert modes.equivalent_modes(of_two, ()) == {
+    assert modes.find_equivalents(of_two, ()) == {
         mode: other for mode, other in expected.items() if {mode, other} <= {*MODES[:2]}
     }
 
@@ -104,19 +104,19 @@ def test_of_modes_that_are_one_step_that_stands_for_all_which_holds_least(
 ) -> None:
     """Of those that hold the same the plan's own, else the first."""
     space = Space(plan(recompute=own))
-    monkeypatch.setattr(modes, "_agree", lambda *_: True)
+    monkeypatch.setattr(modes, "_has_same_value", lambda *_: True)
     for amounts in product((1, 2), repeat=3):
         held = dict(zip(MODES, amounts, strict=True))
         monkeypatch.setattr(
             modes,
-            "_holds_no_more",
+            "_is_no_larger",
             lambda *pair, held=held: (
                 held[pair[0].setting(KEY, {})] <= held[pair[1].setting(KEY, {})]
             ),
         )
         best = min(MODES, key=lambda mode, held=held: (held[mode], mode != own))  # type: ignore[misc]
         expected = {mode: best for mode in MODES if mode != best}
-        assert modes.equivalent_modes(space, ()) == expected
+        assert modes.find_equivalents(space, ()) == expected
 
 
 def test_a_layer_holds_no_more_while_it_waits_and_while_it_is_computed_again() -> None:
@@ -128,7 +128,7 @@ def test_a_layer_holds_no_more_while_it_waits_and_while_it_is_computed_again() -
 
     for kept, again, most, then in product(range(3), repeat=4):
         expected = kept <= most and kept + again <= most + then
-        assert modes._holds_no_more(under(kept, again), under(most, then)) == expected
+        assert modes._is_no_larger(under(kept, again), under(most, then)) == expected
 
 
 def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
@@ -137,9 +137,9 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     times = {"time.part.host", "time.part.repeated", "time.product.casts"}
     times |= {f"time.part.busy.{each}" for each in ("forward", "backward", "kept", "weights")}
     times.add("time.part.exchanged")
-    assert set(modes.resting((STEP,))) == times
-    assert times < set(modes.resting(("time.hfu",)))
-    told = {d.id for d in BOOK.formulas() if recomputed_in_flight in d.expression.symbols}
+    assert set(modes.find_affected((STEP,))) == times
+    assert times < set(modes.find_affected(("time.hfu",)))
+    told = {d.id for d in BOOK.list_formulas() if recomputed_in_flight in d.expression.symbols}
     assert {name for name in told if not name.startswith("memory.")} == {"time.stage"}
     (some,) = (
         d
@@ -176,10 +176,10 @@ def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
         held |= {"training.micro_batch": 1, "training.schedule": "1f1b"}
         found = search(own, fixed=held, choices=True)
         assert found.size == 2 and found.same == {left: asked}
-        text = searched.text(found)
+        text = searched.format_search(found)
         assert [line for line in text.splitlines() if line.strip().startswith(label)]
-        assert text.count(left) == 1 and ranking.same(found) in " ".join(text.split())
-        assert json.loads(ranking.to_json(found))["same"] == {KEY: {left: asked}}
+        assert text.count(left) == 1 and ranking.describe_modes(found) in " ".join(text.split())
+        assert json.loads(ranking.encode_search(found))["same"] == {KEY: {left: asked}}
         assert {c.value for c in found.choices if c.key == KEY} == {asked, "full"}
 
 
@@ -190,7 +190,7 @@ def test_modes_that_are_asked_for_are_all_searched() -> None:
     assert not search(small, 1, fixed={KEY: "none"}).same
     for values in ((), ("none", "selective")):
         found = search(small, 1, vary={KEY: values}, choices=True)
-        assert not found.same and "same step" not in searched.text(found)
+        assert not found.same and "same step" not in searched.format_search(found)
         assert {c.value for c in found.choices if c.key == KEY} >= {"none", "selective"}
     both = search(small, 1, vary={"training.attention": ("flash", "eager")})
     assert not both.same  # eager attention tells them apart

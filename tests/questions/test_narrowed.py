@@ -49,7 +49,7 @@ def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
     found = search(large, 1, most=engine.MOST)
     assert 0 < found.size <= engine.MOST < found.every == whole.size
     assert found.best and found.narrowed[REPLICAS] == (1,)
-    data = ranking.as_data(found)
+    data = ranking.dump_search(found)
     assert (data["layouts"], data["searched"]) == (found.every, found.size)
     assert data["narrowed"] == {key: list(values) for key, values in found.narrowed.items()}
     for text in (searched.WRITERS[kind](found, False) for kind in ("text", "html", "md")):
@@ -74,39 +74,39 @@ def test_nothing_fits_only_where_nothing_of_all_does(
         limits = [Limit(MEMORY, "<=", least * share)]
         found = search(wide, 1, STEP, limits=limits, most=most)
         assert bool(found.best) is fits
-        plainest = BoundedSearch(wide, STEP, limits).ask(BoundedSearch.plainest)
+        plainest = BoundedSearch(wide, STEP, limits).run_question(BoundedSearch.find_simplest)
         assert (plainest is not None) is fits
-        roomiest = BoundedSearch(wide, STEP, limits).ask(BoundedSearch.roomiest)
+        roomiest = BoundedSearch(wide, STEP, limits).run_question(BoundedSearch.find_max_slack)
         assert (roomiest is not None) is fits
         if not fits:
             assert found.narrowed == {} and found.size == found.every == every.size
-            assert "only those" not in searched.text(found)
+            assert "only those" not in searched.format_search(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [REPLICAS, "parallelism.tensor"])
 def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str) -> None:
     whole = Walk(plan(devices=16), ())
-    every = [changes for rows in whole.rows() for changes in rows.all()]
+    every = [changes for rows in whole.yield_rows() for changes in rows.yield_layouts()]
     values = sorted({changes[key] for changes in every})
     assert len(values) > 1
     for kept in (values[:1], values[1::2]):
-        small = whole.having({key: kept})
-        found = [changes for rows in small.rows() for changes in rows.all()]
+        small = whole.narrow_layouts({key: kept})
+        found = [changes for rows in small.yield_rows() for changes in rows.yield_layouts()]
         assert found == [changes for changes in every if changes[key] in kept]
         assert small.size == len(found) < len(every) == whole.size
 
 
 def test_what_is_exactly_full_lacks_nothing() -> None:
     full = SimpleNamespace(nearest=SimpleNamespace(values={engine.FITS: 0}, get={}.get))
-    assert "with most room" in ranking.closest(full)  # type: ignore[arg-type]
+    assert "with most room" in ranking.describe_closest(full)  # type: ignore[arg-type]
 
 
 def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
     wide = plan()
     found = search(wide, 1, limits=[Limit(STEP, "<=", 0)], most=1)
     assert not found.best and found.narrowed == {REPLICAS: (1,)}
-    assert "parallelism.replicate 1" in searched.text(found)
+    assert "parallelism.replicate 1" in searched.format_search(found)
 
 
 @pytest.mark.parametrize(

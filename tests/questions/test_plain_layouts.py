@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.questions import loading
-from planner.questions.nearby import faster
+from planner.questions.nearby import find_faster
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
@@ -103,10 +103,10 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     for chunk in Walk(plan, (STEP, FITS, WORST)):
         score, room = chunk.values[STEP].ravel(), chunk.values[WORST].ravel()
         fits = chunk.valid.ravel() & (room >= 0) & (score <= float(least) * 1.02 * (1 - 1e-9))
-        near += [chunk.changes(place) for place in fits.nonzero()[0]]
+        near += [chunk.build_changes(place) for place in fits.nonzero()[0]]
     assert order(dict(found.plain.changes)) == min(map(order, near))
-    rows, _ = ranking.table(found)
-    first = 1 if ranking.plainest(found) else 0
+    rows, _ = ranking.build_ranking(found)
+    first = 1 if ranking.describe_simplest(found) else 0
     assert first == 0 or "simplest" in rows[1][0]
     numbers = [int(row[0].split(", ")[-1]) for row in rows[1 + first :] if row[0] != "own"]
     assert numbers == sorted(set(numbers)) and len(numbers) >= len(found.best) - 1
@@ -123,8 +123,10 @@ def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
     said = []
     for chunk in Walk(plan, (STEP,), {**kept, "training.recompute": ("none",)}):
         places = chunk.valid.ravel().nonzero()[0][::2]
-        plain = chunk.plainness(places)
-        said += [(int(p), order(chunk.changes(int(x)))) for p, x in zip(plain, places, strict=True)]
+        plain = chunk.score_simplicity(places)
+        said += [
+            (int(p), order(chunk.build_changes(int(x)))) for p, x in zip(plain, places, strict=True)
+        ]
     assert len(said) > 100 and len({each[0] for _, each in said}) > 2
     ordered = [each for _, each in sorted(said)]
     assert ordered == sorted(ordered)
@@ -144,7 +146,7 @@ def test_what_is_too_large_for_its_bits_counts_as_the_most_that_they_hold() -> N
 
     def plain(run: int, batch: int) -> int:
         columns = (np.array([number]) for number in (0, run, 1, 1, batch))
-        return int(SpaceRows(space, *columns).plainness(np.array([0]))[0])  # type: ignore[arg-type]
+        return int(SpaceRows(space, *columns).score_simplicity(np.array([0]))[0])  # type: ignore[arg-type]
 
     batches = (1, 4095, 4096, 5000, 9000)
     assert [plain(0, batch) - plain(0, 1) for batch in batches] == [0, *[4094] * 4]
@@ -183,7 +185,7 @@ def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
     space = Space(
         loading.load({**plan, "parallelism": layout}), {**held, "parallelism.context": (1,)}
     )
-    listed = [changes for rows in space.blocks() for changes in rows.all()]
+    listed = [changes for rows in space.yield_blocks() for changes in rows.yield_layouts()]
     assert {changes["parallelism.zero"] for changes in listed} == {0}
     assert len(listed) == space.size
 
@@ -206,7 +208,7 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     tight = search(plan, fixed=held)
     assert tight.tight == (tight.fitting == 0) and bool(tight.best) == (tight.nearest is None)
     if tight.tight:
-        assert "tight" in searched.text(tight)
+        assert "tight" in searched.format_search(tight)
         assert tight.best[0].values[WORST] < 0 <= tight.best[0].values[FITS]
 
 
@@ -221,4 +223,4 @@ def test_the_flagship_states_the_layout_that_its_search_recommends() -> None:
         assert stated.get(key) == taken.get(key), key
     own = planner.load(path).evaluate()
     step = own["time.step_seconds"].value
-    assert all(near.values["time.step_seconds"] * 1.02 >= step for near in faster(own.plan))
+    assert all(near.values["time.step_seconds"] * 1.02 >= step for near in find_faster(own.plan))

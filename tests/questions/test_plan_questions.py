@@ -187,7 +187,7 @@ def test_only_the_result_that_is_seen_answers(tmp_path: Path, run_cli: RunCli) -
     """A search, a sweep and a question evaluate the plan without what it asks."""
     file = written(tmp_path, "questions: [largest-model]\nrequire: [days <= 0.001]\n")
     plan = planner.load(file)
-    assert results.evaluate(plan.plan).questions is None
+    assert results.evaluate_plan(plan.plan).questions is None
     assert run_cli("search", str(file), "--top", "1").returncode == 0
     assert run_cli("solve", str(file), "largest-batch").returncode == 0
     study = tmp_path / "study.yaml"

@@ -35,18 +35,18 @@ PLAN: dict[str, Any] = {
 
 
 @cache
-def found() -> engine.Found:
+def found() -> engine.SearchResult:
     return engine.search(loading.load(PLAN), 10, choices=True)
 
 
 @pytest.mark.slow
 def test_the_best_of_all_has_the_best_value_of_each_choice() -> None:
-    keys = dict(ranking.columns(found()))
-    rows = ranking.costs(found())
+    keys = dict(ranking.choose_columns(found()))
+    rows = ranking.compare_choices(found())
     assert len(rows) > 6
     best = found().best[0]
     for heading, value, others in rows:
-        assert value == ranking.word(best.get(keys[heading])), heading
+        assert value == ranking.format_choice(best.get(keys[heading])), heading
         behind = [float(share) for share in re.findall(r": \+([\d.]+) %", others)]
         assert behind == sorted(behind)
 
@@ -55,7 +55,9 @@ def test_the_best_of_all_has_the_best_value_of_each_choice() -> None:
 def test_a_plan_that_fills_the_device_exactly_fits(room: int, said: str) -> None:
     own = SimpleNamespace(values={engine.FITS: room})
     asked = SimpleNamespace(own=own, margin=Limit(engine.FITS, ">=", 0))
-    assert said in searched.own_fits(asked) and bool(said) is bool(searched.own_fits(asked))  # type: ignore[arg-type]
+    assert said in searched.explain_misfit(asked) and bool(said) is bool(
+        searched.explain_misfit(asked)
+    )  # type: ignore[arg-type]
 
 
 def test_an_open_layout_says_how_much_faster_the_fastest_is() -> None:
@@ -90,7 +92,7 @@ def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
     }
     asked = SimpleNamespace(limits=(Limit(STEP, "<=", most),))
     chunk = SimpleNamespace(of=lambda name, places: values[name][places])
-    (left,) = BoundedSearch._share(asked, chunk, np.array([0]))  # type: ignore[arg-type]
+    (left,) = BoundedSearch._compute_share(asked, chunk, np.array([0]))  # type: ignore[arg-type]
     assert left == pytest.approx(share)
 
 
@@ -112,7 +114,7 @@ def test_where_the_plainest_is_the_fastest_none_is_faster() -> None:
 
 def test_a_further_key_that_is_varied_has_its_name_for_a_heading() -> None:
     varied = SimpleNamespace(varied=("training.global_batch", "parallelism.tensor"))
-    *layout, further = ranking.columns(varied)  # type: ignore[arg-type]
+    *layout, further = ranking.choose_columns(varied)  # type: ignore[arg-type]
     assert further == ("global batch", "training.global_batch")
     assert ("tensor", "parallelism.tensor") in layout
 
@@ -124,9 +126,9 @@ def test_the_plainest_says_how_far_behind_the_best_it_is(seconds: float, said: s
         for tensor, value in ((1, seconds), (2, 100.0))
     )
     asked = SimpleNamespace(by=STEP, plain=plain, best=(best,))
-    assert ranking.plainest(asked).endswith(f"({said} slower).")  # type: ignore[arg-type]
+    assert ranking.describe_simplest(asked).endswith(f"({said} slower).")  # type: ignore[arg-type]
     asked.plain = best
-    assert not ranking.plainest(asked)  # type: ignore[arg-type]
+    assert not ranking.describe_simplest(asked)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_layouts_that_fit_are_counted_with_what_they_have_to_spare(
     one = SimpleNamespace(
         size=12_000, fitting=3, narrowed={}, launcher=None, limits=(), margin=margin, tight=False
     )
-    counted = ranking.counted(one)  # type: ignore[arg-type]
+    counted = ranking.describe_count(one)  # type: ignore[arg-type]
     assert counted.startswith("12,000 layouts, 3 fit into memory")
     assert said in counted and ("(" in counted) is bool(said)
 
@@ -166,9 +168,9 @@ def layout(
     return one
 
 
-def of(*best: engine.Layout, **options: Any) -> engine.Found:
+def of(*best: engine.Layout, **options: Any) -> engine.SearchResult:
     given: dict[str, Any] = {"front": (), "own": None, **options}
-    return engine.Found(SimpleNamespace(book=BOOK), STEP, 9, 9, best, **given)  # type: ignore[arg-type]
+    return engine.SearchResult(SimpleNamespace(book=BOOK), STEP, 9, 9, best, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +190,10 @@ def test_a_layout_loses_most_where_it_has_most_more_than_the_best(
     other = layout(step, {"same": 10, "more": more, "less": 0.5})
     gains = f", −{numbers.text(gone, 's')} gone" if said else ""
     expected = "" if said is None else f"+{numbers.text(more, 's')} more{gains}"
-    assert ranking.behind(other, best, STEP) == expected
-    assert ranking.behind(best, best, STEP) == ranking.behind(layout(), best, STEP) == ""
+    assert ranking.describe_loss(other, best, STEP) == expected
+    assert (
+        ranking.describe_loss(best, best, STEP) == ranking.describe_loss(layout(), best, STEP) == ""
+    )
 
 
 def test_choices_are_told_by_how_far_they_are_behind() -> None:
@@ -200,12 +204,12 @@ def test_choices_are_told_by_how_far_they_are_behind() -> None:
     for key, steps in taken.items():
         for place, step in enumerate(steps):
             one = layout(step, {"sums": step}, **{key.split(".")[1]: 2**place})
-            choices.append(engine.Choice(key, 2**place, one))
+            choices.append(engine.BestByValue(key, 2**place, one))
             best.append(one)
-    nothing = [engine.Choice(PIPELINE, value, None) for value in (128, None)]
+    nothing = [engine.BestByValue(PIPELINE, value, None) for value in (128, None)]
     choices[13:13] = nothing
-    choices.append(engine.Choice("parallelism.zero", 0, None))
-    assert ranking.costs(of(*best, choices=tuple(choices))) == [
+    choices.append(engine.BestByValue("parallelism.zero", 0, None))
+    assert ranking.compare_choices(of(*best, choices=tuple(choices))) == [
         ("tensor", "1", "2: +25.0 % (sums); 4: × 2.0; 8: × 3.0; 16: × 4.0; 32: × 5.0"),
         ("pipeline", "1", "; ".join([*(f"{2**n}: +20.0 %" for n in range(1, 6)), "1 more",
                                      "fits with nothing: 128, default"])),
@@ -214,9 +218,9 @@ def test_choices_are_told_by_how_far_they_are_behind() -> None:
 
 
 def test_the_table_of_choices_has_their_values_on_the_right() -> None:
-    rows = ranking.costs(found(), reasons=False)
+    rows = ranking.compare_choices(found(), reasons=False)
     first, second = (max(len(row[place]) for row in rows) for place in (0, 1))
-    lines = searched.text(found()).splitlines()
+    lines = searched.format_search(found()).splitlines()
     for heading, value, others in rows:
         assert f"  {heading:<{first}}  {value:>{second}}  {others}".rstrip()[:80].rpartition(" ")[
             0
@@ -227,31 +231,31 @@ def test_the_table_of_choices_has_their_values_on_the_right() -> None:
 def test_what_lacks_nothing_breaks_another_limit(room: int, said: str) -> None:
     near = layout(tensor=2)
     near.values[engine.FITS] = room  # type: ignore[index]
-    assert said in ranking.closest(of(nearest=near))
+    assert said in ranking.describe_closest(of(nearest=near))
 
 
 def test_a_column_is_left_out_where_it_goes_without_saying() -> None:
     """One tensor rank does, two stages and a mode do not; nor what layouts differ in."""
     one = layout(tensor=1, pipeline=2, recompute="none", interval=(9, 12))
-    head, row = ranking.table(of(one))[0]
+    head, row = ranking.build_ranking(of(one))[0]
     between = f"{numbers.text(9, 's')} to {numbers.text(12, 's')}"
     assert head[:3] == ("", "pipeline", "recompute") and head[4:] == ("5 to 95 %", "memory")
     assert BOOK.quantities[STEP].title.partition(" (")[0] == head[3]
     assert row == ("1", "2", "none", numbers.text(10, "s"), between, numbers.text(2**30, "bytes"))
     assert f"interval of the best: {between}." in ranking.leeway(of(one))
-    data = ranking.to_json(of(one))
+    data = ranking.encode_search(of(one))
     assert json.loads(data)["interval"] == [9, 12] and data.startswith('{\n  "by"')
     (read,) = csv.DictReader(io.StringIO(ranking.to_csv(of(one))))
     assert (read[PIPELINE], float(read[STEP])) == ("2", 10)
     other = layout(tensor=2, pipeline=2, recompute="none")
-    assert ranking.table(of(one, other))[0][0][1:4] == ("tensor", "pipeline", "recompute")
+    assert ranking.build_ranking(of(one, other))[0][0][1:4] == ("tensor", "pipeline", "recompute")
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_the_plainest_comes_first_and_the_plans_own_last(same: bool) -> None:
     best, plain = layout(10, {"sums": 10}, tensor=4), layout(11, {"sums": 11}, tensor=2)
     own = layout(10 if same else 13, {"sums": 13}, tensor=4 if same else 8)
-    rows, reasons = ranking.table(of(best, plain, own=own, plain=plain))
+    rows, reasons = ranking.build_ranking(of(best, plain, own=own, plain=plain))
     said = [row[0] for row in rows]
     assert said == ["", "simplest", *(["own, 1"] if same else ["1", "own"])]
     assert [row[1] for row in rows] == ["tensor", "2", "4", *([] if same else ["8"])]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from planner.base import units
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans import pipeline
 from planner.plans import plan as plans
 from planner.plans.plan import variant
@@ -69,7 +69,7 @@ def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
     chunks, exactly = list(islice(walk, 4)), InTurn()
     for chunk in chunks:
         for place in chance.sample(np.flatnonzero(chunk.valid).tolist(), 6):
-            changes = chunk.changes(place)
+            changes = chunk.build_changes(place)
             exact = exactly(variant(plan, changes), QUANTITIES)
             for name in QUANTITIES:
                 assert chunk.values[name].ravel()[place] == pytest.approx(
@@ -83,8 +83,8 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
     plan = small(model)
     space = Space(plan, full=True)
     found = set()
-    for rows in space.blocks(most=1000):
-        for changes in rows.all():
+    for rows in space.yield_blocks(most=1000):
+        for changes in rows.yield_layouts():
             key = (*(changes[k] for k in KEYS), changes[layouts.KERNELS])
             assert key not in found
             found.add(key)
@@ -197,7 +197,7 @@ def test_winners_fit_and_are_sorted() -> None:
             {"cluster.devices": 256, **layout.changes, "time.mfu": None},
         )
         assert (
-            evaluated(again, ["memory.process"])["memory.process"]
+            compute_values(again, ["memory.process"])["memory.process"]
             == (layout.values["memory.process"])
         )
     assert found.own is not None
@@ -224,11 +224,11 @@ def test_ranked_by_memory() -> None:
 
 def test_written_out() -> None:
     found = searching.search(small("gpt2-small"), top=4)
-    text = searched.text(found)
+    text = searched.format_search(found)
     step = float(found.best[0].values["time.step_seconds"])
     assert text.startswith(f"Fastest of {exact_text(found.fitting)} that fit: ") and "own" in text
     assert f"{1000 * step:.3g} ms a step" in text.replace("\n", " ")
-    data = json.loads(ranking.to_json(found))
+    data = json.loads(ranking.encode_search(found))
     assert data["layouts"] == found.size and len(data["best"]) == 4
     rows = list(csv.DictReader(io.StringIO(ranking.to_csv(found))))
     assert [float(r["time.step_seconds"]) for r in rows] == pytest.approx(
@@ -245,15 +245,15 @@ def test_what_cannot_be_searched() -> None:
     with pytest.raises(PlanError, match="shape"):
         searching.search(variant(plan, {"model": {"parameters": 10**9}}))
     none = searching.search(small("llama2-70b", cluster__devices=1, training__global_batch=1))
-    assert none.best == () and searched.text(none).startswith("No layout fits.")
+    assert none.best == () and searched.format_search(none).startswith("No layout fits.")
 
 
 def test_words_of_a_choice_are_values_of_its_key() -> None:
     """The same twice is one; without a value it is that of the plan."""
     said = ["parallelism.sequence=True", "parallelism.tensor=2", "parallelism.tensor=2"]
-    held = choices.fixed(small("gpt2-small"), [*said, "parallelism.context"])
+    held = choices.parse_fixed(small("gpt2-small"), [*said, "parallelism.context"])
     assert held == {"parallelism.sequence": True, "parallelism.tensor": 2, "parallelism.context": 1}
-    both = choices.varied(["training.dropout=0,0.1", "training.precision"], held)
+    both = choices.parse_varied(["training.dropout=0,0.1", "training.precision"], held)
     assert len(both["training.dropout"]) == 2 and "bf16" in both["training.precision"]
 
 
@@ -265,11 +265,13 @@ def test_a_list_of_numbers_is_read_as_it_was_meant_or_asked_about(
         if compact and len(numbers) == 1:
             continue  # without a space a comma separates there
         with contextlib.suppress(PlanError):
-            values = [units.parse(one) for one in choices.listed(written, compact)]
+            values = [units.parse(one) for one in choices.split_values(written, compact)]
             assert values == numbers, written
-    assert [*map(int, choices.listed(",".join(map(str, numbers)), True))] == numbers
+    assert [*map(int, choices.split_values(",".join(map(str, numbers)), True))] == numbers
     with contextlib.suppress(PlanError):
-        assert [units.parse(one) for one in choices.listed(",".join(map(str, numbers)))] == numbers
+        assert [
+            units.parse(one) for one in choices.split_values(",".join(map(str, numbers)))
+        ] == numbers
 
 
 def test_progress_reaches_the_end() -> None:
@@ -288,11 +290,11 @@ def test_more_micro_batches_than_are_alive_change_nothing() -> None:
     assert plan.model is not None
     layout = dict(plan.data["parallelism"])
     for schedule, stages, virtual in product(SCHEDULES, (2, 4, 8), (1, 2, 3)):
-        most = pipeline.most_alive(stages, schedule)
+        most = pipeline.max_in_flight(stages, schedule)
         layout |= {"pipeline": stages, "virtual_pipeline": virtual}
         if most is None or not pipeline.suits(schedule, virtual):
             continue
-        told = [pipeline.stages(plan.model, layout, schedule, most + more, 50257)
+        told = [pipeline.build_stages(plan.model, layout, schedule, most + more, 50257)
                 for more in (0, stages, 5 * stages)]  # fmt: skip
         assert told[0] == told[1] == told[2]
 
@@ -359,7 +361,7 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
         score, room = chunk.values[step].ravel(), chunk.values[searching.FITS].ravel()
         for place in np.flatnonzero(chunk.valid.ravel()):
             reached = float(score[place]) if room[place] >= 0 else np.inf
-            setting = chunk.setting(int(place))
+            setting = chunk.build_setting(int(place))
             for key, value in {**setting.changes, **setting.follows}.items():
                 if key in (*layouts.KEYS, layouts.KERNELS):
                     least[key, value] = min(least.get((key, value), np.inf), reached)
@@ -375,9 +377,9 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
     for choice in first.values():
         assert choice.layout is not None
         assert choice.layout.values[step] == pytest.approx(float(found.best[0].values[step]))
-    told = searched.text(found)
+    told = searched.format_search(found)
     words = " ".join(told.split())
-    for heading, best, others in ranking.costs(found, reasons=False):
+    for heading, best, others in ranking.compare_choices(found, reasons=False):
         assert f"{heading} {best} {others}".strip() in words
 
 
@@ -387,10 +389,10 @@ def test_which_kernels_run_is_said_where_they_differ() -> None:
     assert {c.value for c in found.choices if c.key == layouts.KERNELS} == {"megatron", "pytorch"}
     assert found.own is not None and found.own.follows[layouts.KERNELS] == "megatron"
     assert found.best[0].follows[layouts.KERNELS] == "pytorch"
-    assert "kernels" in ranking.table(found)[0][0]
+    assert "kernels" in ranking.build_ranking(found)[0][0]
     fixed = small("gpt2-small", training__implementation="pytorch")
     found = searching.search(fixed, top=1, choices=True)
-    assert "kernels" not in ranking.table(found)[0][0]
+    assert "kernels" not in ranking.build_ranking(found)[0][0]
     assert layouts.KERNELS not in {choice.key for choice in found.choices}
 
 
@@ -398,7 +400,7 @@ def test_memory_does_not_grow_with_the_space() -> None:
     """What is kept alive at any time is that of one block of rows."""
     plan = small("mixtral-8x7b", cluster__devices=64, training__global_batch=64)
     space = Space(plan, full=True)
-    blocks = [len(rows) for rows in space.blocks(most=2000)]
+    blocks = [len(rows) for rows in space.yield_blocks(most=2000)]
     assert len(blocks) > 5 and max(blocks) < 2000 + max(
         len(s) * len(r) * len(b) for s, r, b in space.crossed
     )
@@ -421,9 +423,13 @@ def test_each_layout_says_where_it_loses() -> None:
         step = float(layout.values["time.step_seconds"])
         assert sum(map(float, layout.parts.values())) == pytest.approx(step, rel=1e-9)
     assert found.own is not None
-    assert "recomputation" in ranking.behind(found.own, found.best[0], found.by)
-    assert ranking.behind(found.best[0], found.best[0], found.by) == ""
-    (own,) = (line for line in searched.text(found).splitlines() if line.strip().startswith("own"))
+    assert "recomputation" in ranking.describe_loss(found.own, found.best[0], found.by)
+    assert ranking.describe_loss(found.best[0], found.best[0], found.by) == ""
+    (own,) = (
+        line
+        for line in searched.format_search(found).splitlines()
+        if line.strip().startswith("own")
+    )
     assert " s " in own
 
 
@@ -433,9 +439,9 @@ def test_sequence_parallelism_is_shown() -> None:
     held = {"parallelism.tensor": 8, "parallelism.sequence": True}
     found = searching.search(plan, top=1, fixed=held)
     assert found.best[0].changes["parallelism.sequence"] is True
-    head, *rows = ranking.table(found)[0]
+    head, *rows = ranking.build_ranking(found)[0]
     assert rows[0][head.index("sequence")] == "yes"
-    assert "sequence yes" in ranking.words(found.best[0])
+    assert "sequence yes" in ranking.name_layout(found.best[0])
 
 
 @pytest.mark.slow
@@ -446,7 +452,7 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
     """What was enumerated for one accelerator serves another: each on its own is the same."""
     spaces = []
     for accelerator in ("h100-sxm-80gb", "mi300x", "tpu-v5p"):
-        monkeypatch.setattr(layouts, "_known", lambda *_: {})
+        monkeypatch.setattr(layouts, "_get_cache", lambda *_: {})
         plan = loading.load(
             {
                 "name": "any",
@@ -461,18 +467,20 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
                 "parallelism": {"zero": 0},
             }
         )
-        spaces.append(list(next(Space(plan).blocks()).all()))
+        spaces.append(list(next(Space(plan).yield_blocks()).yield_layouts()))
     assert all(found == spaces[0] for found in spaces[1:])
 
 
 def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     one, other, third = small("llama2-7b"), small("gpt2-small"), small("llama2-7b")
-    found = [list(next(Space(plan).blocks()).all()) for plan in (one, other, third)]
+    found = [list(next(Space(plan).yield_blocks()).yield_layouts()) for plan in (one, other, third)]
     assert found[0] == found[2] != found[1]
     half = variant(one, {"cluster.devices": 8})
-    assert len(list(next(Space(half).blocks()).all())) < len(found[0])
+    assert len(list(next(Space(half).yield_blocks()).yield_layouts())) < len(found[0])
     few = Space(one, {"training.micro_batch": (1,)})
-    assert {layout["training.micro_batch"] for layout in next(few.blocks()).all()} == {1}
+    assert {
+        layout["training.micro_batch"] for layout in next(few.yield_blocks()).yield_layouts()
+    } == {1}
 
 
 @pytest.mark.parametrize(
@@ -522,7 +530,7 @@ def test_arrays_agree_with_exact_evaluation_whatever_is_held(
     for chunk in walk:
         valid = np.flatnonzero(chunk.valid).tolist()
         for place in chance.sample(valid, min(40, len(valid))):
-            changes = chunk.changes(place)
+            changes = chunk.build_changes(place)
             assert all(changes[key] in values for key, values in held.items())
             exact = exactly(variant(plan, changes), QUANTITIES)
             for name in QUANTITIES:
@@ -542,7 +550,7 @@ def test_pipelines_of_a_wider_model_are_its_own() -> None:
         plan = small("llama2-7b", model__layers=30, model__mlp__intermediate=wide)
         for chunk in islice(searching.Walk(plan, QUANTITIES, held), 2):
             for place in np.flatnonzero(chunk.valid)[::50].tolist():
-                exact = evaluated(variant(plan, chunk.changes(place)), QUANTITIES)
+                exact = compute_values(variant(plan, chunk.build_changes(place)), QUANTITIES)
                 found = [chunk.values[name].ravel()[place] for name in QUANTITIES]
                 assert found == pytest.approx([float(exact[name]) for name in QUANTITIES])
 
@@ -562,8 +570,8 @@ def test_what_there_is_none_of_is_not_divided() -> None:
     once, said in the plainest words."""
     space = Space(small("gpt2-small"))
     seen = set()
-    for rows in space.blocks(most=1000):
-        for changes in rows.all():
+    for rows in space.yield_blocks(most=1000):
+        for changes in rows.yield_layouts():
             get = {key.split(".")[1]: value for key, value in changes.items()}
             assert get["expert"] == get["expert_tensor"] == 1
             if get["pipeline"] == 1:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from planner.base.errors import PlanError
-from planner.connect.exports import config as export
+from planner.connect.exports import build_config as export
 from planner.connect.exports.table import Elsewhere
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
@@ -20,7 +20,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search.engine import Found, Layout, search
+from planner.questions.search.engine import Layout, SearchResult, search
 from planner.questions.search.layouts import Space
 
 FITS, SURE, MEMORY, STEP = (
@@ -242,7 +242,7 @@ class Case(NamedTuple):
     rows: Sequence[Row]
     same: Mapping[str, str]  # modes that are the same step as another and hold no less
 
-    def search(self, **options: Any) -> Found:
+    def search(self, **options: Any) -> SearchResult:
         fixed = {NAMES[name]: value for name, value in self.held.items()}
         return search(self.plan, **{"fixed": fixed, "margin": "0", **options})
 
@@ -382,7 +382,7 @@ def test_each_value_of_each_key_has_the_best_layout_with_it(name: str) -> None:
     limit = Limit(MEMORY, "<=", Fraction(room))
     fitting = [row for row in rows if row.values[MEMORY] <= room * (1 + 1e-12)]
     found = found_out.search(top=1, choices=True, limits=(Limit(MEMORY, "<=", room + 0.5),))
-    assert limit.holds(room) and found.fitting == len(fitting)
+    assert limit.is_met(room) and found.fitting == len(fitting)
     shown: dict[str, list[Any]] = {}
     for choice in found.choices:
         shown.setdefault(choice.key, []).append((choice.value, choice.layout))
@@ -419,7 +419,7 @@ def test_limits_are_kept_also_by_what_just_meets_them(name: str) -> None:
         # Rounded to eleven digits on both sides, as sums in another order are.
         sign = 1 if relation == "<=" else -1
         limit = Limit(quantity, relation, bound * (1 + sign * 1e-11))
-        kept = [row for row in rows if limit.holds(row.values[quantity])]
+        kept = [row for row in rows if limit.is_met(row.values[quantity])]
         assert 0 < len(kept) < len(rows) or quantity in (FITS, MEMORY)
         found = found_out.search(top=1, limits=(limit,))
         assert found.fitting == len(kept), (relation, quantity)
@@ -518,11 +518,11 @@ def test_every_layout_is_listed_once_and_plainer_ones_have_smaller_numbers(name:
     plan = loading.load(written)
     space = Space(plan, {NAMES[k]: (v,) for k, v in held.items()}, tuple(NAMES[k] for k in free))
     found: list[tuple[dict[str, Any], int]] = []
-    for rows in space.blocks(50):
+    for rows in space.yield_blocks(50):
         places = rows.valid.ravel().nonzero()[0]
-        plain = rows.plainness(places).tolist()
+        plain = rows.score_simplicity(places).tolist()
         for place, number in zip(places.tolist(), plain, strict=True):
-            changes, follows = rows.setting(place)
+            changes, follows = rows.build_setting(place)
             found.append(({name: changes.get(key) for name, key in NAMES.items()}, number))
             if place == places[-1]:
                 made = variant(plan, changes)
@@ -542,7 +542,7 @@ def test_every_layout_is_listed_once_and_plainer_ones_have_smaller_numbers(name:
 def test_blocks_end_where_they_have_as_many_rows_as_are_asked_for(most: int) -> None:
     written, held = PLANS["dense"]
     space = Space(loading.load(written), {NAMES[k]: (v,) for k, v in held.items()})
-    (whole,) = space.blocks()
+    (whole,) = space.yield_blocks()
     sizes = [int((whole.of_degrees == place).sum()) for place in range(len(space.degrees))]
     expected, rows = [], 0
     for size in sizes:
@@ -550,7 +550,7 @@ def test_blocks_end_where_they_have_as_many_rows_as_are_asked_for(most: int) -> 
         if rows >= most:
             expected.append(rows)
             rows = 0
-    blocks = list(space.blocks(most))
+    blocks = list(space.yield_blocks(most))
     assert [len(block) for block in blocks] == [*expected, *[rows] * (rows > 0)]
     columns = zip(*(block.columns for block in blocks), strict=True)
     for column, several in zip(whole.columns, columns, strict=True):

@@ -18,7 +18,7 @@ from planner.questions.search.selection import (
     Front,
     Plain,
     Sample,
-    rounded,
+    round_numbers,
 )
 
 #: Scores, which may be below 0 (what is made large), and a second number of each.
@@ -46,7 +46,7 @@ def test_the_best_are_the_first_of_all_in_order(
     order = sorted(range(len(rows)), key=lambda place: (*rows[place], place))
     if distinct:
         order = [place for place in order if rows.index(rows[place]) == place]
-    assert kept.items() == [(*rows[place], place) for place in order[:count]]
+    assert kept.list_items() == [(*rows[place], place) for place in order[:count]]
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -67,11 +67,11 @@ def test_of_scores_that_differ_by_rounding_alone_less_memory_wins(
                 numbers, at = (np.array([value]), np.array([memory])), np.array([0])
                 best.add(*numbers, said, at)
                 front.add(*numbers, said, at)
-                by_choice.add(*numbers, np.array([True]), [[("tensor", (1,), at)]], said)
+                by_choice.add_layouts(*numbers, np.array([True]), [[("tensor", (1,), at)]], said)
             assert best.first is not None and best.first[:2] == expected
-            ((_, item),) = by_choice.items()["tensor"]
+            ((_, item),) = by_choice.list_items()["tensor"]
             assert item is not None and item[:2] == expected
-            assert [item[:2] for item in front.items()] == sorted({better, expected})
+            assert [item[:2] for item in front.list_items()] == sorted({better, expected})
 
 
 @settings(max_examples=200)
@@ -81,8 +81,8 @@ def test_the_front_has_what_no_other_beats(rows: list[tuple[int, int]], size: in
     for chunk in chunks(rows, size):
         kept.add(*chunk)
     beaten = {(a, b) for a, b in rows for c, d in rows if (c, d) != (a, b) and c <= a and d <= b}
-    assert [item[:2] for item in kept.items()] == sorted(set(rows) - beaten)
-    assert all(rows[item[2]] == item[:2] for item in kept.items())
+    assert [item[:2] for item in kept.list_items()] == sorted(set(rows) - beaten)
+    assert all(rows[item[2]] == item[:2] for item in kept.list_items())
 
 
 @settings(max_examples=200)
@@ -96,7 +96,7 @@ def test_the_plainest_is_within_a_fiftieth_of_the_best(
     kept = Plain()
     for score, plain, settings_of, places in chunks(rows, size):
         plainness = np.stack((plain, plain))[0]
-        kept.add(score, lambda at, plainness=plainness: plainness[at], settings_of, places)
+        kept.add_layouts(score, lambda at, plainness=plainness: plainness[at], settings_of, places)
     least = min(score for score, _ in rows)
     near = [(plain, score) for score, plain in rows if score <= least + abs(least) * SPARE]
     assert kept.first is not None
@@ -128,8 +128,8 @@ def test_each_choice_has_the_best_layout_that_has_it(data: st.DataObject) -> Non
             first, second, third = np.unravel_index(place, (2, 2, width))
             return int(first), int(second), int(third) + start
 
-        found.add(score[:, :, part], memory[:, :, part], kept[:, :, part], cut, setting)
-    items = found.items()
+        found.add_layouts(score[:, :, part], memory[:, :, part], kept[:, :, part], cut, setting)
+    items = found.list_items()
     assert items.keys() == {"zero", "recompute", "tensor"}
     for axis, keys in enumerate(choices):
         (name, values, places) = keys[0]
@@ -167,7 +167,7 @@ def test_a_sample_has_every_so_manieth_layout_that_is_there(size: int) -> None:
 def test_numbers_are_rounded_by_less_than_what_counts_as_a_difference(score: float) -> None:
     """To 38 binary digits: the last is at most 2**-37 of a number. What is further behind the worst
     that is kept is not looked at."""
-    assert rounded(np.array([score, score * 2.0**90])).tolist() == [score, score * 2.0**90]
+    assert round_numbers(np.array([score, score * 2.0**90])).tolist() == [score, score * 2.0**90]
     best = Best()
     best.add(np.array([score]), np.ones(1), lambda place: Any, np.zeros(1))
     assert score < best.most <= score + abs(score) * 2**-37
@@ -202,11 +202,11 @@ def test_of_a_sample_each_field_of_the_finest_grid_has_its_first_point(count: in
             break
         expected = first
     points = [*zip(score, memory, where[0] > 500, strict=True)]
-    assert [*sample.thinned()] == [points[place] for place in expected]
+    assert [*sample.yield_points()] == [points[place] for place in expected]
 
 
 def test_a_sample_of_equal_scores_is_spread_by_memory_alone() -> None:
     sample = Sample(2, 3)
     sample.add(np.ones(3), np.array([1.0, 1.5, 9.0]), np.ones(3, dtype=bool), np.ones(3))
-    assert [*sample.thinned()] == [(1.0, 1.0, True), (1.0, 9.0, True)]
-    assert not [*Sample(2, 3).thinned()]
+    assert [*sample.yield_points()] == [(1.0, 1.0, True), (1.0, 9.0, True)]
+    assert not [*Sample(2, 3).yield_points()]

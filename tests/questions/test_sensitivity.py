@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.plan import about, variant
 from planner.questions import loading
-from planner.questions.sensitivity import by_step, elasticities, hangs_on, sensitivities
-from planner.results.result import evaluate
+from planner.questions.sensitivity import (
+    find_sensitivity,
+    list_elasticities,
+    rank_measures,
+    step_choices,
+)
+from planner.results.result import evaluate_plan
 from tests.conftest import RunCli
 from tests.strategies import plans
 
@@ -32,7 +37,7 @@ def differences(evaluation: Evaluation, symbol: Any, value: Any, target: str) ->
     here = Fraction(evaluation.value(target))
     found = []
     for step in (STEP, -STEP):
-        moved = evaluation.varied(symbol, Fraction(value) * (1 + step))
+        moved = evaluation.change_input(symbol, Fraction(value) * (1 + step))
         found.append(float((Fraction(moved.value(target)) / here - 1) / step))
     return found
 
@@ -52,7 +57,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
     document["training"] = {**document["training"], "tokens": 15 * 10**12}
     plan = loading.load(document)
     evaluation = Evaluation(case.build(plan))
-    entries = elasticities(evaluation, target)
+    entries = list_elasticities(evaluation, target)
     assert entries
     for entry in entries:
         if entry.rounded:
@@ -66,34 +71,38 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
 def test_whatever_is_left_out_moves_nothing(mfu: Any) -> None:
     plan = variant(loading.load(LLAMA), {"time.mfu": mfu})
     evaluation = Evaluation(case.build(plan))
-    named = {entry.note.key for entry in elasticities(evaluation, "time.training_days")}
+    named = {entry.note.key for entry in list_elasticities(evaluation, "time.training_days")}
     for key in ("cluster.price", "memory.context", "cluster.accelerator.memory"):
         assert key not in named
     assert "training.tokens" in named and ("time.mfu" in named) == (mfu is not None)
 
 
 def test_what_is_proportional_has_an_elasticity_of_one() -> None:
-    found = {e.key: e.elasticity for e in hangs_on(loading.load(LLAMA), "cost.total").measures}
+    found = {
+        e.key: e.elasticity for e in find_sensitivity(loading.load(LLAMA), "cost.total").measures
+    }
     assert found["training.tokens"] == found["cluster.price"] == 1
     assert found["time.mfu"] == found["cluster.accelerator.peaks.bf16.value"] == -1
 
 
 def test_a_choice_moves_by_one_valid_step() -> None:
     plan = loading.load(GPT2)
-    here = evaluated(plan, ["memory.process"])["memory.process"]
-    steps = {step.key: step for step in by_step(plan, "memory.process")}
+    here = compute_values(plan, ["memory.process"])["memory.process"]
+    steps = {step.key: step for step in step_choices(plan, "memory.process")}
     for key in ("training.micro_batch", "model.layers", "training.sequence_length"):
         step = steps[key]
         assert step.before == plan.get(key)
-        there = evaluated(variant(plan, {key: step.after}), ["memory.process", "memory.headroom"])
+        there = compute_values(
+            variant(plan, {key: step.after}), ["memory.process", "memory.headroom"]
+        )
         assert step.change == Fraction(there["memory.process"], here) - 1
         assert step.fits == (there["memory.headroom"] >= 0)
     assert steps["training.micro_batch"].after == 64 and not steps["training.micro_batch"].fits
 
 
 def test_reports_name_facts_with_the_change_for_a_tenth_more() -> None:
-    result = evaluate(loading.load(LLAMA))
-    found = {entry.key: entry for entry in sensitivities(result, "time.training_days")}
+    result = evaluate_plan(loading.load(LLAMA))
+    found = {entry.key: entry for entry in rank_measures(result, "time.training_days")}
     assert found["training.tokens"].change == Fraction(1, 10)
     assert found["time.mfu"].change == Fraction(10, 11) - 1 and found["time.mfu"].elasticity == -1
     assert "training.bytes.reduce" not in found
@@ -126,7 +135,7 @@ def test_the_command_line(run_cli: RunCli) -> None:
 
 def test_what_cannot_be_computed_says_why() -> None:
     with pytest.raises(PlanError, match="price of one device"):
-        hangs_on(
+        find_sensitivity(
             loading.load("presets/gpt3_a100x1024.yaml", {"cluster.provider": None}), "cost.total"
         )
 
@@ -135,14 +144,14 @@ def test_what_cannot_be_computed_says_why() -> None:
 def test_a_tenth_more_is_what_a_reader_gets_who_sets_it(plan: str) -> None:
     """A format's peak is set once, and both products and logits run at it."""
     loaded = loading.load(plan)
-    found = hangs_on(loaded, "time.training_days").measures[:8]
+    found = find_sensitivity(loaded, "time.training_days").measures[:8]
     assert "cluster.accelerator.peaks.bf16.value" in {entry.key for entry in found}
-    here = Fraction(evaluated(loaded, ["time.training_days"])["time.training_days"])
+    here = Fraction(compute_values(loaded, ["time.training_days"])["time.training_days"])
     for entry in found:
         if entry.value * Fraction(11, 10) > about(entry.key).get("maximum", math.inf):
             continue  # a share is 1 at most
         document = loading.load(plan, [f"{entry.key}={float(Fraction(entry.value) * 11 / 10)!r}"])
-        there = evaluated(document, ["time.training_days"])["time.training_days"]
+        there = compute_values(document, ["time.training_days"])["time.training_days"]
         assert float(Fraction(there) / here - 1) == pytest.approx(float(entry.change), rel=1e-6)
 
 
@@ -157,12 +166,14 @@ def test_where_roundings_lie_between_the_slope_is_a_difference_and_says_so(
     )
     entry = next(
         entry
-        for entry in hangs_on(plan, "time.step_seconds").measures
+        for entry in find_sensitivity(plan, "time.step_seconds").measures
         if entry.key == "training.expert_imbalance"
     )
     assert entry.by_difference
     less, here, more = (
-        evaluated(variant(plan, {entry.key: value}), ["time.step_seconds"])["time.step_seconds"]
+        compute_values(variant(plan, {entry.key: value}), ["time.step_seconds"])[
+            "time.step_seconds"
+        ]
         for value in (Fraction(108, 100), Fraction(120, 100), Fraction(132, 100))
     )
     assert float(entry.elasticity) == pytest.approx(float((more - less) / here / 0.2))
@@ -176,7 +187,7 @@ def test_where_roundings_lie_between_the_slope_is_a_difference_and_says_so(
 
 def test_choices_move_as_people_move_them() -> None:
     """Twice as many, or a width the next multiple of 128; never the multiprocessors of a device."""
-    steps = {s.key: s for s in by_step(loading.load(LLAMA), "memory.process")}
+    steps = {s.key: s for s in step_choices(loading.load(LLAMA), "memory.process")}
     assert steps["model.mlp.intermediate"].after == 28_672 + 128
     assert steps["training.sequence_length"].after == 2 * 4096
     assert steps["model.layers"].after == 84

@@ -13,7 +13,7 @@ import pytest
 
 from planner.base.errors import PlanError
 from planner.documents import source
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans import plan as plans
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -21,7 +21,7 @@ from planner.questions.constraints import parse_limit
 from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
 from planner.questions.solve.evaluations import Probes
-from planner.questions.solve.solve import solve
+from planner.questions.solve.solve import solve_domain
 from tests.in_turn import InTurn
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -67,7 +67,7 @@ def test_more_devices_hold_a_larger_model() -> None:
         )
         for n in (8, 16, 32)
     ]
-    counts = [evaluated(a.holds.plan, ["parameters.total"])["parameters.total"] for a in sizes]
+    counts = [compute_values(a.holds.plan, ["parameters.total"])["parameters.total"] for a in sizes]
     assert counts == sorted(set(counts))
     assert all(a.extra["closed"][0].value > c for a, c in zip(sizes, counts, strict=True))
 
@@ -88,7 +88,7 @@ def test_family_keeps_its_shape() -> None:
 def shapes(family: families.Family, below: int, above: int) -> Iterator[tuple[int, int]]:
     """Every width and depth of a family whose layers have so many weights by the 12 h² of each."""
     for place, width in enumerate(family.widths):
-        low, high = family.depths(place)
+        low, high = family.bound_depths(place)
         for depth in range(low, high + 1):
             if below < 12 * width**2 * depth * family.unit < above:
                 yield place, depth
@@ -108,21 +108,21 @@ def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
     answer = questions.ask(plan, "largest-model", **how)
     assert answer.holds is not None and answer.fails is not None
     names = ["parameters.total", answer.limits[0].quantity]
-    size = evaluated(answer.holds.plan, names)["parameters.total"]
-    _, family = families.of_plan(plan)
+    size = compute_values(answer.holds.plan, names)["parameters.total"]
+    _, family = families.build_family(plan)
     best, larger, exactly = 0, [], InTurn()
     for place, depth in shapes(family, size // 5, 2 * size):
-        changes = family.changes(place * families.ROW + depth)
+        changes = family.build_changes(place * families.ROW + depth)
         try:
             values = exactly(variant(plan, changes), names)
         except PlanError:
             continue
-        if answer.limits[0].holds(values[names[1]]):
+        if answer.limits[0].is_met(values[names[1]]):
             best = max(best, values["parameters.total"])
         elif values["parameters.total"] > size:
             larger.append(values["parameters.total"])
     assert size == best
-    assert evaluated(answer.fails.plan, names)["parameters.total"] == min(larger)
+    assert compute_values(answer.fails.plan, names)["parameters.total"] == min(larger)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_the_largest_model_has_the_layers_that_stages_state(
 def test_a_question_without_a_valid_value_is_a_fault() -> None:
     """As where the family of a model has no member that the layout divides."""
     plan = load(LAST)
-    _, family = families.of_plan(plan)
+    _, family = families.build_family(plan)
     wrong = replace(family.domain, changes=lambda index: {"model.layers": 0})
     with pytest.raises(PlanError, match="layers"):
-        solve(Probes(plan, wrong, (parse_limit("memory.headroom >= 0", plan),)))
+        solve_domain(Probes(plan, wrong, (parse_limit("memory.headroom >= 0", plan),)))
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
     plan = loading.load(LAST, {"model": model})
     answer = questions.ask(plan, "largest-model", margin="0", unbounded=True)
     assert answer.holds is not None
-    size = evaluated(answer.holds.plan, ["parameters.total"])["parameters.total"]
+    size = compute_values(answer.holds.plan, ["parameters.total"])["parameters.total"]
     assert 38 * 10**9 < size < 40 * 10**9
 
 
@@ -202,7 +202,7 @@ def test_a_size_alone_is_answered_by_bytes_of_state() -> None:
 def test_a_plan_has_one_number_of_bytes_per_parameter(path: str) -> None:
     plan = load(path)
     rows = questions.ask(plan, "largest-model").extra["closed"]
-    each = evaluated(plan, ["memory.bytes_per_parameter"])["memory.bytes_per_parameter"]
+    each = compute_values(plan, ["memory.bytes_per_parameter"])["memory.bytes_per_parameter"]
     devices, memory = plan.get("cluster.devices"), plan.get("cluster.accelerator.memory")
     assert rows[0].value == Fraction(devices * memory, each)
 
@@ -259,8 +259,8 @@ def certify(plan: plans.Plan, answer: questions.Answer) -> None:
 
     def broken(index: int) -> list[Any]:
         changed = variant(plan, domain.changes(domain.value(index)))
-        values = evaluated(changed, names)
-        return [li for li in answer.limits if not li.holds(values[li.quantity])]
+        values = compute_values(changed, names)
+        return [li for li in answer.limits if not li.is_met(values[li.quantity])]
 
     assert answer.holds is not None
     assert broken(answer.holds.index) == []

@@ -21,9 +21,9 @@ from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
 from planner.questions.solve import evaluations, families, references, solve_with_layout
-from planner.questions.solve.evaluations import Goal, Probes, narrow
-from planner.questions.solve.optimum import _scan, optimise
-from planner.questions.solve.solve import Answer, nearer_way, solve, strides
+from planner.questions.solve.evaluations import Goal, Probes, narrow_bounds
+from planner.questions.solve.optimum import _scan_domain, find_optimum
+from planner.questions.solve.solve import Answer, find_direction, solve_domain, yield_strides
 
 #: Quantities of plans that the functions stand for; only their names are used.
 TIME, BYTES = "time.step_seconds", "memory.total"
@@ -79,9 +79,9 @@ def test_the_last_value_that_holds_is_that_of_an_enumeration(
     over = domain(start, 3000)
     functions = Functions({BYTES: rising}, lambda index: index % step != 0)
     search = Probes(None, over, (limit,), (), functions)  # type: ignore[arg-type]
-    found = solve(search, direction)
+    found = solve_domain(search, direction)
     valid = range(step, 3001, step)
-    holds = [index for index in valid if limit.holds(rising(index))]
+    holds = [index for index in valid if limit.is_met(rising(index))]
     if not holds:
         assert found.holds is None and found.miss is not None
         return
@@ -105,7 +105,7 @@ def test_what_holds_again_twice_as_far_on_is_found(direction: int) -> None:
         return int((index - 1000) * direction > 0 and not low <= index <= high)
 
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(search, direction)
+    found = solve_domain(search, direction)
     assert found.holds is not None and found.holds.index == (high if direction > 0 else low)
     assert found.notes == ("not monotone: the limits break and hold again on the way",)
 
@@ -121,7 +121,7 @@ def test_limits_that_break_again_and_again_are_followed_eight_times(jumps: int, 
         return index if index % 2 or index > 1000 + 6 * jumps else 0
 
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(search, 1)
+    found = solve_domain(search, 1)
     assert found.holds is not None and found.holds.index == last
     where = " on the way" if jumps < 8 else ", perhaps further on too"
     assert found.notes == (f"not monotone: the limits break and hold again{where}",)
@@ -138,7 +138,7 @@ def test_exact_numbers_decide_where_estimates_are_wrong(rounding: int) -> None:
     limit = Limit(BYTES, "<=", 500)
     over = domain(100, 1000)
     search = Probes(None, over, (limit,), (), Estimates({}, no_holes))  # type: ignore[arg-type]
-    found = solve(search, 1)
+    found = solve_domain(search, 1)
     assert found.holds is not None and found.fails is not None
     assert (found.holds.index, found.fails.index) == (500, 501)
     assert found.holds.exact and found.fails.exact and found.holds.values[BYTES] == 500
@@ -154,23 +154,23 @@ def searched(over: Domain, *limits: Limit, **of: Callable[[int], Any]) -> Probes
 def test_strides_grow_to_the_end_of_a_domain() -> None:
     """Half of 1,000 further on, then once, twice, four times as much; and such shares of it."""
     search = searched(domain(1000, 10**4), Limit(BYTES, "<=", 0), bytes=lambda index: 0)
-    start = search.probe(1000)
+    start = search.evaluate_index(1000)
     assert start is not None
-    further = [probe.index for probe in strides(search, start, 1)]
+    further = [probe.index for probe in yield_strides(search, start, 1)]
     assert further == [1500, 2000, 3000, 5000, 9000, 10**4]
-    less = [probe.index for probe in strides(search, start, -1)]
+    less = [probe.index for probe in yield_strides(search, start, -1)]
     assert less == [1000 * 2 // (2 + 2**stride) for stride in range(10)] + [1]
-    last = search.probe(1)
-    assert last is not None and not list(strides(search, last, -1))
-    assert [probe.index for probe in strides(search, last, 1)][:5] == [2, 3, 4, 5, 9]
+    last = search.evaluate_index(1)
+    assert last is not None and not list(yield_strides(search, last, -1))
+    assert [probe.index for probe in yield_strides(search, last, 1)][:5] == [2, 3, 4, 5, 9]
     few = Functions({BYTES: lambda index: 0}, lambda index: 44 < index < 100)
     over = domain(100, 100)
     search = Probes(None, over, (Limit(BYTES, "<=", 0),), evaluator=few)  # type: ignore[arg-type]
-    beside = [probe.index for probe in strides(search, search.start(), -1)]
+    beside = [probe.index for probe in yield_strides(search, search.find_start(), -1)]
     assert beside == [44, 43, 33, 20, 11, 5, 3, 1]  # what is passed over is not tried again
-    none = searched(replace(domain(0, 100), first=0), bytes=lambda index: 0).probe(0)
+    none = searched(replace(domain(0, 100), first=0), bytes=lambda index: 0).evaluate_index(0)
     assert none is not None
-    assert [probe.index for probe in strides(search, none, 1)][:6] == [1, 2, 3, 4, 8, 16]
+    assert [probe.index for probe in yield_strides(search, none, 1)][:6] == [1, 2, 3, 4, 8, 16]
 
 
 @pytest.mark.parametrize("side", [1, -1])
@@ -180,9 +180,9 @@ def test_a_walk_turns_back_where_limits_are_missed_by_more_and_more(side: int) -
 
     def strode(missed: Callable[[int], int], other: Callable[[int], int]) -> int:
         search = searched(domain(1000, 10**5), *limits, bytes=missed, time=other)
-        start = search.probe(1000)
+        start = search.evaluate_index(1000)
         assert start is not None
-        return len(list(strides(search, start, side)))
+        return len(list(yield_strides(search, start, side)))
 
     def worse(index: int) -> int:
         return 10**6 + side * index
@@ -205,9 +205,9 @@ def test_an_edge_is_aimed_at_by_a_straight_line_and_by_halves_in_turns() -> None
     for order, aim in ((limits[:1], 3001), (limits, 2001), (limits[::-1], 2001)):
         over = domain(1, 10**5)
         search = searched(over, *order, bytes=lambda index: index, time=lambda index: 2 * index)
-        inside, outside = search.probe(1), search.probe(10_001)
+        inside, outside = search.evaluate_index(1), search.evaluate_index(10_001)
         assert inside is not None and outside is not None
-        inside, outside = narrow(search, inside, outside)
+        inside, outside = narrow_bounds(search, inside, outside)
         assert (inside.index, outside.index) == (aim, aim + 1)
         assert [*search.probes][2:] == [aim, (aim + 10_001) // 2, aim + 1]
 
@@ -220,7 +220,7 @@ def test_an_edge_is_met_in_a_few_dozen_trials(edge: int, power: float) -> None:
     over = domain(1, 10**12)
     functions = Functions({BYTES: lambda index: float(index) ** power}, no_holes)
     search = Probes(None, over, (limit,), (), functions)  # type: ignore[arg-type]
-    found = solve(search, 1)
+    found = solve_domain(search, 1)
     assert found.holds is not None and found.holds.index == edge
     assert found.tried <= 64
 
@@ -241,7 +241,7 @@ def test_what_holds_behind_a_stride_that_comes_no_nearer_is_found(
     limit = Limit(BYTES, "<=", 0)
     over = domain(1000, 2000)
     search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
-    found = solve(search, direction)
+    found = solve_domain(search, direction)
     assert found.holds is not None
     assert found.holds.index == (
         1000 + side * 400 if direction * side < 0 else (2000 if side > 0 else 1)
@@ -257,7 +257,7 @@ def test_without_an_answer_the_nearest_miss_of_all_values_is_told(
     limits = [Limit(BYTES, "<=", most), Limit(BYTES, ">=", least), Limit(TIME, "<=", 0)]
     over = domain(1, last)
     search = searched(over, *limits, bytes=lambda index: index, time=lambda index: int(bounded))
-    found = solve(search)
+    found = solve_domain(search)
 
     def missed(limit: Limit, index: int) -> float:
         value = index if limit.quantity == BYTES else int(bounded)
@@ -284,7 +284,7 @@ def test_of_few_values_the_furthest_that_holds_is_the_answer(
     over = domain(data.draw(st.integers(1, len(holds))), len(holds))
     limit = Limit(BYTES, "<=", 0)
     search = searched(over, limit, bytes=lambda index: int(not holds[index - 1]))
-    found = solve(search, direction)
+    found = solve_domain(search, direction)
     held = [index for index, kept in enumerate(holds, start=1) if kept]
     if not held:
         assert found.holds is None
@@ -300,7 +300,7 @@ def test_of_few_values_the_furthest_that_holds_is_the_answer(
 def test_a_domain_of_sixty_four_values_is_tried_in_full(first: int, count: int) -> None:
     over = replace(domain(first, first + count - 1), first=first)
     search = searched(over, bytes=lambda index: index)
-    assert search.all() == (count <= 64)
+    assert search.evaluate_all() == (count <= 64)
     every = range(first, first + count) if count <= 64 else ()
     assert [*search.probes] == [*every] == [probe.index for probe in search.known]
 
@@ -310,8 +310,8 @@ def test_what_holds_at_any_value_is_unbounded_upwards() -> None:
     over, limit = domain(1000, 10**30, endless=True), Limit(BYTES, "<=", 0)
     search = searched(over, limit, bytes=lambda index: 0)
     with pytest.raises(PlanError, match=r"x is unbounded: memory\.total still within limits"):
-        solve(search, 1)
-    found = solve(search, -1)
+        solve_domain(search, 1)
+    found = solve_domain(search, -1)
     assert found.holds is not None and found.holds.index == 1 and found.fails is None
 
 
@@ -353,12 +353,12 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
         {BYTES: costs.__getitem__, "parameters.total": sizes.__getitem__}, lambda i: i not in sizes
     )
     search = Probes(None, over, (limit,), (over.measure,), functions)  # type: ignore[arg-type]
-    held = [index for index, cost in costs.items() if limit.holds(cost)]
+    held = [index for index, cost in costs.items() if limit.is_met(cost)]
     if len(held) == len(costs):
         with pytest.raises(PlanError, match="unbounded"):
-            solve(search)
+            solve_domain(search)
         return
-    found = solve(search)
+    found = solve_domain(search)
     if not held:
         assert found.holds is None
         return
@@ -389,7 +389,7 @@ def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bo
     }
     limit = Limit(BYTES, "<=", 0)
     search = Probes(None, over, (limit,), evaluator=Functions(functions, no_holes))  # type: ignore[arg-type]
-    found = solve(search)
+    found = solve_domain(search)
     assert found.holds is not None and found.holds.number == (90 if again else 60)
     assert bool(found.notes) == again
     assert [probe.number for probe in found.beyond] == ([100] if again else [70])
@@ -408,7 +408,7 @@ def test_where_only_the_first_of_a_row_holds_the_next_of_each_row_is_told() -> N
     rows = (range(1, 11), range(11, 21))
     over = replace(domain(20, 20), rows=rows, measure="parameters.total")
     search = Probes(None, over, (Limit(BYTES, "<=", 11),), evaluator=Sizes({}, no_holes))  # type: ignore[arg-type]
-    found = solve(search)
+    found = solve_domain(search)
     assert found.holds is not None and found.holds.index == 11 and found.holds.exact
     assert [(probe.number, probe.exact) for probe in found.beyond] == [(12, True), (20, False)]
 
@@ -418,7 +418,7 @@ def test_a_question_starts_at_the_valid_value_nearest_to_the_plans_own() -> None
     for valid, nearest in (((4, 10), 10), ((5, 10), 5), ((3, 10), 10), ((3, 8), 8)):
         functions = Functions({BYTES: lambda x: x}, lambda x, valid=valid: x not in valid)
         search = Probes(None, domain(7, 20), (), evaluator=functions)  # type: ignore[arg-type]
-        assert search.start().index == nearest
+        assert search.find_start().index == nearest
 
 
 def test_a_graph_that_served_last_is_tried_first_and_the_oldest_are_dropped() -> None:
@@ -439,7 +439,7 @@ def test_a_graph_that_served_last_is_tried_first_and_the_oldest_are_dropped() ->
         tried.clear()
         made.clear()
         for kind in kinds:
-            assert evaluator._evaluation(kind, False).kind == kind  # type: ignore[arg-type, attr-defined]
+            assert evaluator._find_evaluation(kind, False).find_certainty == kind  # type: ignore[arg-type, attr-defined]
         return tried[:], made[:]
 
     tried, made = list[int](), list[int]()
@@ -458,7 +458,7 @@ def test_a_graph_that_served_last_is_tried_first_and_the_oldest_are_dropped() ->
 def best(function: Callable[[int], Any], over: Domain) -> Any:
     functions = Functions({TIME: function}, no_holes)
     search = Probes(None, over, (), evaluator=functions)  # type: ignore[arg-type]
-    return optimise(search, Goal(TIME, 1))
+    return find_optimum(search, Goal(TIME, 1))
 
 
 @settings(max_examples=40)
@@ -477,7 +477,7 @@ def test_round_values_between_the_ends_of_what_holds_are_scanned(most: int, leas
     limits = Limit(BYTES, "<=", most), Limit(BYTES, ">=", least)
     over = replace(domain(500, 900), first=100)
     search = searched(over, *limits, bytes=lambda index: index)
-    _scan(search)
+    _scan_domain(search)
     tried = {probe.index for probe in search.known if least <= probe.index <= most}
     round_values = set(range(112, 900, 16)) if least == 100 else set(range(304, 700, 8))
     strode = {500, 750, 900, 333, 250, 166, 100}
@@ -493,7 +493,7 @@ def test_where_values_are_few_or_not_all_valid_a_scan_tries_the_next() -> None:
         limits = Limit(BYTES, "<=", high), Limit(BYTES, ">=", low)
         functions = Functions({BYTES: lambda i: i}, lambda i, step=step: step > 1 and i % 2 == 0)
         search = Probes(None, over, limits, evaluator=functions)  # type: ignore[arg-type]
-        _scan(search)
+        _scan_domain(search)
         first = range(low + -low % step, high, step)
         assert {index + (step > 1) for index in first} <= {probe.index for probe in search.known}
 
@@ -505,7 +505,7 @@ def test_valid_values_that_no_stride_meets_are_climbed() -> None:
             {TIME: lambda i, up=top - start: up * i}, lambda i: not 500 <= i <= 510
         )
         search = Probes(None, domain(start, 10**4), (), evaluator=functions)  # type: ignore[arg-type]
-        found = optimise(search, Goal(TIME, 1))
+        found = find_optimum(search, Goal(TIME, 1))
         assert found.holds is not None and found.holds.index == top
 
 
@@ -534,7 +534,7 @@ def test_the_one_valid_value_is_the_best_also_where_others_have_no_end() -> None
     only = Functions({TIME: lambda index: index}, lambda index: index != 5)
     over = domain(5, 10**6, endless=True)
     search = Probes(None, over, (), evaluator=only)  # type: ignore[arg-type]
-    found = optimise(search, Goal(TIME, 1))
+    found = find_optimum(search, Goal(TIME, 1))
     assert found.holds is not None and found.holds.index == 5 and not found.beside
 
 
@@ -562,9 +562,9 @@ def test_the_best_of_few_values_is_that_of_an_enumeration(
     search = Probes(None, over, (limit,), evaluator=functions)  # type: ignore[arg-type]
     if len(heights) > 1 and len(set(heights)) == 1:
         with pytest.raises(PlanError, match="does not change"):
-            optimise(search, Goal(TIME, sense))
+            find_optimum(search, Goal(TIME, sense))
         return
-    found = optimise(search, Goal(TIME, sense))
+    found = find_optimum(search, Goal(TIME, sense))
     assert (found.holds is not None) == bool(held)
     if found.holds is not None:
         assert found.holds.values[TIME] == (max(held) if sense == 1 else min(held))
@@ -609,7 +609,7 @@ def test_of_two_hills_within_the_limits_the_higher_is_the_answer(
 
     def found_by() -> Any:
         search = Probes(None, over, tuple(limits), evaluator=functions)  # type: ignore[arg-type]
-        return optimise(search, Goal(TIME, 1))
+        return find_optimum(search, Goal(TIME, 1))
 
     if over.first == low and over.last == last and len(set(map(hills, range(low, last + 1)))) == 1:
         with pytest.raises(PlanError, match="does not change with x"):
@@ -649,7 +649,7 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
     down = [-(-index // power) * power - power for power in powers]
     for direction, steps in ((1, up), (-1, down)):
         near = [step for step in steps if 8 * abs(step - index) <= index]
-        assert solve_with_layout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
+        assert solve_with_layout._list_rounder(index, direction) == [*reversed(dict.fromkeys(near))]
 
 
 @pytest.mark.parametrize("rows", [(), (range(4), range(4, 8), range(8, 12))])
@@ -665,9 +665,9 @@ def test_what_fails_says_so_of_what_lies_further_on_in_its_row(
     for index, other in product(range(12), repeat=2):
         asked, proven = list[Any](), [index]
         layouts = SimpleNamespace(further=lambda plan, *_, into=asked: into.append(plan))
-        edge = search.probe(other)
+        edge = search.evaluate_index(other)
         assert edge is not None
-        assert not solve_with_layout._moves_on(search, layouts, 1, proven, other)  # type: ignore[arg-type]
+        assert not solve_with_layout._try_further(search, layouts, 1, proven, other)  # type: ignore[arg-type]
         covered = index <= other and (index // 4 == other // 4 if rows else index == other)
         assert asked == ([] if covered else [other])
         assert proven == ([index] if covered else [index, other])
@@ -691,9 +691,9 @@ def test_a_question_goes_to_where_its_limit_comes_nearer(
         evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in valid),
     )
     nearer_above = grows == (relation == "<=")
-    assert nearer_way(search, search.start()) == (1 if nearer_above else -1)
+    assert find_direction(search, search.find_start()) == (1 if nearer_above else -1)
     search.limits = search.limits[:1]
-    assert nearer_way(search, search.start()) == 1  # nothing changes
+    assert find_direction(search, search.find_start()) == 1  # nothing changes
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:
@@ -703,7 +703,7 @@ def test_a_limit_that_is_just_met_is_kept() -> None:
 
     def rank(pair: tuple[int, float]) -> Any:
         values = {BYTES: pair[0], TIME: pair[1]}
-        return solve_with_layout.Layouts._rank(layouts, (None, values))  # type: ignore[arg-type]
+        return solve_with_layout.FreeLayout._rank_layout(layouts, (None, values))  # type: ignore[arg-type]
 
     assert sorted(ranked, key=rank, reverse=True) == ranked
     assert [rank(pair)[0] for pair in ranked] == [True, True, True, False, False]
@@ -717,17 +717,17 @@ def test_a_layout_whose_ranks_divide_the_batch_is_found_where_the_plans_own_is_n
     plan = variant(
         loading.load("presets/gpt2small_hgx-h100.yaml"), {**tiny, "training.global_batch": 6}
     )
-    assert solve_with_layout.any_layout(plan, {}).get("parallelism.pipeline") == 3
-    found = solve_with_layout.any_layout(plan, {"training.global_batch": 3})
+    assert solve_with_layout.find_valid_plan(plan, {}).get("parallelism.pipeline") == 3
+    found = solve_with_layout.find_valid_plan(plan, {"training.global_batch": 3})
     assert 3 % found.get("parallelism.data") == 0
     for batch in (30, None):
         plan = variant(plan, {"training.global_batch": batch})
-        found = solve_with_layout.any_layout(plan, {"model.layers": 2})  # fewer than stages
+        found = solve_with_layout.find_valid_plan(plan, {"model.layers": 2})  # fewer than stages
         assert found.get("parallelism.pipeline") == 2  # the nearest that they fill
 
 
-def layouts(**given: Any) -> solve_with_layout.Layouts:
-    return solve_with_layout.Layouts((Limit(BYTES, "<=", 100),), **given)
+def layouts(**given: Any) -> solve_with_layout.FreeLayout:
+    return solve_with_layout.FreeLayout((Limit(BYTES, "<=", 100),), **given)
 
 
 def test_where_no_layout_is_known_what_is_fixed_stays() -> None:
@@ -736,13 +736,13 @@ def test_where_no_layout_is_known_what_is_fixed_stays() -> None:
     space = {"parallelism.tensor": (2,), "parallelism.zero": (0, 1)}
     one = layouts(space=space, searches=2)
     asked = list[Any]()
-    one.fastest = lambda base, changes, within=True: asked.append((base, within))  # type: ignore[assignment, method-assign, func-returns-value]
-    (found,) = one.variants(plan, {"model.layers": 6})
+    one.find_fastest = lambda base, changes, within=True: asked.append((base, within))  # type: ignore[assignment, method-assign, func-returns-value]
+    (found,) = one.build_variants(plan, {"model.layers": 6})
     assert [found.get(f"parallelism.{key}") for key in ("tensor", "zero")] == [2, 2]
     assert found.get("model.layers") == 6 and found.get("time.mfu") is None
     assert asked == [(found, True), (found, False)] and one.searches == 1
-    one.variants(plan, {})
-    one.variants(plan, {})
+    one.build_variants(plan, {})
+    one.build_variants(plan, {})
     assert one.searches == 0 and len(asked) == 4
 
 
@@ -754,10 +754,10 @@ def test_in_haste_the_last_known_layout_that_keeps_the_limits_is_taken(
     every = [{BYTES: 50, TIME: 4.0}, {BYTES: 60, TIME: 1.0}, {BYTES: 70, TIME: 2.0},
              {BYTES: 200, TIME: 3.0}]  # fmt: skip
     of_each = staticmethod(lambda plans, exact: (plans[0], every[plans[0]]))
-    monkeypatch.setattr(evaluations.AsItIs, "values", of_each)
+    monkeypatch.setattr(evaluations.AsItIs, "evaluate_best", of_each)
     one = layouts()
     one.hasty = hasty
-    assert one.values([0, 1, 2, 3], False) == (taken, every[taken])  # type: ignore[list-item]
+    assert one.evaluate_best([0, 1, 2, 3], False) == (taken, every[taken])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("sense", [1, -1])
@@ -771,9 +771,11 @@ def test_layouts_are_ranked_by_a_goal_to_make_small(
         by.append(search.evaluator.by)
         return Answer(search.domain, goal.sense, search.limits)
 
-    monkeypatch.setattr(solve_with_layout, "optimise", noted)
+    monkeypatch.setattr(solve_with_layout, "find_optimum", noted)
     plan, limits = loading.load("presets/gpt2small_hgx-h100.yaml"), (Limit(BYTES, "<=", 100),)
-    solve_with_layout.optimise_free(plan, domain(1, 9), limits, Goal("memory.process", sense), {})
+    solve_with_layout.find_free_optimum(
+        plan, domain(1, 9), limits, Goal("memory.process", sense), {}
+    )
     assert by == ["memory.process" if sense == -1 else TIME]
 
 
@@ -781,7 +783,7 @@ def test_layouts_are_ranked_by_a_goal_to_make_small(
 def test_widths_are_whole_heads_in_quarters_of_powers_of_two(heads: int) -> None:
     """Between a power of two and the next at most four widths, none below a multiple of 64."""
     whole = 128 * heads
-    widths = families._widths(whole)
+    widths = families._list_widths(whole)
     assert all(width % whole == 0 and width % 64 == 0 for width in widths)
     assert widths[0] == whole and list(widths) == sorted(set(widths))
     for power in range(8, 17):
@@ -806,16 +808,16 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
     """Whole chunks for every stage are asked for where the plan's own layout stays."""
     for changes, free, step in (({}, True, 1), ({"parallelism.pipeline": 2}, False, 2)):
         plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b", **changes})
-        _, family = families.of_plan(plan, free=free)
+        _, family = families.build_family(plan, free=free)
         low = family.domain.rows[0][0]
-        layers = [family.changes(low + index)["model.layers"] for index in range(3)]
+        layers = [family.build_changes(low + index)["model.layers"] for index in range(3)]
         assert layers == [step * index for index in range(1, 4)]
-        own, *others = (index // families.ROW for index in family.around())
+        own, *others = (index // families.ROW for index in family.yield_indices())
         assert len(others) == len(family.widths)  # those nearest to its own width first
         assert others == sorted(others, key=lambda row: abs(row - own))
-        assert {*[*family.around()][1:]} == {row[0] for row in family.domain.rows}
+        assert {*[*family.yield_indices()][1:]} == {row[0] for row in family.domain.rows}
         place, last = divmod(family.domain.last or 0, families.ROW)
-        assert place == len(family.widths) - 1 and last == family.depths(place)[1]
+        assert place == len(family.widths) - 1 and last == family.bound_depths(place)[1]
         layered = "any number of layers" if free else "layers in multiples of 2"
         assert layered in family.domain.step and "key/value" not in family.domain.step
 
@@ -827,7 +829,7 @@ def test_depths_are_those_of_which_the_width_is_a_usual_multiple(unit: int) -> N
     family = families.Family({}, widths, unit, together=1)
     for place, width in enumerate(widths):
         tried = [depth for depth in range(1, 99) if 64 <= Fraction(width, depth * unit) <= 160]
-        assert family.depths(place) == ((tried[0], tried[-1]) if tried else (1, 1))
+        assert family.bound_depths(place) == ((tried[0], tried[-1]) if tried else (1, 1))
 
 
 def test_what_grows_with_the_width_stays_whole() -> None:
@@ -836,16 +838,16 @@ def test_what_grows_with_the_width_stays_whole() -> None:
     plan = loading.load("presets/largest_on_8xh100.yaml")
     attention = {"heads": 64, "head_dim": 128, "kv_heads": 64}
     model = {"hidden": 4096, "layers": 8, "attention": attention, "mlp": {"intermediate": 256}}
-    family = families._family(plan, model, True)
+    family = families._make_family(plan, model, True)
     assert family.together == 8 and "key/value" not in family.domain.step
     for width, heads, intermediate in ((64, 8, 128), (4096, 64, 256), (8192, 128, 512)):
-        changes = family.changes(family.widths.index(width) * families.ROW + 1)
+        changes = family.build_changes(family.widths.index(width) * families.ROW + 1)
         assert changes["model.attention.heads"] == heads == changes["model.attention.kv_heads"]
         assert (changes["model.mlp.intermediate"], changes["model.layers"]) == (intermediate, 1)
-    own = families._family(plan, {**model, "attention": {"heads": 32, "head_dim": 128}}, True)
+    own = families._make_family(plan, {**model, "attention": {"heads": 32, "head_dim": 128}}, True)
     assert own.together == 1 and own.widths[:2] == (128, 256)
     for spelled, layers in (({"mixer": "mamba"}, 1), ({"pattern": ["a", "b", "c"]}, 3)):
-        assert families._family(plan, {**model, **spelled}, True).unit == layers
+        assert families._make_family(plan, {**model, **spelled}, True).unit == layers
 
 
 def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:
@@ -853,13 +855,13 @@ def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:
     ends = {"parallelism.pipeline": 2, "parallelism.virtual_pipeline": 2, "parallelism.cut": "ends"}
     open_plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
     plan = variant(open_plan, {**ends, "model.layers": 30, "training.global_batch": 16})
-    _, family = families.of_plan(plan)
+    _, family = families.build_family(plan)
     row = family.domain.rows[family.nearest // families.ROW]
-    layers = [family.changes(index)["model.layers"] for index in row]
+    layers = [family.build_changes(index)["model.layers"] for index in row]
     assert layers == [
         count for count in range(2, 100) if (count + 2) % 4 == 0 and 4096 / 160 <= count + 2 <= 64
     ]
-    assert family.changes(family.nearest)["model.layers"] == 30
+    assert family.build_changes(family.nearest)["model.layers"] == 30
     for count in layers:
         variant(plan, {"model.layers": count})
 
@@ -867,19 +869,19 @@ def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:
 def test_heads_that_share_nothing_come_one_at_a_time() -> None:
     """Llama-2 7B has 32 heads of 128 with keys and values of their own: three of them are 384."""
     plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
-    _, family = families.of_plan(plan, free=True)
+    _, family = families.build_family(plan, free=True)
     assert family.together == 1 and 384 in family.widths
     grouped = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama3-8b"})
-    _, family = families.of_plan(grouped, free=True)
+    _, family = families.build_family(grouped, free=True)
     assert family.together == 8  # 8 heads of keys and values
 
 
 def test_the_model_just_at_a_size_is_named_first() -> None:
     """Llama-2 (arXiv 2307.09288): 6,738,415,616 parameters; OPT-125M 125,239,296."""
     plan = loading.load("presets/largest_on_8xh100.yaml")
-    assert 6_738_415_616 in [size for _, size in references.below(plan, 6_738_415_616)]
-    assert ("llama2-7b", 6_738_415_616) not in references.below(plan, 6_738_415_615)
-    assert ("opt-125m", 125_239_296) in references.below(plan, 125_239_296)
+    assert 6_738_415_616 in [size for _, size in references.list_smaller(plan, 6_738_415_616)]
+    assert ("llama2-7b", 6_738_415_616) not in references.list_smaller(plan, 6_738_415_615)
+    assert ("opt-125m", 125_239_296) in references.list_smaller(plan, 125_239_296)
 
 
 @settings(max_examples=60)
@@ -900,7 +902,7 @@ def test_the_published_models_next_below_a_size_are_the_largest_that_are_no_larg
     with pytest.MonkeyPatch.context() as patch:
         known = {**counted, "nameless": ["", 10**9, 10**9, None]}
         patch.setattr(references.resources, "read_json", lambda _: known)
-        found = references.below(plan, size * 10**9)
+        found = references.list_smaller(plan, size * 10**9)
     below = [total for total, kind in totals.values() if not kind and total <= size * 10**9]
     assert [total for _, total in found] == sorted(below, reverse=True)[:3]
     assert all(totals[name] == (total, False) for name, total in found)
@@ -937,4 +939,4 @@ def test_values_beyond_an_answer_are_listed_the_furthest_first(
     layouts = SimpleNamespace(possible=lambda plan, changes: True)
     holds = None if held is None else SimpleNamespace(index=held)
     answer = SimpleNamespace(holds=holds, direction=direction)
-    assert [*solve_with_layout._further(search, layouts, answer)] == expected  # type: ignore[arg-type]
+    assert [*solve_with_layout._yield_beyond(search, layouts, answer)] == expected  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ from planner.questions.studies import (
 from planner.questions.studies import summary as summaries
 from planner.questions.studies.dimensions import LIMITED, PLAIN, SYMBOLS
 from planner.questions.studies.work import Pieces
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from tests.questions.test_sweep_layouts import agree
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
@@ -86,7 +86,7 @@ def test_pieces_hold_every_point_once_and_in_order(shape: list[int], most: int) 
     numbers = np.arange(math.prod(shape)).reshape(shape)
     found: list[int] = []
     for piece in range(len(pieces)):
-        ranges = pieces.ranges(piece)
+        ranges = pieces.list_ranges(piece)
         inside = numbers[np.ix_(*ranges)] if shape else numbers
         assert inside.size <= max(most, 1)
         found += inside.ravel().tolist()
@@ -94,7 +94,7 @@ def test_pieces_hold_every_point_once_and_in_order(shape: list[int], most: int) 
 
 
 def values(key: str, axis: Any) -> list[Any]:
-    read = study.load({"base": LLAMA, "axes": {key: axis}})
+    read = study.read_study({"base": LLAMA, "axes": {key: axis}})
     return [choice.label for choice in read.axes[0].choices]
 
 
@@ -136,7 +136,7 @@ def test_a_logarithmic_range_ends_where_it_says_and_grows(low: int, more: int, s
 
 
 def test_several_keys_change_together_and_sections_come_before_their_keys() -> None:
-    read = study.load(
+    read = study.read_study(
         {
             "base": LLAMA,
             "axes": {
@@ -146,14 +146,14 @@ def test_several_keys_change_together_and_sections_come_before_their_keys() -> N
             },
         }
     )
-    plan = read.plan(0)
+    plan = read.build_plan(0)
     assert (plan.get("cluster.devices"), plan.get("model.layers")) == (512, 40)
     assert (plan.get("parallelism.tensor"), plan.get("parallelism.zero")) == (2, 3)
-    assert read.labels(0) == {"parallelism.zero": 3, "size": "big", "parallelism": "tensor=2"}
+    assert read.label_point(0) == {"parallelism.zero": 3, "size": "big", "parallelism": "tensor=2"}
 
 
 def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
-    read = study.load(
+    read = study.read_study(
         {
             "plans": ["llama70b_h100x1024", "gpt3_a100x1024"],
             "combine": "zip",
@@ -164,10 +164,10 @@ def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
         }
     )
     assert read.shape == (2, 3)
-    assert read.labels(4) == {
+    assert read.label_point(4) == {
         "plan": "gpt3_a100x1024", "training.tokens": 2 * 10**12, "cluster.price": 2
     }  # fmt: skip
-    assert read.plan(4).name == loading.load("presets/gpt3_a100x1024.yaml").name
+    assert read.build_plan(4).name == loading.load("presets/gpt3_a100x1024.yaml").name
 
 
 # Values ----------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ STUDIES: list[dict[str, Any]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize("document", STUDIES, ids=("models", "layouts", "plans"))
 def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
-    read = study.load(document)
-    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    read = study.read_study(document)
+    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     assert agree(read, found, random.Random(1).sample(range(read.size), 60)) > 100
 
 
@@ -227,8 +227,8 @@ def test_sums_over_the_layers_of_a_model_of_which_only_its_size_is_known_are_abs
         "axes": {"model.parameters": ["1B", "7B"], "time.mfu": [0.3, 0.5]},
         "record": ["time.model", "parameters.total", "time.training_days"],
     }
-    read = study.load(sizes)
-    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    read = study.read_study(sizes)
+    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     assert np.isnan(found.numbers["time.model"]).all()
     totals = found.numbers["parameters.total"] + 0 * found.numbers["time.training_days"]
     assert totals.tolist() == [[1e9, 1e9], [7e9, 7e9]]
@@ -242,7 +242,7 @@ def bound(plan: Plan) -> dict[str, Any]:
     from planner.engine import instance as case
 
     built = case.build(plan)
-    asked = {n for d in BOOK.formulas() for n in d.when}
+    asked = {n for d in BOOK.list_formulas() for n in d.when}
     entries = [
         [(e.path, dict(e.bindings), dict(e.settings)) for e in axis]
         for axis in built.axes.values()
@@ -265,7 +265,9 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
     low, high = (Fraction(1, 5), Fraction(3, 5)) if key == "time.mfu" else (3 * 10**9, 10**12)
     if key == "training.expert_imbalance":
         low, high = Fraction(6, 5), Fraction(2)
-    before, after = (bound(plans.planned(plan.document.changed({key: v}))) for v in (low, high))
+    before, after = (
+        bound(plans.build_plan(plan.document.change_keys({key: v}))) for v in (low, high)
+    )
     own = SYMBOLS[key]
     assert before["bindings"].pop(own) == low and after["bindings"].pop(own) == high
     assert before == after
@@ -273,12 +275,12 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
     if key in LIMITED and plan.get(LIMITED[key]) is not None:
         return
     for end in valid.bounds(valid.numeric()[key]):
-        plans.planned(plan.document.changed({key: end}))
+        plans.build_plan(plan.document.change_keys({key: end}))
 
 
 def test_rows_are_what_the_plans_themselves_say(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    found = run.sweep(study.load(SMALL), out, workers=1)
+    found = run.sweep(study.read_study(SMALL), out, workers=1)
     table_rows = rows(out)
     assert len(table_rows) == found.summary.points == 3 * 3 * 5 * 2
     assert found.summary.invalid == 30  # 1,024 sequences divide over no 96 devices
@@ -306,7 +308,7 @@ def test_what_breaks_a_limit_is_left_out_and_counted(tmp_path: Path) -> None:
         "invalid": "drop",
     }
     out = tmp_path / "out.csv"
-    found = run.sweep(study.load(limited), out, workers=1).summary
+    found = run.sweep(study.read_study(limited), out, workers=1).summary
     kept = rows(out)
     assert 0 < len(kept) == found.rows == found.fit < found.points - found.invalid
     assert found.points == found.rows + found.outside + found.invalid
@@ -338,14 +340,14 @@ def study_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     ids=["plain", "layouts", "many layouts", "models", "assumed", "one by one"],
 )  # fmt: skip
 def test_rows_have_the_intervals_and_the_verdict_of_the_plans(document: Mapping[str, Any]) -> None:
-    read = study.load(document)
+    read = study.read_study(document)
     found = study_rows(document)
     chance, states = random.Random(2), set()
     for number in sorted(chance.sample(range(read.size), min(read.size, 12))):
         row = found[number]
         if row["reason"] and row["fits"] is None and row["verdict"] is None:
             continue  # no plan
-        said = evaluate(read.plan(number))
+        said = evaluate_plan(read.build_plan(number))
         assert row["verdict"] == said.verdict["state"]
         states.add(row["verdict"])
         for name in read.record:
@@ -432,7 +434,7 @@ def test_the_best_layout_of_each_point_is_that_of_the_plan_by_itself() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_rows_come_in_order_whoever_works(tmp_path: Path) -> None:
-    read = study.load(SMALL)
+    read = study.read_study(SMALL)
     files = []
     for workers in (1, 3):
         files.append(tmp_path / f"{workers}.csv")
@@ -447,7 +449,7 @@ def test_rows_come_in_order_whoever_works(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_lines_of_json_and_parquet_hold_the_same_as_csv(tmp_path: Path) -> None:
-    read = study.load(SMALL)
+    read = study.read_study(SMALL)
     run.sweep(read, tmp_path / "t.csv", workers=1)
     run.sweep(read, tmp_path / "t.jsonl", workers=1)
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text("utf-8").splitlines()]
@@ -484,15 +486,15 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     seed: int, keep: bool, limits: tuple[str, ...]
 ) -> None:
     """Arrays that vary along some dimensions only, with many equals, and every point by itself."""
-    read = study.load({**GRID, "invalid": "keep" if keep else "drop", "where": list(limits)})
+    read = study.read_study({**GRID, "invalid": "keep" if keep else "drop", "where": list(limits)})
     chance = np.random.default_rng(seed)
 
     def made(values: list[Any]) -> Any:
         return chance.choice(values, tuple(n if chance.random() < 0.5 else 1 for n in read.shape))
 
-    ends = [f"{name}.{end}" for name in points.bounded(read) for end in ("low", "high")]
+    ends = [f"{name}.{end}" for name in points.list_bounded(read) for end in ("low", "high")]
     assert "memory.process.low" in ends
-    numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
+    numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.list_needed(read), *ends)}
     valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)
     whole = points.Points(read, [range(n) for n in read.shape], numbers, {"reason": reasons}, valid)
     merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
@@ -508,18 +510,18 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
             {"reason": alone(reasons)},
             alone(valid),
         )
-        merged.add(summaries.summary(one))
+        merged.merge_summary(summaries.summarise_piece(one))
         for kind in lines:
-            lines[kind] += table.encoded(one, kind)
+            lines[kind] += table.encode_table(one, kind)
     at_once = summaries.Summary()
-    at_once.add(summaries.summary(whole))
+    at_once.merge_summary(summaries.summarise_piece(whole))
     assert at_once == merged
     for kind, expected in lines.items():
-        assert table.encoded(whole, kind) == expected
+        assert table.encode_table(whole, kind) == expected
     pytest.importorskip("pyarrow")
     from pyarrow import parquet as reader
 
-    held = reader.read_table(io.BytesIO(parquet.piece(whole))).to_pylist()
+    held = reader.read_table(io.BytesIO(parquet.encode_parquet(whole))).to_pylist()
     assert held == [json.loads(line) for line in lines["jsonl"].splitlines()]
 
 
@@ -544,7 +546,7 @@ def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObje
     found = summaries.Summary()
     summaries._keep_best(found, piece, "view", keep, {"score": scores})
     told = {place: tuple(said["score"]) for place, said in found.best["view"].items()}
-    assert told == {summaries.at(place): said for place, said in best.items()}
+    assert told == {summaries.join_places(place): said for place, said in best.items()}
 
 
 def test_parquet_without_pyarrow_is_one_clear_error(
@@ -552,7 +554,7 @@ def test_parquet_without_pyarrow_is_one_clear_error(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(PlanError, match=r"Parquet needs pyarrow \(pip install"):
-        run.sweep(study.load(SMALL), tmp_path / "t.parquet", workers=1)
+        run.sweep(study.read_study(SMALL), tmp_path / "t.parquet", workers=1)
     assert not list(tmp_path.iterdir())
     assert parquet.GROUP > 1
 
@@ -560,7 +562,7 @@ def test_parquet_without_pyarrow_is_one_clear_error(
 @pytest.mark.slow
 @given(st.text())
 def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
-    cell = table._csv(text)
+    cell = table._format_csv(text)
     (row,) = csv.reader(io.StringIO(f"{cell},x\n", newline=""))
     assert row[1] == "x" and row[0].removeprefix("'").split() == text.removeprefix("'").split()
 
@@ -568,15 +570,20 @@ def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("x","y")'])
 def test_no_cell_of_text_begins_like_a_formula(text: str) -> None:
     """OWASP, CSV injection: an apostrophe in front. A number is a number."""
-    (row,) = csv.reader(io.StringIO(table._csv(text)))
+    (row,) = csv.reader(io.StringIO(table._format_csv(text)))
     assert row == [f"'{text}"]
-    assert [table._csv(value) for value in (-1, -0.5, None, True)] == ["-1", "-0.5", "", "true"]
+    assert [table._format_csv(value) for value in (-1, -0.5, None, True)] == [
+        "-1",
+        "-0.5",
+        "",
+        "true",
+    ]
 
 
 # Going on --------------------------------------------------------------------------------------
 
 
-def _killed(read: study.Study, out: Path, after: int) -> bool:
+def _killed(read: study.StudySpec, out: Path, after: int) -> bool:
     """Sweep in a process of its own that is killed after so many lines of the code that writes;
     whether it was."""
     child = os.fork()
@@ -610,7 +617,7 @@ def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
 ) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")
-    read = study.load({**SMALL, "axes": {**SMALL["axes"], "training.micro_batch": [1, 2]}})
+    read = study.read_study({**SMALL, "axes": {**SMALL["axes"], "training.micro_batch": [1, 2]}})
     whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
     folder = tmp_path / f"{out.name}.pieces"
     run.sweep(read, whole, workers=1)
@@ -636,7 +643,7 @@ class Stopped(Exception):
     """A sweep that stops in the middle."""
 
 
-def _stopped(read: study.Study, out: Path, points_done: int) -> None:
+def _stopped(read: study.StudySpec, out: Path, points_done: int) -> None:
     def progress(done: int, total: int, seconds: float) -> None:
         if done >= points_done:
             raise Stopped
@@ -651,7 +658,7 @@ def _stopped(read: study.Study, out: Path, points_done: int) -> None:
 def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path, kind: str) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")
-    read = study.load(SMALL)
+    read = study.read_study(SMALL)
     whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
     run.sweep(read, whole, workers=1)
     chance = random.Random(4)
@@ -673,15 +680,15 @@ def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path,
 @pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, out = study.load(SMALL), tmp_path / "out.csv"
+    read, out = study.read_study(SMALL), tmp_path / "out.csv"
     worked: list[int] = []
-    whole = work.Job.work
+    whole = work.Job.run_piece
 
-    def counted(job: work.Job, number: int) -> work.Piece:
+    def counted(job: work.Job, number: int) -> work.StudyPiece:
         worked.append(number)
         return whole(job, number)
 
-    monkeypatch.setattr(work.Job, "work", counted)
+    monkeypatch.setattr(work.Job, "run_piece", counted)
     _stopped(read, out, 50)
     before = len(worked)
     assert 1 < before < len(work.Job(read, "csv").pieces)
@@ -699,10 +706,10 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("little_pieces")
 def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    _stopped(study.load(SMALL), out, 50)
+    _stopped(study.read_study(SMALL), out, 50)
     folder = tmp_path / "out.csv.pieces"
     left = {path: path.read_bytes() for path in folder.iterdir()}
-    other = study.load({**SMALL, "record": ["memory.process"]})
+    other = study.read_study({**SMALL, "record": ["memory.process"]})
     with pytest.raises(PlanError, match=r"of another study.*--restart"):
         run.sweep(other, out, workers=1)
     assert {path: path.read_bytes() for path in folder.iterdir()} == left
@@ -714,13 +721,13 @@ def test_a_table_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.touch(0o640)
     out.chmod(0o640)
-    run.sweep(study.load(SMALL), out, workers=1)
+    run.sweep(study.read_study(SMALL), out, workers=1)
     assert out.stat().st_mode & 0o777 == 0o640 and len(rows(out)) == 90
 
 
 def test_an_axis_is_not_called_as_a_column_of_the_table() -> None:
     with pytest.raises(PlanError, match="the table has a column of that name"):
-        study.load({**SMALL, "axes": {"fits": [{"set": {"parallelism.tensor": 8}}]}})
+        study.read_study({**SMALL, "axes": {"fits": [{"set": {"parallelism.tensor": 8}}]}})
 
 
 ABOUT = {"study": "x", "format": "csv", "pieces": 1}
@@ -746,7 +753,7 @@ def test_a_table_is_one_sweeps_until_it_has_its_name(
     pytest.importorskip("fcntl")
     out = tmp_path / "out.csv"
     first = pieces.PieceFolder(out, ABOUT)
-    first.add(0, b"1", "{}")
+    first.add_piece(0, b"1", "{}")
     refused = []
 
     def another(call: Any) -> Any:
@@ -760,7 +767,7 @@ def test_a_table_is_one_sweeps_until_it_has_its_name(
 
     for name in ("chmod", "replace"):
         monkeypatch.setattr(os, name, another(getattr(os, name)))
-    first.finish(joined)
+    first.finish_table(joined)
     assert refused == ["chmod", "replace"] * 2 and out.read_bytes() == b"1"
 
 
@@ -770,21 +777,21 @@ def test_a_folder_that_was_removed_meanwhile_is_made_anew(
     fcntl = pytest.importorskip("fcntl")
     out = tmp_path / "out.csv"
     first = pieces.PieceFolder(out, ABOUT)
-    first.add(0, b"1", "{}")
+    first.add_piece(0, b"1", "{}")
     lock = fcntl.flock
     locked: list[int] = []
 
     def late(file: Any, how: int) -> None:
         if not locked:  # the first finishes between the opening and the locking of the second
-            first.finish(joined)
+            first.finish_table(joined)
         locked.append(os.fstat(file.fileno()).st_nlink)
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
     second = pieces.PieceFolder(out, {**ABOUT, "study": "y"})
     assert locked == [0, 1] and out.read_bytes() == b"1"
-    second.add(0, b"2", "{}")
-    second.finish(joined)
+    second.add_piece(0, b"2", "{}")
+    second.finish_table(joined)
     assert out.read_bytes() == b"2" and os.listdir(tmp_path) == ["out.csv"]
 
 
@@ -794,14 +801,14 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (folder / "thesis.tex").write_text("years of work")
     for restart in (False, True):
         with pytest.raises(PlanError, match="this folder has no pieces of a table"):
-            run.sweep(study.load(SMALL), tmp_path / "out.csv", workers=1, restart=restart)
+            run.sweep(study.read_study(SMALL), tmp_path / "out.csv", workers=1, restart=restart)
     assert os.listdir(folder) == ["thesis.tex"]
 
 
 def test_a_table_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "folder.csv", Path("/proc/none.csv")):
         with pytest.raises(PlanError, match="cannot be written"):
-            run.sweep(study.load(SMALL), path, workers=1)
+            run.sweep(study.read_study(SMALL), path, workers=1)
 
 
 # The command line ------------------------------------------------------------------------------
@@ -890,7 +897,7 @@ def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     for package, engine in (("distributed", "dask"), ("ray", "ray")):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(PlanError, match=rf"needs {engine} \(pip install '\.\[{engine}\]'"):
-            run.sweep(study.load(SMALL), on=f"{engine}://localhost:1")
+            run.sweep(study.read_study(SMALL), on=f"{engine}://localhost:1")
 
 
 def test_a_cluster_whose_library_waits_for_ever_is_not_waited_for(
@@ -922,9 +929,9 @@ def test_a_cluster_whose_library_waits_for_ever_is_not_waited_for(
     monkeypatch.setattr(engines, "BEGINNING", 0.1)
     monkeypatch.setattr(engines, "PATIENCE", 0.1)
     with pytest.raises(PlanError, match="ray://x:1: the cluster does not answer: TimeoutError"):
-        run.sweep(study.load(SMALL), on="ray://x:1")
+        run.sweep(study.read_study(SMALL), on="ray://x:1")
     ray.init = lambda *_, **__: None
-    assert run.sweep(study.load(SMALL), on="ray://x:1").summary.points == 90
+    assert run.sweep(study.read_study(SMALL), on="ray://x:1").summary.points == 90
     assert waited == ["init", "shutdown"]
 
 
@@ -961,7 +968,7 @@ def test_a_library_that_cannot_be_loaded_is_not_called_absent(
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PlanError, match=r"does not answer: libarrow\.so: failed to map segment"):
-        run.sweep(study.load(SMALL), on="ray://x:1")
+        run.sweep(study.read_study(SMALL), on="ray://x:1")
 
 
 @pytest.mark.parametrize(
@@ -1006,10 +1013,10 @@ def test_text_of_a_study_is_never_markup(words: str) -> None:
             },
         }
         outcome = planner.load_study(document).sweep().outcome
-        page, note = pages.html(outcome), pages.markdown(outcome)
+        page, note = pages.render_study(outcome), pages.render_study_md(outcome)
         assert "<script" not in page and "<script" not in note
         assert "alert(1)|" not in note
-        assert page == pages.html(outcome)
+        assert page == pages.render_study(outcome)
 
 
 def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
@@ -1019,7 +1026,7 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
 
     path = resources.folder("presets") / "studies" / "llama70b_devices.yaml"
     found = planner.load_study(path).sweep()
-    page = pages.html(found.outcome)
+    page = pages.render_study(found.outcome)
     tags: list[str] = []
     reader = HTMLParser()
     reader.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign,assignment]
@@ -1053,12 +1060,12 @@ def test_the_page_says_how_its_numbers_are_known() -> None:
 
     lecture = {"base": "cs336_70b_h100x1024", "axes": {"training.tokens": ["15T", "30T"]}}
     found = planner.load_study(lecture).sweep()
-    for page in (pages.markdown(found.outcome), pages.html(found.outcome)):
+    for page in (pages.render_study_md(found.outcome), pages.render_study(found.outcome)):
         assert "those of an assumed utilisation" in page
         assert "144 | " in page or (">144<" in page and "redicted" not in page)
     half = {**LLAMA, "time": {"mfu": 0.5, "use": "assumed"}}
     assumed = {"base": half, "axes": {"cluster.devices": [512, 1024]}}
-    page = pages.markdown(planner.load_study(assumed).sweep().outcome)
+    page = pages.render_study_md(planner.load_study(assumed).sweep().outcome)
     assert "those of an assumed utilisation" in page and "Predicted instead of assumed" in page
     alone = [planner.load(LLAMA, set=[f"cluster.devices={n}"]).evaluate()["time.training_days"]
              for n in (512, 1024)]  # fmt: skip
@@ -1073,7 +1080,7 @@ def test_the_page_says_how_its_numbers_are_known() -> None:
 def _range(tmp_path: Path, text: str, key: str = "training.tokens") -> list[Fraction]:
     document = tmp_path / "range.yaml"
     document.write_text(f"base: gpt2small_hgx-h100\naxes: {{{key}: {text}}}\n")
-    (axis,) = study.load(document).axes
+    (axis,) = study.read_study(document).axes
     return [choice.label for choice in axis.choices]
 
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 def compared(address: str, workers: clusters.Workers, tmp_path: Path) -> None:
     """The table of a cluster is that of one process, though two workers are killed on the way."""
     alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
-    run.sweep(study.load(STUDY), alone, workers=1)
+    run.sweep(study.read_study(STUDY), alone, workers=1)
     assert len({*clusters.swept(STUDY, spread, address, workers)}) == clusters.DEATHS
     assert spread.read_bytes() == alone.read_bytes()
 
@@ -56,7 +56,9 @@ def test_an_executor_of_the_callers_serves_several_sweeps(tmp_path: Path) -> Non
 
     with ThreadPoolExecutor(2) as executor:
         for tokens in ("1T", "2T"):
-            read = study.load({**STUDY, "axes": {**STUDY["axes"], "training.tokens": [tokens]}})
+            read = study.read_study(
+                {**STUDY, "axes": {**STUDY["axes"], "training.tokens": [tokens]}}
+            )
             alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
             run.sweep(read, alone, workers=1)
             run.sweep(read, spread, workers=2, on=executor)
@@ -67,7 +69,7 @@ def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.Monke
     pytest.importorskip("distributed")
     monkeypatch.setattr(engines, "PATIENCE", 1)
     with pytest.raises(PlanError, match="the cluster does not answer"):
-        run.sweep(study.load(STUDY), on="dask://127.0.0.1:1")
+        run.sweep(study.read_study(STUDY), on="dask://127.0.0.1:1")
 
 
 def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
@@ -75,7 +77,9 @@ def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
         "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
         "print(*{'numpy', 'sympy', 'pyarrow', 'planner.questions.studies.work'} & set(sys.modules))"
     )
-    sent = pickle.dumps((engines.work, pickle.dumps(work.Job(study.load(STUDY), "csv")), 0))
+    sent = pickle.dumps(
+        (engines.evaluate_piece, pickle.dumps(work.Job(study.read_study(STUDY), "csv")), 0)
+    )
     loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
     assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 
@@ -101,19 +105,19 @@ def test_a_killed_process_of_this_machine_is_replaced(
 ) -> None:
     """The first worker that reaches a piece in the middle dies of it."""
     mark = tmp_path / "killed"
-    whole = work.Job.work
+    whole = work.Job.run_piece
 
-    def fatal(job: work.Job, number: int) -> work.Piece:
+    def fatal(job: work.Job, number: int) -> work.StudyPiece:
         if number == 3 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(job, number)
 
-    monkeypatch.setattr(work.Job, "work", fatal)
-    read = study.load(STUDY)
+    monkeypatch.setattr(work.Job, "run_piece", fatal)
+    read = study.read_study(STUDY)
     run.sweep(read, tmp_path / "spread.csv", workers=2)
     assert mark.exists()
-    monkeypatch.setattr(work.Job, "work", whole)
+    monkeypatch.setattr(work.Job, "run_piece", whole)
     run.sweep(read, tmp_path / "alone.csv", workers=1)
     assert (tmp_path / "spread.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
 

@@ -17,7 +17,14 @@ from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.batch_graph import GRAPHS
 from planner.questions.studies import checking, evaluator, study, work
-from planner.questions.studies.points import Points, is_name, missing, wanted, why, worth
+from planner.questions.studies.points import (
+    Points,
+    evaluate_point,
+    explain_missing,
+    is_name,
+    join_faults,
+    list_needed,
+)
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: Values of keys of a layout, good and bad.
@@ -92,23 +99,23 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def agree(read: study.Study, found: Points, points: Iterable[int]) -> int:
+def agree(read: study.StudySpec, found: Points, points: Iterable[int]) -> int:
     """Some points are those of single plans, with the same reasons and, but for rounding, the same
     numbers; how many numbers these are."""
 
     def at(array: Any, point: int) -> Any:
-        return np.broadcast_to(array, read.shape)[read.places(point)]
+        return np.broadcast_to(array, read.shape)[read.locate_point(point)]
 
     count = 0
     for point in points:
-        values: dict[str, Any] = dict.fromkeys(wanted(read))
+        values: dict[str, Any] = dict.fromkeys(list_needed(read))
         try:
-            plan = read.plan(point)
+            plan = read.build_plan(point)
         except PlanError as error:
-            reason = why(error)
+            reason = join_faults(error)
         else:
-            values = worth(plan, values)
-            reason = missing({name: values[name] for name in read.record})
+            values = evaluate_point(plan, values)
+            reason = explain_missing({name: values[name] for name in read.record})
         assert bool(at(found.valid, point)) == any(v is not None for v in values.values())
         assert at(found.words["reason"], point) == reason
         for quantity, value in values.items():
@@ -133,10 +140,10 @@ def test_points_of_any_study_are_those_of_plans_completed_one_by_one(
     document: Mapping[str, Any],
 ) -> None:
     try:
-        read = study.load(document)
+        read = study.read_study(document)
     except PlanError:
         return
-    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     agree(read, found, range(0, read.size, max(1, read.size // 16)))
 
 
@@ -158,26 +165,26 @@ MANY: dict[str, Any] = {
 
 @pytest.mark.slow
 def test_points_of_many_layouts_are_those_of_single_plans() -> None:
-    read = study.load(MANY)
-    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    read = study.read_study(MANY)
+    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     assert agree(read, found, range(0, read.size, 131)) > 100
     assert not found.valid.all()
 
 
 def test_a_few_plans_stand_for_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = study.load(MANY)
+    read = study.read_study(MANY)
     completed = []
-    complete = plans.complete
-    monkeypatch.setattr(plans, "complete", lambda d: completed.append(d) or complete(d))  # type: ignore[func-returns-value]
-    evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    complete = plans.complete_plan
+    monkeypatch.setattr(plans, "complete_plan", lambda d: completed.append(d) or complete(d))  # type: ignore[func-returns-value]
+    evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     assert read.size > 20_000 and 0 < len(completed) < 50
 
 
 def graphs_of(document: Mapping[str, Any]) -> tuple[int, int]:
     """How many graphs the plans of a study have together, and how many kinds these are of."""
-    read = study.load(document)
+    read = study.read_study(document)
     evaluated = evaluator.Evaluator(read)
-    found = evaluated.evaluate([range(n) for n in read.shape])
+    found = evaluated.evaluate_points([range(n) for n in read.shape])
     agree(read, found, range(0, read.size, max(1, read.size // 12)))
     plans = evaluated._plans
     assert plans is not None
@@ -224,22 +231,22 @@ def test_models_of_one_build_and_accelerators_of_the_same_facts_share_a_graph() 
 @pytest.mark.slow
 def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "OVER_ARRAYS", 1500)
-    job = work.Job(study.load(MANY), "csv")
+    job = work.Job(study.read_study(MANY), "csv")
     numbers = range(len(job.pieces))
     assert len(numbers) > 10
-    pieces = [bytes(job.work(number).data) for number in numbers]
-    again = [bytes(job.work(number).data) for number in reversed(numbers)]
+    pieces = [bytes(job.run_piece(number).data) for number in numbers]
+    again = [bytes(job.run_piece(number).data) for number in reversed(numbers)]
     GRAPHS.clear()
     assert pieces == again[::-1]
-    assert pieces[3] == bytes(work.Job(study.load(MANY), "csv").work(3).data)
+    assert pieces[3] == bytes(work.Job(study.read_study(MANY), "csv").run_piece(3).data)
 
 
 def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
-    draft, model = plans.begun(loading.load("presets/gpt3_a100x1024.yaml").document)
+    draft, model = plans.begin_plan(loading.load("presets/gpt3_a100x1024.yaml").document)
     rows = np.arange(24)
     drafts = checking.Drafts(draft, model, len(rows))
-    drafts.assign(rows % 3, [{"training.micro_batch": size} for size in (1, 2, 3)])
-    drafts.assign(rows // 12, [{"parallelism.zero": stage} for stage in (0, 1)])
+    drafts.assign_changes(rows % 3, [{"training.micro_batch": size} for size in (1, 2, 3)])
+    drafts.assign_changes(rows // 12, [{"parallelism.zero": stage} for stage in (0, 1)])
     tried = []
 
     def step(given: plans.Draft) -> None:
@@ -249,11 +256,11 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
             given.fault("training.micro_batch", f"{size} is odd")
         given.data["training"]["gradient_accumulation"] = 12 // size
 
-    drafts.run(step)
+    drafts.run_step(step)
     assert sorted(set(tried)) == [1, 2, 3] and len(tried) <= 4
     faults, of_rows = drafts.faults
     assert [not faults[place] for place in of_rows] == [row % 3 != 2 for row in rows]
-    steps = drafts.column("training.gradient_accumulation")
+    steps = drafts.get_column("training.gradient_accumulation")
     assert [steps.at(row) for row in rows] == [(12, 6, 4)[row % 3] for row in rows]
 
 
@@ -298,8 +305,8 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
 )  # fmt: skip
 def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
     axes = {name: values[:2] for name, values in document["axes"].items()}
-    read = study.load({**document, "axes": axes})
+    read = study.read_study({**document, "axes": axes})
     job = work.Job(read, None)
-    assert json.loads(job.work(0).summary)["points"] > 0
-    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    assert json.loads(job.run_piece(0).summary)["points"] > 0
+    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
     agree(read, found, range(0, read.size, max(1, read.size // 12)))

@@ -10,7 +10,7 @@ import planner
 from planner.base import resources
 from planner.base.errors import PlanError
 from planner.documents import aliases
-from planner.report.explain import WIDTH, as_data, explain
+from planner.report.explain import WIDTH, explain, explain_as_data
 from planner.results.lookup import look_up
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
@@ -66,7 +66,7 @@ def test_words_that_people_use_lead_to_the_quantity(asked: str, identifier: str)
 
 @pytest.mark.parametrize("served", [False, True])
 def test_each_alias_leads_to_its_quantity_in_any_order_of_its_words(served: bool) -> None:
-    table = resources.preset("aliases/names")["quantities"]
+    table = resources.load_preset("aliases/names")["quantities"]
     plan = {"model": "llama2-7b", "cluster": "8 x h100", "training": {"mode": "inference"}}
     one = planner.load(plan).evaluate() if served else result()
     for words in {words for several in table.values() for words in several}:
@@ -174,7 +174,7 @@ def test_the_depth_is_what_is_asked() -> None:
 
 def test_as_data_it_holds_the_inputs_of_its_formula_so_many_levels_deep() -> None:
     found = result()
-    whole = as_data(found, "time.training_days", None)["quantity"]
+    whole = explain_as_data(found, "time.training_days", None)["quantity"]
     seen = set[str]()
 
     def walk(data: dict[str, object]) -> None:
@@ -194,22 +194,24 @@ def test_as_data_it_holds_the_inputs_of_its_formula_so_many_levels_deep() -> Non
 
     walk(whole)
     assert "time.step_seconds" in seen
-    two = as_data(found, "time.training_days")["quantity"]
+    two = explain_as_data(found, "time.training_days")["quantity"]
     assert all("inputs" not in one for one in two["inputs"])
-    assert "inputs" not in as_data(found, "time.training_days", 1)["quantity"]
+    assert "inputs" not in explain_as_data(found, "time.training_days", 1)["quantity"]
 
 
 def test_as_data_a_beginning_an_input_and_a_closed_form() -> None:
     found = result()
-    many = as_data(found, "cost.")["quantities"]
+    many = explain_as_data(found, "cost.")["quantities"]
     assert many["cost.total"]["value"] == pytest.approx(float(found["cost.total"].number))
-    given = as_data(found, "training.micro_batch")["input"]
+    given = explain_as_data(found, "training.micro_batch")["input"]
     assert given["value"] == 1 and "layout.micro_batches" in given["used_by"]
-    form = as_data(found, "compute.training_flops_6nd", symbolic=True)["quantity"]["closed_form"]
+    form = explain_as_data(found, "compute.training_flops_6nd", symbolic=True)["quantity"][
+        "closed_form"
+    ]
     symbols = {one["symbol"]: one for one in form["inputs"]}
     assert all(symbol in form["formula"] for symbol in symbols)
     with pytest.raises(PlanError, match="unknown quantity"):
-        as_data(found, "nothing.of.that")
+        explain_as_data(found, "nothing.of.that")
 
 
 def test_summands_have_names() -> None:

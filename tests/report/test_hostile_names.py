@@ -24,7 +24,7 @@ from planner.connect import compare, exports
 from planner.connect.exports import FORMATS
 from planner.connect.imports import python_file
 from planner.questions.studies import study as studies
-from planner.questions.studies.run import Outcome, sweep
+from planner.questions.studies.run import StudyOutcome, sweep
 from planner.results.result import Result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -158,20 +158,24 @@ def page(words: str, kind: str = "html") -> str:
     if what == "study":
         from planner.report import study as pages
 
-        return {"html": pages.html, "md": pages.markdown, "text": pages.text}[form](studied(words))
+        return {
+            "html": pages.render_study,
+            "md": pages.render_study_md,
+            "text": pages.format_study,
+        }[form](studied(words))
     if what == "compared":
         return render.as_text(compared(words), form)
     return render.as_text(result_of(words), kind)  # type: ignore[arg-type]
 
 
 @cache
-def studied(words: str) -> Outcome:
+def studied(words: str) -> StudyOutcome:
     """A study whose name, notes, plans and values are hostile words."""
     base = document(words)
     base["model"] = {"extends": "gpt2-small", "name": words}
     names = [words[:200], words[:190] + " again"]
     return sweep(
-        studies.load({
+        studies.read_study({
             "name": words[:200], "notes": words, "base": base,
             "axes": {
                 "model": [{"extends": "gpt2-small", "name": name} for name in names],
@@ -232,7 +236,7 @@ def _parsed(text: str, form: str) -> object:
         lines = [line for line in text.split("\n") if not line.startswith("#")]
         return shlex.split("\n".join(lines), comments=True)
     if form in ("torchtitan", "megatron-bridge"):
-        return python_file.read(text, Place("run"), ())
+        return python_file.read_python(text, Place("run"), ())
     return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
 
 
@@ -249,7 +253,7 @@ def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
         given = document(word[:200])
         given["model"] = {"extends": "gpt2-small", "name": word, "notes": word}
         given["cluster"] = {"extends": "hgx-h100", "name": word[:200], "devices": 1}
-        found.append(_read(exports.config(planner.load(given).plan, form).text, form))
+        found.append(_read(exports.build_config(planner.load(given).plan, form).text, form))
     assert found[0]
     for word, read in zip(words, found[1:], strict=True):
         assert read == found[0], word

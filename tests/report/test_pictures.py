@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import planner
 from planner.report import chart, panels, pictures, roofline, timeline
 from planner.report.layout import Data
-from planner.report.report import _environment
+from planner.report.report import _make_environment
 from planner.results.result import Result
 
 SHARED = {"cluster": {"accelerator": "h800-sxm-80gb", "devices": 2048}}
@@ -45,7 +45,7 @@ def result(request: pytest.FixtureRequest) -> Result:
 
 
 def figures(name: str, *given: object) -> str:
-    made = getattr(_environment(True).get_template("figures.html.jinja").module, name)
+    made = getattr(_make_environment(True).get_template("figures.html.jinja").module, name)
     return str(made(*given))
 
 
@@ -62,7 +62,7 @@ def numbers(title: str) -> list[int]:
 
 
 def test_each_stage_stands_in_one_panel(result: Result) -> None:
-    figure = pictures.memory(result)
+    figure = pictures.plot_memory(result)
     assert figure is not None and 1 <= len(figure.panels) <= 8
     count = result.plan.get("parallelism.pipeline")
     titles = [panel.title for panel in figure.panels]
@@ -75,12 +75,12 @@ def test_each_stage_stands_in_one_panel(result: Result) -> None:
 
 def test_parts_add_up_to_what_is_live(result: Result) -> None:
     """No summand is lost on the way to a column: heights are bytes on one scale."""
-    figure = pictures.memory(result)
+    figure = pictures.plot_memory(result)
     assert figure is not None
-    for stage in result.entries("stage"):
-        for phase in result.entries("phase"):
+    for stage in result.list_entries("stage"):
+        for phase in result.list_entries("phase"):
             live = result[f"memory.live[{stage.path},{phase.path}]"]
-            assert sum(pictures._held(result, stage, phase).values()) == live.number
+            assert sum(pictures._read_live_bytes(result, stage, phase).values()) == live.number
     pace: list[float] = []
     for panel in figure.panels:
         heights = [0.0] * len(figure.moments)
@@ -92,7 +92,7 @@ def test_parts_add_up_to_what_is_live(result: Result) -> None:
         pace += [high / float(text) for high, text in both if high > 20]
         assert sum(top.peak for top in panel.tops) == 1
     assert max(pace) <= 1.03 * min(pace)
-    peak = max(result.entries("stage"), key=lambda e: result[f"memory.peak[{e.path}]"].number)
+    peak = max(result.list_entries("stage"), key=lambda e: result[f"memory.peak[{e.path}]"].number)
     most = max(figure.panels, key=lambda panel: "fullest" in panel.note)
     said = result[f"memory.peak[{peak.path}]"].number / 2**30
     top = next(top for top in most.tops if top.peak)
@@ -102,14 +102,14 @@ def test_parts_add_up_to_what_is_live(result: Result) -> None:
 def test_columns_stand_to_scale() -> None:
     """By hand: half of the most is half as high; the capacity is a line where it is near."""
     stages = [[[("weights", 40), ("activations", 40)]], [[("weights", 40)]]]
-    figure = panels.panels(stages, [["80"], ["40"]], 100.0, 1.0)
+    figure = panels.build_panels(stages, [["80"], ["40"]], 100.0, 1.0)
     whole = figure.bottom - figure.top
     assert figure.limit == figure.top
     assert figure.panels[0].shapes["weights"] == figure.panels[1].shapes["weights"]
     assert re.findall(r"v-([\d.]+)", figure.panels[0].shapes["activations"]) == [f"{0.4 * whole:g}"]
     assert [label.text for label in figure.panels[0].labels] == ["weights", "activations"]
     assert not figure.panels[1].labels and not figure.thin
-    assert panels.panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
+    assert panels.build_panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
 
 
 def test_few_panels_for_many_stages() -> None:
@@ -118,21 +118,21 @@ def test_few_panels_for_many_stages() -> None:
     def held(stage: int, size: int) -> pictures.Held:
         return pictures.Held((stage,), ({"weights": pictures.Fraction(size)},))
 
-    same = pictures._distinct([held(1, 9), held(2, 5), held(3, 7), held(4, 5)])
+    same = pictures._merge_alike([held(1, 9), held(2, 5), held(3, 7), held(4, 5)])
     assert [one.stages for one in same] == [(1,), (2, 4), (3,)]
     sizes = [900, 10, 20, 21, 40, 50, 60, 70, 80, 95, 300]
-    many = pictures._distinct([held(i, size) for i, size in enumerate(sizes, 1)])
+    many = pictures._merge_alike([held(i, size) for i, size in enumerate(sizes, 1)])
     assert len(many) == pictures.MOST
     assert many[0].stages == (1,) and many[-1].stages == (11,)
     merged = next(one for one in many if 3 in one.stages)
     assert 4 in merged.stages and max(merged.sizes) >= 21  # the fuller one stands for both
-    assert pictures.title_of([1]) == "Stage 1"
-    assert pictures.title_of([2, 3]) == "Stages 2 and 3"
-    assert pictures.title_of([2, 4, 6, 7, 8]) == "Stages 2, 4 and 6 to 8"
+    assert pictures.format_stages([1]) == "Stage 1"
+    assert pictures.format_stages([2, 3]) == "Stages 2 and 3"
+    assert pictures.format_stages([2, 4, 6, 7, 8]) == "Stages 2, 4 and 6 to 8"
 
 
 def test_memory_is_read_aloud_and_light(result: Result) -> None:
-    figure = pictures.memory(result)
+    figure = pictures.plot_memory(result)
     text = figures("memory", figure)
     assert figure is not None and len(text) < 20_000
     drawn = re.findall(r'<svg [^>]*role="img" aria-label="([^"]+)"', text)
@@ -143,7 +143,7 @@ def test_memory_is_read_aloud_and_light(result: Result) -> None:
 
 
 def test_what_has_no_shape_has_no_panels() -> None:
-    assert pictures.memory(planner.load("presets/cs336_70b_h100x1024.yaml").evaluate()) is None
+    assert pictures.plot_memory(planner.load("presets/cs336_70b_h100x1024.yaml").evaluate()) is None
 
 
 # -- the roof ------------------------------------------------------------------------------------
@@ -161,10 +161,10 @@ def test_labels_do_not_overlap(kernels: list[tuple[float, float, int]]) -> None:
         Data(label="k" * size, own=False, intensity=at, rate=share * min(peak, at * bandwidth))
         for at, share, size in kernels
     ]
-    figure = roofline.under_roof(peak, bandwidth, dots)
-    boxes = [roofline.corners(dot) for dot in figure.dots]
+    figure = roofline.place_kernels(peak, bandwidth, dots)
+    boxes = [roofline.get_label_box(dot) for dot in figure.dots]
     for one, other in combinations(boxes, 2):
-        assert not chart.overlap(one, other)
+        assert not chart.has_overlap(one, other)
     for left, top, right, bottom in boxes:
         assert left >= 0 and right <= figure.width and top >= 0 and bottom <= figure.height
 
@@ -176,7 +176,7 @@ def test_kernels_stand_at_their_rates() -> None:
         Data(label=str(at), own=False, intensity=at, rate=min(peak, at * bandwidth) / part)
         for at, part in ((50, 1), (500, 1), (2000, 1), (2000, 4))
     ]
-    figure = roofline.under_roof(peak, bandwidth, dots)
+    figure = roofline.place_kernels(peak, bandwidth, dots)
     low, ridge, high, quarter = figure.dots
     assert low.y == low.roof and ridge.y == ridge.roof == high.y == high.roof
     decade_x, decade_y = ridge.x - low.x, low.y - ridge.y
@@ -204,7 +204,7 @@ def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
 
 
 def test_a_timeline_is_light() -> None:
-    made = timeline.step(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
+    made = timeline.build_step_view(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
     assert made is not None and made.timeline.stages == 8
     text = figures("timeline", made.to_data(drawn=True))
     assert len(text) < 25_000 and 'role="img"' in text

@@ -25,10 +25,10 @@ from planner import report as render
 from planner.base import numbers
 from planner.base.display import clean
 from planner.base.errors import PlanError
-from planner.base.numbers import column, shares, significant
+from planner.base.numbers import format_column, format_digits, format_shares
 from planner.plans import error_bands as bands
-from planner.report.answer import Answer
-from planner.report.view import View
+from planner.report.answer import Overview
+from planner.report.view import ReportView
 from planner.results import intervals
 from planner.results.result import Result
 
@@ -301,7 +301,7 @@ def test_hostile_names_do_no_harm(name: str) -> None:
     first = markdown.splitlines()[0]
     assert first.startswith("# ") and len(first) < 1000
 
-    text = render.text(result, colour=False)
+    text = render.render_text(result, colour=False)
     assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
     one_screen(text)
 
@@ -323,7 +323,7 @@ def test_what_html_shows_of_a_name_is_the_name() -> None:
 
 def test_every_key_figure_is_in_the_json(result: Result) -> None:
     known = json.loads(to_json(result))["quantities"]
-    figures = Answer(result).numbers
+    figures = Overview(result).numbers
     assert figures and all(figure.id in known for figure in figures)
 
 
@@ -379,7 +379,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
     assert moved <= allowed, sorted(moved - allowed)[:5]
     # In the report, the derivations of all others stay as they are, byte for byte.
     old, new = derivations(unchanged), derivations(to_markdown(after))
-    headings = View(before)
+    headings = ReportView(before)
     free = {headings.result[i].base for i in allowed}
     assert {name for name in old if old[name] != new.get(name)} <= free
 
@@ -434,7 +434,7 @@ def says(text: str, value: float) -> bool:
 
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=30))
 def test_shares_add_up_as_printed(values: list[int]) -> None:
-    printed = shares(values)
+    printed = format_shares(values)
     if sum(values):
         assert sum(map(Fraction, printed)) == 100
         exact = [Fraction(value) * 100 / sum(values) for value in values]
@@ -446,9 +446,9 @@ def test_shares_add_up_as_printed(values: list[int]) -> None:
 
 
 def test_a_column_has_one_unit() -> None:
-    assert column([2**30, 2**29, 0], "bytes") == ("GiB", ["1.00", "0.500", "0"])
-    assert column([12345678, 5], "parameters") == ("parameters", ["12,345,678", "5"])
-    assert column([Fraction(1, 20)], "s") == ("ms", ["50.0"])
+    assert format_column([2**30, 2**29, 0], "bytes") == ("GiB", ["1.00", "0.500", "0"])
+    assert format_column([12345678, 5], "parameters") == ("parameters", ["12,345,678", "5"])
+    assert format_column([Fraction(1, 20)], "s") == ("ms", ["50.0"])
     assert numbers.text(Fraction(1, 3), style="share") == "33.3 %"
 
 
@@ -456,7 +456,7 @@ def test_a_column_has_one_unit() -> None:
 
 
 def test_the_summary_starts_with_the_answer(result: Result) -> None:
-    text = render.text(result, colour=False)
+    text = render.render_text(result, colour=False)
     name = re.match(r"(?:FITS|TIGHT|DOES NOT FIT|NOT ENOUGH INPUT \(.*?\))  (.*)", text)
     assert name is not None and name[1].rstrip("…") in result.plan.name
     one_screen(text)
@@ -466,9 +466,9 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
     result = planner.load(plan, set={"time.mfu": "null"}).evaluate()
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
-    found = bands.kind("experts" if "mixtral" in plan else "dense", "hopper")
+    found = bands.find_time_band("experts" if "mixtral" in plan else "dense", "hopper")
     markdown, html = to_markdown(result), " ".join(Page(to_html(result)).words)
-    text = render.text(result, colour=False)
+    text = render.render_text(result, colour=False)
     for report in (markdown, html, text):
         line = re.search(r"One step\b.*?([\d.]+)–([\d.]+)", report, re.S)
         assert line, report[:500]
@@ -498,7 +498,7 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
         row = next(x for x in to_markdown(result).splitlines() if x.startswith(f"| {label}"))
         assert re.search(r"\*\*[\d.]+\*\* .*\| assumed; predicted: [\d.]+", row)
     days = free["time.training_days"]
-    for report in (render.text(result, colour=False), to_markdown(result), to_html(result)):
+    for report in (render.render_text(result, colour=False), to_markdown(result), to_html(result)):
         assert f"{float(days.number):.3g}" in report and "assumed" in report
     assert "Time of one step, and" not in to_markdown(result)
 
@@ -527,9 +527,9 @@ def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     low, high = planner.load(LLAMA, {"time.mfu": None}).evaluate()["time.mfu"].interval or (0, 0)
     used = {"time.use": "assumed"}
     middle = planner.load(LLAMA, {"time.mfu": float(low + high) / 2, **used}).evaluate()
-    assert "is outside the 90 % interval" not in render.text(middle, colour=False)
+    assert "is outside the 90 % interval" not in render.render_text(middle, colour=False)
     result = planner.load(LLAMA, {"time.mfu": mfu, **used}).evaluate()
-    assert ("is outside the 90 % interval" in render.text(result, colour=False)) is outside
+    assert ("is outside the 90 % interval" in render.render_text(result, colour=False)) is outside
     assert ("is outside the 90 % interval" in to_html(result)) is outside
 
 
@@ -537,7 +537,7 @@ def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
     result = planner.load(LLAMA).evaluate()
     markdown = to_markdown(result)
     for base in ("memory.total", "memory.process"):
-        found = next(row for row in bands.memory()["measured"] if row["quantity"] == base)
+        found = next(row for row in bands.load_memory()["measured"] if row["quantity"] == base)
         low, high = result[base].interval or (0, 0)
         value = result[base].number
         states = ("memory.weights", "memory.gradients", "memory.optimizer")
@@ -569,7 +569,7 @@ def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
     ):
         key = "cluster.accelerator.memory_usable"
         result = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
-        text, page = render.text(result, colour=True), to_html(result)
+        text, page = render.render_text(result, colour=True), to_html(result)
         assert f"\x1b[1;{colour}m{word.upper()}" in text
         assert f"<title>{word} · " in page
         assert f"**{word}.**" in to_markdown(result)
@@ -577,8 +577,8 @@ def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
         for report in (text, page, to_markdown(result)):
             assert (advice in report) is (word != "Fits")
             for remedy in safe(result) if word != "Fits" else ():
-                assert significant(Fraction(remedy.at_worst) / 2**30, 3) in report or any(
-                    significant((capacity - Fraction(remedy.at_worst)) / 2**30, 3) in report
+                assert format_digits(Fraction(remedy.at_worst) / 2**30, 3) in report or any(
+                    format_digits((capacity - Fraction(remedy.at_worst)) / 2**30, 3) in report
                     for _ in (0,)
                 )
     icons = {icon_of(status) for status in ("ok", "tight", "bad", "unknown")}
@@ -592,9 +592,9 @@ def safe(result: Result) -> tuple[object, ...]:
 
 def icon_of(status: str) -> str:
     """The drawing of a verdict."""
-    from planner.report.report import _environment
+    from planner.report.report import _make_environment
 
-    template = _environment(True).get_template("macros.html.jinja")
+    template = _make_environment(True).get_template("macros.html.jinja")
     return str(template.module.icon(status))  # type: ignore[attr-defined]
 
 
@@ -608,7 +608,7 @@ def test_what_no_published_run_is_like_says_so() -> None:
     low = {}
     for name, result in (("trained", trained), ("served", served)):
         total = result["memory.total"]
-        found = intervals.basis("memory.total", result.evaluation.case.settings)
+        found = intervals.find_basis("memory.total", result.evaluation.case.settings)
         assert total.interval is not None and found is not None
         assert (found.rows > 0) == (name == "trained")
         low[name] = found.low
@@ -637,15 +637,15 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
         numbers.text(Fraction(result["time.mfu"].number), style="share")[:-2]
     )
     bubble = 100 * parts["pipeline bubble"] / step
-    assert f"bubble {parts['pipeline bubble']:.4f} s ({bubble:.1f} %)" in render.text(result)
+    assert f"bubble {parts['pipeline bubble']:.4f} s ({bubble:.1f} %)" in render.render_text(result)
     assert result.to_json()["step_parts"] == parts
     assumed = planner.load(LLAMA, set={"time.mfu": "0.5", "time.use": "assumed"}).evaluate()
-    assert not assumed.step_parts and "One step, " not in render.text(assumed, colour=False)
+    assert not assumed.step_parts and "One step, " not in render.render_text(assumed, colour=False)
 
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
-    time = next(section for section in View(result).sections if section.id == "time")
+    time = next(section for section in ReportView(result).sections if section.id == "time")
     assert [table.id for table in time.sums][:2] == ["time.micro_batch", "time.stage[3]"]
     assert time.sums[1].title.endswith("stage 4 of 4")  # which holds the head
     step = result["time.step_seconds"]
@@ -658,7 +658,7 @@ def test_each_form_says_first_how_the_work_is_divided() -> None:
     """The degrees that are said make all devices: 4 x 4 x 64 = 1,024."""
     result = planner.load(LLAMA).evaluate()
     page = " ".join(Page(to_html(result)).words)
-    for text in (render.text(result, colour=False), to_markdown(result), page):
+    for text in (render.render_text(result, colour=False), to_markdown(result), page):
         first = text[: text.index("5 to 95" if text.startswith("FITS") else "Training time")]
         sizes = dict(re.findall(r"(tensor|pipeline|context|data)\s+(\d+)", first))
         assert math.prod(map(int, sizes.values())) == 1024 and len(sizes) == 3
@@ -677,7 +677,7 @@ def test_how_far_a_plan_goes_is_said_with_the_next_value_that_does_not_fit() -> 
 def test_each_number_of_the_summary_says_how_it_is_known(result: Result) -> None:
     """An exact one says so, an estimate has its interval where published runs tell one, and each
     stands beside the id by which it is explained."""
-    text = render.text(result, colour=False)
+    text = render.render_text(result, colour=False)
     table = text.split("\nMemory of the fullest device")[0].splitlines()
     rows = [line for line in table if line and line.split()[-1] in result]
     assert len(rows) > 2
@@ -696,7 +696,7 @@ def test_a_precision_without_a_peak_is_one_warning_and_one_line() -> None:
         "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
         "parallelism": {"zero": 3},
     }
-    words = " ".join(render.text(planner.load(document).evaluate(), colour=False).split())
+    words = " ".join(render.render_text(planner.load(document).evaluate(), colour=False).split())
     assert "states no peak of bf16, so no time is predicted; of fp32, fp16 it does" in words
     assert words.count("no peak of the training precision is known") == 1
     assert "time.step_seconds, time.tokens_per_second, time.mfu" in words
@@ -718,7 +718,10 @@ def test_the_summary_pays_for_no_report() -> None:
 def test_colour_only_where_it_is_wanted(run_cli) -> None:  # type: ignore[no-untyped-def]
     assert "\x1b" not in run_cli(LLAMA).stdout
     result = planner.load(LLAMA).evaluate()
-    plain, painted = render.text(result, colour=False), render.text(result, colour=True)
+    plain, painted = (
+        render.render_text(result, colour=False),
+        render.render_text(result, colour=True),
+    )
     assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain != painted
 
 
@@ -726,9 +729,9 @@ def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     result = planner.load(LLAMA).evaluate()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b" in render.text(result)
+    assert "\x1b" in render.render_text(result)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in render.text(result)
+    assert "\x1b" not in render.render_text(result)
 
 
 @pytest.mark.slow
@@ -740,7 +743,7 @@ def test_the_ending_picks_the_format(tmp_path: Path) -> None:
         ("a.json", "{"),
         ("a.txt", f"FITS  {result.plan.name}"),
     ):
-        render.write(result, tmp_path / name)
+        render.write_report(result, tmp_path / name)
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert text.startswith(start) and text.endswith("\n") and "\r" not in text
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -757,13 +760,13 @@ def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
     target = tmp_path / "r.json"
     target.write_text("old")
     target.chmod(0o640)
-    render.write(result, target)
+    render.write_report(result, target)
     assert target.read_text().startswith("{")
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     with pytest.raises(PlanError, match=r"missing.r\.md"):
-        render.write(result, tmp_path / "missing" / "r.md")
+        render.write_report(result, tmp_path / "missing" / "r.md")
     with pytest.raises(PlanError, match=r"\.pdf.*\.html"):
-        render.write(result, tmp_path / "r.pdf")
+        render.write_report(result, tmp_path / "r.pdf")
 
 
 @pytest.mark.slow

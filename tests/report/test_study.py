@@ -30,7 +30,7 @@ def cells(*points: tuple[float, float]) -> list[study.Cell]:
 
 def test_the_front_is_what_nothing_beats_in_both() -> None:
     many = cells((10, 1), (5, 2), (5, 3), (6, 2), (1, 9), (1, 10), (12, 1))
-    assert [(one.days, one.paid) for one in study.front(many)] == [(10, 1), (5, 2), (1, 9)]
+    assert [(one.days, one.paid) for one in study.find_front(many)] == [(10, 1), (5, 2), (1, 9)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
 def test_the_knee_is_farthest_from_the_line_between_the_ends(
     points: Sequence[tuple[float, float]], best: tuple[float, float] | None
 ) -> None:
-    found = study.knee(study.front(cells(*points)))
+    found = study.find_knee(study.find_front(cells(*points)))
     assert (found and found.drawn) == best
 
 
@@ -59,9 +59,9 @@ positive = st.floats(0.01, 1e6, allow_subnormal=False)
 )
 def test_labels_lie_inside_and_on_no_other(points: list[tuple[float, float]], far: bool) -> None:
     plane = chart.Plane(points, ("x", "y"), (chart.tick, chart.tick))
-    assert all(map(plane.holds, points))
+    assert all(map(plane.is_inside, points))
     ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
-    labels = plane.labels([(point, str(n)) for n, point in enumerate(points)], far=far)
+    labels = plane.place_labels([(point, str(n)) for n, point in enumerate(points)], far=far)
     boxes = [
         (one.x - wide * ends[one.anchor], one.y - chart.LINE, wide)
         for one in labels for wide in [chart.LETTER * len(one.text)]
@@ -84,9 +84,9 @@ def test_ticks_are_inside_and_grow(points: list[tuple[float, float]]) -> None:
         assert places == sorted(places) and all(low - 0.1 <= at <= high + 0.1 for at in places)
 
 
-def swept(**document: Any) -> tuple[str, study.View]:
+def swept(**document: Any) -> tuple[str, study.StudyView]:
     found = planner.load_study({"base": LLAMA, "axes": DEVICES, **document}).sweep()
-    return " ".join(str(found).split()), study.View(found.outcome)
+    return " ".join(str(found).split()), study.StudyView(found.outcome)
 
 
 def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:

@@ -147,7 +147,7 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
         assert main(list(map(str, words))) == 0
     book.pages(), book.pages(mathml=True)
     text, other = small.read_text(), SMALL.replace("devices: 8", "devices: 16")
-    page.shell(), page.style.__wrapped__()
+    page.render_shell(), page.render_style.__wrapped__()
     for name, body in (
         ("answer", {"textA": other}), ("diff", {"textA": other}), ("more", {}), ("search", {}),
         ("panel", {}),
@@ -171,13 +171,13 @@ def small_view() -> Any:
 def made_of(folder: Path, text: str, **more: Any) -> str:
     """What somebody's own template makes of a plan."""
     (folder / "report.md.jinja").write_text(text)
-    with report.templates_of(folder):
-        return report.words("report.md.jinja", view=small_view(), **more)
+    with report.use_templates(folder):
+        return report.render_md("report.md.jinja", view=small_view(), **more)
 
 
 def test_no_attribute_leads_out_of_plain_data() -> None:
     """Whatever attribute Python has, by a dot or in brackets, is plain or is none."""
-    environment = report._environment(True)
+    environment = report._make_environment(True)
     module = environment.get_template("macros.html.jinja").module
     values = (
         "a",
@@ -218,7 +218,7 @@ def test_no_attribute_leads_out_of_plain_data() -> None:
 @pytest.mark.parametrize("of", [SimpleNamespace, lambda **given: type("Own", (), given)()])
 def test_an_object_given_by_mistake_has_nothing(of: Callable[..., Any]) -> None:
     """What is no plain data has no attribute, and its methods cannot be had."""
-    environment = report._environment(False)
+    environment = report._make_environment(False)
     given = {"x": of(text="seen", method=print), "y": planner}
     text = environment.from_string("{{ x.text }}")
     if of is SimpleNamespace:

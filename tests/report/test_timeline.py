@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import planner
 from planner.plans.schedules import schedule
 from planner.report import as_text, lanes
-from planner.report.timeline import Step as Drawn
-from planner.report.timeline import step
-from planner.results.durations import Chunk, Step
+from planner.report.timeline import StepView as Drawn
+from planner.report.timeline import build_step_view
+from planner.results.durations import Chunk, StepData
 from planner.results.result import Result
-from planner.results.timeline import Span, Timeline, _predicted, run, simulate
+from planner.results.timeline import Span, Timeline, _predict_time, run_step, simulate_step
 
 ROOM = (lanes.WIDTH - lanes.LEFT) * lanes.UNITS
 #: A dense plan with interleaving, one with recomputation, experts, and a single stage.
@@ -32,8 +32,10 @@ def pipeline(
     order = schedule(name, stages, virtual, batches)
     held = {chunk for way in order.ways for _, chunk in way}
     each = Chunk(1 / virtual, 2 / virtual, 1 / virtual, 0.0, ({}, {}), 1 / virtual, 0.0, 1.0)
-    made = Step(order, batches, [dict.fromkeys(held, each) for _ in range(stages)], capacity=99.0)
-    return run(replace(made, **given))  # type: ignore[arg-type]
+    made = StepData(
+        order, batches, [dict.fromkeys(held, each) for _ in range(stages)], capacity=99.0
+    )
+    return run_step(replace(made, **given))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module", params=PLANS)
@@ -156,7 +158,7 @@ def test_exchange_is_drawn_where_nothing_is_computed() -> None:
         Span(0, "network", "reduce", None, None, 2.5, 3.0),
         Span(0, "link", "send", 0, 0, 4.5, 6.0),
     ]
-    traffic = lanes.joined([*work, *sent], 0.0)
+    traffic = lanes.merge_times([*work, *sent], 0.0)
     assert traffic == [(0.0, 3.0), (4.5, 6.0)]
     assert list(lanes.alone(traffic, work)) == [(0.0, 1.0), (2.0, 3.0), (5.0, 6.0)]
 
@@ -180,8 +182,8 @@ def test_one_stage_has_a_lane_for_each_stream() -> None:
 
 def test_peaks_are_those_of_the_phases(result: Result) -> None:
     """What the simulated step holds at most is what the phases say, to a fortieth."""
-    timeline = simulate(result)
-    for entry in result.entries("stage"):
+    timeline = simulate_step(result)
+    for entry in result.list_entries("stage"):
         held = max(size for _, size in timeline.memory[int(entry.name.partition("-")[0])])
         peak = float(result[f"memory.peak[{entry.path}]"].number)
         assert held == pytest.approx(peak, rel=0.025), entry.path
@@ -191,7 +193,7 @@ def test_peaks_are_those_of_the_phases(result: Result) -> None:
 
 
 def test_seconds_and_shares_add_up_to_the_step(result: Result) -> None:
-    made = step(result)
+    made = build_step_view(result)
     assert made is not None
     for said in made.said[:2]:
         printed = re.findall(r"([\d.]+)\u00a0(ms|s) \(([\d.]+)\u00a0%\)", said)
@@ -200,13 +202,13 @@ def test_seconds_and_shares_add_up_to_the_step(result: Result) -> None:
         # What prints as 0.0 % is left out.
         assert sum(float(share) for _, _, share in printed) == pytest.approx(100, abs=0.11)
     for stage in range(made.timeline.stages):
-        assert sum(made._parts(stage).values()) == pytest.approx(made.timeline.seconds)
-    closed = _predicted(result)["time.step_seconds"].number
+        assert sum(made._sum_parts(stage).values()) == pytest.approx(made.timeline.seconds)
+    closed = _predict_time(result)["time.step_seconds"].number
     assert made.timeline.closed == pytest.approx(float(closed))
 
 
 def test_the_table_has_each_stage_once(result: Result) -> None:
-    made = step(result)
+    made = build_step_view(result)
     assert made is not None
     stages: list[int] = []
     for first, *_ in made.table.rows:
@@ -247,7 +249,7 @@ def test_it_is_read_aloud(result: Result) -> None:
 
 def test_markdown_has_it_in_words(result: Result) -> None:
     text = as_text(result, "md")
-    made = step(result)
+    made = build_step_view(result)
     assert made is not None
     assert f"**{made.title}.**" in text and "The critical path" in text
     assert ("| Stage | at work |" in text) == (made.timeline.stages > 1)
@@ -261,10 +263,10 @@ def test_what_has_no_step_has_no_timeline() -> None:
         "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
         "training": {"tokens": "1T", "sequence_length": 2048, "global_batch": 64},
     }
-    assert step(planner.load(size).evaluate()) is None
+    assert build_step_view(planner.load(size).evaluate()) is None
 
 
 def test_a_simulated_plan_is_the_one_that_is_drawn() -> None:
     result = planner.load("presets/llama70b_h100x1024.yaml").evaluate()
-    made = step(result)
-    assert made is not None and made.timeline == simulate(result)
+    made = build_step_view(result)
+    assert made is not None and made.timeline == simulate_step(result)

@@ -9,7 +9,7 @@ import sympy
 from sympy import Rational, simplify, symbols
 
 import planner
-from planner.results.closed_form import closed_form
+from planner.results.closed_form import derive_form
 from planner.typeset import TEXT
 
 s, b, h, a, t, c, L, V, T, p, v, f, d, Psi = symbols("s b h a t c L V T p v f d Ψ", positive=True)
@@ -73,7 +73,7 @@ def test_activations_of_a_layer_are_korthikantis_equation(choices):
     quantity = result["memory.activations.layer"]
     ones = {c: 1, t: 1} if tensor == 1 else {c: 1}
     assert simplify(quantity.expression.subs(ones) - equation) == 0
-    found = closed_form(quantity)
+    found = derive_form(quantity)
     assert found.recognised == f"Korthikanti et al. 2022 (arXiv 2205.05198), {name}"
 
 
@@ -87,7 +87,7 @@ def test_activations_of_the_first_stage_are_equation_5(chunks, name):
     quantity = result["memory.activations.layers[0]"]
     more = 1 + (p - 1) / (p * v) if chunks > 1 else 1
     assert same(quantity, s * b * h * L / t * (34 + 5 * a * s / h) * more)
-    assert closed_form(quantity).recognised.endswith(f"equation {name}")
+    assert derive_form(quantity).recognised.endswith(f"equation {name}")
 
 
 def test_the_general_form_of_a_layer():
@@ -96,7 +96,7 @@ def test_the_general_form_of_a_layer():
     quantity = plan.evaluate()["memory.activations.layer"]
     general = s * b * h / (c * t) * (12 + 4 * a_kv / a + 6 * f / h + 8 / h)
     assert simplify(quantity.expression - general) == 0
-    found = closed_form(quantity)
+    found = derive_form(quantity)
     assert found.recognised is None
     assert TEXT.write(found.factor) == "b · s · h / (t · c)"
     terms = {term.label: TEXT.write(term.factor) for term in found.terms}
@@ -114,19 +114,19 @@ def test_parameters_and_flops_of_a_gpt():
     result = gpt()
     parameters = 12 * L * h**2 * (1 + 13 / (12 * h) + (V + s_max) / (12 * L * h))
     assert same(result["parameters.total"], parameters + 2 * h)
-    name = closed_form(result["parameters.total"]).recognised
+    name = derive_form(result["parameters.total"]).recognised
     assert name.startswith("Narayanan et al. 2021 (arXiv 2104.04473), equation 2; ")
     assert "2h" in name
     megatron = 96 * T * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
     assert same(result["compute.training_flops_megatron"], megatron)
-    assert "equation 3" in closed_form(result["compute.training_flops_megatron"]).recognised
+    assert "equation 3" in derive_form(result["compute.training_flops_megatron"]).recognised
     token = 72 * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
     assert same(result["compute.flops_per_token"], token)
-    assert "appendix A" in closed_form(result["compute.flops_per_token"]).recognised
+    assert "appendix A" in derive_form(result["compute.flops_per_token"]).recognised
     assert same(result["compute.training_flops"], T * token)
     palm, used = result["compute.training_flops_palm"], result["parameters.active"].expression
     assert same(palm, T * (6 * used + 12 * L * h * s))
-    assert "appendix B" in closed_form(palm).recognised
+    assert "appendix B" in derive_form(palm).recognised
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -140,7 +140,7 @@ def test_states_are_the_table_of_zero(zero):
         parallelism__tensor=1,
     )
     for part, each, first in (("weights", 2, 3), ("gradients", 2, 2), ("optimizer", 12, 1)):
-        found = closed_form(result[f"memory.{part}"])
+        found = derive_form(result[f"memory.{part}"])
         text = f"{each} · Ψ / (c · d)" if zero >= first else f"{each} · Ψ"
         assert TEXT.write(found.symbolic) == text
         assert found.recognised.startswith("Rajbhandari et al. 2020 (arXiv 1910.02054), section 5")
@@ -151,7 +151,7 @@ def test_states_are_the_table_of_zero(zero):
 
 
 def test_gradients_of_four_bytes_are_not_in_the_table_of_zero():
-    found = closed_form(gpt()["memory.gradients"])
+    found = derive_form(gpt()["memory.gradients"])
     assert (TEXT.write(found.symbolic), found.recognised) == ("4 · Ψ", None)
 
 
@@ -164,20 +164,20 @@ def test_the_bubble_and_the_ring():
     assert float(bubble.value) == pytest.approx(3 * float(each))
     model, send = symbols("t_model t_send", positive=True)
     assert simplify(bubble.expanded(0) - (p - 1) * (model / p + 2 * send)) == 0
-    assert "(p − 1)/(vm) of the ideal time" in closed_form(bubble).recognised
+    assert "(p − 1)/(vm) of the ideal time" in derive_form(bubble).recognised
     ring = result["network.tensor"]
     bandwidth, share, hops, tokens = symbols("β_ℓ λ_t α_t n_tok", positive=True)
     volume = 2 * tokens * h  # bytes of the residual stream, 16 bits a value
     expected = 2 * (t - 1) / t * volume / bandwidth + hops
     assert simplify(ring.expanded(0).subs(share, 1) - expected) == 0
-    assert "2(n − 1)/n" in closed_form(ring).recognised
+    assert "2(n − 1)/n" in derive_form(ring).recognised
 
 
 def test_what_is_no_published_equation_is_not_called_one():
     """A gated feed-forward, or a width that is not 4h, is nobody's equation of a GPT."""
     result = planner.load("presets/llama70b_h100x1024.yaml").evaluate()
     for name in ("memory.activations.layer", "parameters.total", "compute.flops_per_token"):
-        assert closed_form(result[name]).recognised is None
+        assert derive_form(result[name]).recognised is None
 
 
 MODELS = ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt2-small", "gemma3-27b", "jamba-52b")
@@ -197,7 +197,7 @@ def test_every_closed_form_comes_to_the_value(model):
     ).evaluate()
     collapse, some = result.collapse, 0
     for quantity in result.quantities.values():
-        found = closed_form(quantity)
+        found = derive_form(quantity)
         if found is None:
             continue
         some += 1
@@ -254,7 +254,7 @@ def test_an_expression_has_the_value():
     for name in ("parameters.total", "memory.activations", "compute.training_flops"):
         quantity = result[name]
         found, collapse = quantity.expression, result.collapse
-        name = collapse.typesetter.name
+        name = collapse.typesetter.make_name
         values = {TEXT.write(name(each)): value for each, value in collapse.values.items()}
         assert (
             found.subs({each: values[str(each)] for each in found.free_symbols}) == quantity.value
@@ -263,7 +263,7 @@ def test_an_expression_has_the_value():
 
 def test_what_is_absent_or_a_name_has_no_form():
     result = planner.load("presets/llama70b_h100x1024.yaml").evaluate()
-    assert closed_form(result["memory.stage"]) is None
+    assert derive_form(result["memory.stage"]) is None
     with pytest.raises(ValueError, match="no form"):
         _ = result["memory.stage"].expression
 

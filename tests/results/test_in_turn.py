@@ -10,9 +10,9 @@ import pytest
 from planner.base.errors import PlanError
 from planner.documents.source import preset_names
 from planner.questions import loading
-from planner.report.answer import Answer
-from planner.results.in_turn import in_turn
-from planner.results.result import Result, evaluate
+from planner.report.answer import Overview
+from planner.results.in_turn import keep_graphs
+from planner.results.result import Result, evaluate_plan
 
 #: Changes of numbers, of formulas and of entries.
 CHANGES: dict[str, list[Any]] = {
@@ -36,7 +36,7 @@ CHANGES: dict[str, list[Any]] = {
 
 def said(result: Result) -> Any:
     """All that a result and its first screen say."""
-    first = Answer(result)
+    first = Overview(result)
     return result.to_json(), first.text, first.numbers, first.memory, first.step, first.plan_line
 
 
@@ -44,17 +44,17 @@ def said(result: Result) -> Any:
 def test_each_is_what_it_is_by_itself(seed: int) -> None:
     chance, plans = random.Random(seed), list[Any]()
     names = preset_names("plan")
-    with in_turn():
+    with keep_graphs():
         while len(plans) < 12:
             changes = {k: chance.choice(CHANGES[k]) for k in chance.sample([*CHANGES], 2)}
             try:
                 plan = loading.load(chance.choice(names), changes)
             except PlanError:
                 continue
-            result = evaluate(plan)
+            result = evaluate_plan(plan)
             # Whatever is asked first.
             for identifier in chance.sample(["time.mfu", "memory.total", "cost.total"], 2):
                 result.get(identifier)
             plans.append((plan, said(result), changes))
     for plan, found, changes in plans:
-        assert found == said(evaluate(plan)), (plan.name, changes)
+        assert found == said(evaluate_plan(plan)), (plan.name, changes)

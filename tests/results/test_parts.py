@@ -14,14 +14,14 @@ import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.search import ranking
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import Space
-from planner.results.attribution import taken_apart
+from planner.results.attribution import break_down
 from tests.in_turn import InTurn
 
 STEP = "time.step_seconds"
@@ -38,16 +38,16 @@ CHUNKS = ("interleaved", "dualpipe", "dualpipev")
 
 def some(plan: Plan, count: int) -> Iterator[Plan]:
     """Layouts at random, of all that are valid."""
-    chance, blocks = random.Random(5), list(Space(plan, full=True).blocks())
+    chance, blocks = random.Random(5), list(Space(plan, full=True).yield_blocks())
     while count:
         rows = chance.choice(blocks)
         row = rows.take(np.array([chance.randrange(len(rows))]))
-        yield variant(plan, row.changes(chance.choice(np.flatnonzero(row.valid).tolist())))
+        yield variant(plan, row.build_changes(chance.choice(np.flatnonzero(row.valid).tolist())))
         count -= 1
 
 
 def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
-    return taken_apart(Evaluation(case.build(plan)), quantity)
+    return break_down(Evaluation(case.build(plan)), quantity)
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     plan = loading.load(*PLANS[name])
     seen = set()
     steps = (
-        (taken_apart(evaluation, STEP), float(evaluation.value(STEP)))
+        (break_down(evaluation, STEP), float(evaluation.value(STEP)))
         for evaluation in map(InTurn().evaluation, some(plan, 40))
     )
     for (more, first), (less, second) in pairwise(steps):
@@ -80,8 +80,8 @@ def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
     in_turn = InTurn()
     for plan in some(loading.load(*PLANS[name]), 20):
         evaluation = in_turn.evaluation(plan)
-        found = taken_apart(evaluation, STEP)
-        values = evaluation.values_of([*alone.values(), "network.pipeline"])
+        found = break_down(evaluation, STEP)
+        values = evaluation.get_values([*alone.values(), "network.pipeline"])
         for part, quantity in alone.items():
             assert float(found.get(part, 0)) == pytest.approx(float(values[quantity]))
         sends = 2 * plan.get("training.gradient_accumulation")
@@ -129,7 +129,10 @@ def test_a_faster_rate_saves_its_share_of_a_part(names: tuple[str, ...], recompu
     for key in RATES[names]:
         share = 1 - EPSILON if key.endswith("latency") else 1 / (1 - EPSILON)
         faster[f"cluster.{key}"] = float(plan.get(f"cluster.{key}")) * share
-    saved = evaluated(plan, [STEP])[STEP] - evaluated(loading.load(document, faster), [STEP])[STEP]
+    saved = (
+        compute_values(plan, [STEP])[STEP]
+        - compute_values(loading.load(document, faster), [STEP])[STEP]
+    )
     found = parts(plan)
     expected = sum(float(found.get(name, 0)) for name in names)
     assert float(saved) / EPSILON == pytest.approx(expected, rel=1e-3) and expected > 0
@@ -138,7 +141,7 @@ def test_a_faster_rate_saves_its_share_of_a_part(names: tuple[str, ...], recompu
 def test_costs_and_memory_are_taken_apart_too() -> None:
     plan = loading.load("presets/mixtral8x7b_h100x1024.yaml", {"time.mfu": None})
     for quantity in ("cost.total", "energy.total", "memory.process"):
-        found, value = parts(plan, quantity), float(evaluated(plan, [quantity])[quantity])
+        found, value = parts(plan, quantity), float(compute_values(plan, [quantity])[quantity])
         assert sum(map(float, found.values())) == pytest.approx(value)
         assert max(found, key=lambda name: found[name]) in PARTS
     step, cost = parts(plan), parts(plan, "cost.total")
@@ -155,4 +158,4 @@ def test_a_layout_is_told_by_the_part_that_it_loses_most_in() -> None:
     assert found.own is not None
     own, best = found.own.parts, found.best[0].parts
     assert max(own, key=lambda name: own[name] - best.get(name, 0)) == "recomputation"
-    assert ranking.behind(found.own, found.best[0], found.by).endswith(" s recomputation")
+    assert ranking.describe_loss(found.own, found.best[0], found.by).endswith(" s recomputation")

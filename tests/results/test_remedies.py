@@ -11,7 +11,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions.loading import load
-from planner.results.remedies import _candidates, remedies
+from planner.results.remedies import _yield_changes, find_fixes
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 VIRTUAL = "parallelism.virtual_pipeline=1"
@@ -23,7 +23,7 @@ def headroom(plan, quantity="memory.headroom"):
 
 
 def test_a_plan_that_fits_needs_none():
-    assert remedies(load(PLAN)) is None
+    assert find_fixes(load(PLAN)) is None
 
 
 def test_a_model_of_known_size_only_gets_none():
@@ -32,7 +32,7 @@ def test_a_model_of_known_size_only_gets_none():
         "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
         "training": {"tokens": "1T", "sequence_length": 2048},
     }
-    assert remedies(load(document)) is None
+    assert find_fixes(load(document)) is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_model_of_known_size_only_gets_none():
 )
 def test_each_remedy_makes_the_plan_safe(overrides, decides):
     plan = load(PLAN, overrides)
-    advice = remedies(plan)
+    advice = find_fixes(plan)
     assert advice is not None
     assert advice.missing == -headroom(plan, "memory.headroom_p95") > 0
     assert advice.decides == decides
@@ -101,7 +101,7 @@ def test_states_are_divided_over_others_only(devices, lora):
     layout = {"data": devices, "zero": 0}
     document = {**ONE_CARD, "cluster": f"{devices} x rtx-4090", "parallelism": layout}
     document["training"] = {**document["training"], **({"lora": lora} if lora else {})}
-    candidates = [change for _, change in _candidates(load(document))]
+    candidates = [change for _, change in _yield_changes(load(document))]
     assert any("parallelism.zero" in change for change in candidates) == (devices > 1)
     # A base in 4 bits is proposed where there is a base, a smaller micro-batch always.
     assert ({"training.lora.base": "nf4"} in candidates) == bool(lora)
@@ -110,6 +110,6 @@ def test_states_are_divided_over_others_only(devices, lora):
 
 def test_adapters_that_do_not_fit_are_led_to_a_packed_base():
     full = {**ONE_CARD["training"], "recompute": "full", "lora": {"rank": 16}}
-    advice = remedies(load({**ONE_CARD, "training": full}))
+    advice = find_fixes(load({**ONE_CARD, "training": full}))
     assert advice is not None and advice.decides == "memory.weights"
     assert any("training.lora.base" in remedy.changes for remedy in advice.remedies)

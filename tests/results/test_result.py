@@ -172,4 +172,4 @@ def test_inputs_say_who_decided() -> None:
     assert result.inputs["model.hidden"].origin == "preset llama2-70b"
     assert result.inputs["training.micro_batch"].origin.endswith("llama70b_h100x1024.yaml:9")
     assert result.inputs["parallelism.data"].kind == "derived"
-    assert result.fingerprint() != planner.load(LLAMA).evaluate().fingerprint()
+    assert result.hash_input() != planner.load(LLAMA).evaluate().hash_input()

@@ -19,8 +19,8 @@ from planner.plans.schedules import Pass, schedule
 from planner.questions.search import ranking
 from planner.report import searched
 from planner.results import pieces
-from planner.results.durations import Chunk, Step, of_plan
-from planner.results.timeline import Timeline, run, step_seconds
+from planner.results.durations import Chunk, StepData, read_step
+from planner.results.timeline import Timeline, run_step, simulate_seconds
 
 #: Seconds of a forward pass, of a backward pass, and of the gradients of weights in it.
 F, B, W = 1.0, 2.5, 0.75
@@ -36,7 +36,7 @@ def simulated(
     each = Chunk(
         F / virtual, backward / virtual, weights / virtual, 0.0, ({}, {}), 1 / virtual, 0.0, 1.0
     )
-    return run(Step(order, batches, [dict.fromkeys(held, each) for _ in range(stages)]))
+    return run_step(StepData(order, batches, [dict.fromkeys(held, each) for _ in range(stages)]))
 
 
 def bubble(timeline: Timeline) -> float:
@@ -153,11 +153,11 @@ def test_what_a_plan_keeps_is_what_its_schedule_keeps(
     assert plan.model is not None
     order = schedule(name, stages, virtual, batches, ahead)
     layout, vocab = plan.data["parallelism"] | {"expert_overlap": ahead}, plan.get("model.vocab")
-    held = pipeline.chunk_parts(plan.model, layout, vocab)
+    held = pipeline.list_chunk_parts(plan.model, layout, vocab)
     chunk = {place: held[number] for way in order.ways for number, place in enumerate(way)}
     counted = {
         index: found
-        for found in pipeline.stages(plan.model, layout, name, batches, vocab)
+        for found in pipeline.build_stages(plan.model, layout, name, batches, vocab)
         for index in range(found.index, found.last + 1)
     }
     for stage, passes in enumerate(order.orders):
@@ -235,7 +235,7 @@ def test_the_closed_form_is_the_same_step(
         }
     )
     result = plan.evaluate()
-    step = of_plan(result, {})
+    step = read_step(result, {})
     count = stages * virtual
     each = [chunk for chunks in step.chunks for chunk in chunks.values()]
     alike = Chunk(
@@ -245,7 +245,7 @@ def test_the_closed_form_is_the_same_step(
         0.0,
         1.0,
     )
-    found = run(replace(step, chunks=[dict.fromkeys(chunks, alike) for chunks in step.chunks]))
+    found = run_step(replace(step, chunks=[dict.fromkeys(chunks, alike) for chunks in step.chunks]))
 
     def value(name: str) -> float:
         return float(result[f"time.{name}"].number)
@@ -263,7 +263,7 @@ def test_the_closed_form_is_the_same_step(
 def test_pieces_of_an_exchange_by_hand() -> None:
     """Four ranks, 4 s for gathering rows and as many for scattering sums: of 8 s of products the
     first piece waits 1 s for its rows; 2 s are sums of 0.5 s each, whose pieces of 1 s queue."""
-    found = pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.0)
+    found = pieces.simulate_block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.0)
     ends = {piece.work: piece.end for piece in found}
     assert ends == {
         "gathering rows": 4.0,
@@ -273,10 +273,13 @@ def test_pieces_of_an_exchange_by_hand() -> None:
         "scattering sums": 12 + 0.5 + 4,
     }
     # 3 s beside products by columns and 1.5 s beside those by rows, at half of their time
-    slowed = pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.5)[-1]
+    slowed = pieces.simulate_block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 4, 0.5)[-1]
     assert slowed.end == 16.5 + (3 + 1.5) / 2
     # Cut into nothing, all waits for all.
-    assert pieces.block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 1, 0.5)[-1].end == 21
+    assert (
+        pieces.simulate_block("mlp", 0.0, (8.0, 3.0, 2.0), 4.0, pieces.OF_RANKS, 1, 0.5)[-1].end
+        == 21
+    )
 
 
 def test_a_layer_in_pieces_takes_what_the_closed_form_says() -> None:
@@ -298,8 +301,8 @@ def test_a_layer_in_pieces_takes_what_the_closed_form_says() -> None:
     ]
     for plan in (*random_plans(2, seed=5), *several):
         result = plan.evaluate()
-        for part in result.entries("part"):
-            found = pieces.forward(result, part)
+        for part in result.list_entries("part"):
+            found = pieces.simulate_forward(result, part)
             whole = float(result.evaluation.value("time.part.forward", {"part": part}))
             assert found[-1].end == pytest.approx(whole)
             for works in (True, False):
@@ -337,7 +340,7 @@ def test_what_travels_beside_passes() -> None:
     layers = sum(
         entry.bindings[notation.L_k]
         * float(result.evaluation.value("time.part.exchanged", {"part": entry}))
-        for entry in result.entries("part")
+        for entry in result.list_entries("part")
     )
     assert seconds == pytest.approx(layers * result["layout.micro_batches"].number)
 
@@ -364,8 +367,8 @@ def test_the_best_of_a_search_are_simulated() -> None:
     for layout, run_ in zip(found.best, seconds, strict=True):
         assert run_ == planner.simulate(api.Plan(layout.of(plan.plan))).seconds
         assert run_ == pytest.approx(float(layout.values["time.step_seconds"]), rel=0.1)
-    assert [one.get("simulated") for one in ranking.as_data(found)["best"]] == seconds
-    assert "Simulated as events" in searched.text(found)
+    assert [one.get("simulated") for one in ranking.dump_search(found)["best"]] == seconds
+    assert "Simulated as events" in searched.format_search(found)
 
 
 @pytest.mark.slow
@@ -373,7 +376,7 @@ def test_seconds_alone_are_those_of_the_whole_story() -> None:
     """A search asks for nothing else of a step; to the last digit, on every schedule."""
     for plan in random_plans(3, seed=11):
         result = plan.evaluate()
-        assert step_seconds(result) == planner.simulate(result).seconds
+        assert simulate_seconds(result) == planner.simulate(result).seconds
 
 
 @pytest.mark.slow

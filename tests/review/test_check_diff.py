@@ -20,7 +20,7 @@ from planner import report as render
 from planner.base.errors import PlanError
 from planner.cli.main import main
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from planner.review import check, diff, writing
 
 PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
@@ -55,7 +55,7 @@ def repository(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def write(path: str, *overrides: str) -> None:
-    render.write(evaluate(loading.load("plans/small.yaml", overrides)), path)
+    render.write_report(evaluate_plan(loading.load("plans/small.yaml", overrides)), path)
 
 
 def edit(path: str, old: str, new: str) -> None:
@@ -65,7 +65,7 @@ def edit(path: str, old: str, new: str) -> None:
 
 
 def kinds(*paths: str) -> dict[str, str]:
-    return {f.path: f.kind for f in check.check([Path(p) for p in paths])}
+    return {f.path: f.kind for f in check.check_reports([Path(p) for p in paths])}
 
 
 @pytest.mark.slow
@@ -89,12 +89,12 @@ def test_found_from_another_folder(repository: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_a_changed_plan_moves_numbers(repository: Path) -> None:
     edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     for ending in FORMATS:
         assert found[f"docs/small.{ending}"].kind == "numbers"
     assert found["docs/deep/long.md"].kind == "same"  # its override hides the change
     assert any("compute.training_flops:" in d for d in found["docs/small.json"].details)
-    assert "numbers moved" in check.text(list(found.values()))
+    assert "numbers moved" in check.format_findings(list(found.values()))
 
 
 @pytest.mark.slow
@@ -102,8 +102,8 @@ def test_drift_stands_at_its_line(repository: Path) -> None:
     """Of each report one fault, at the line of it that moved first; of a plan that is no longer
     valid its own, once for all its reports."""
     edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
-    findings = check.check([Path("docs")])
-    data = json.loads(check.written(findings, "json"))
+    findings = check.check_reports([Path("docs")])
+    data = json.loads(check.export_findings(findings, "json"))
     files = [fault["file"] for fault in data["faults"]]
     assert files == [f"docs/small.{ending}" for ending in ("html", "json", "md")]
     assert {r["path"]: r["state"] for r in data["reports"]} == {f.path: f.kind for f in findings}
@@ -112,7 +112,9 @@ def test_drift_stands_at_its_line(repository: Path) -> None:
         assert fault["rule"] == "numbers"
         assert re.search(r"73\.8|time.training_days", line), (fault["file"], line)
     edit("plans/small.yaml", "tokens: 11B", "tokens: none")
-    (fault,) = json.loads(check.written(check.check([Path("docs")]), "json"))["faults"]
+    (fault,) = json.loads(check.export_findings(check.check_reports([Path("docs")]), "json"))[
+        "faults"
+    ]
     text = Path("plans/small.yaml").read_text("utf-8").splitlines()
     assert fault["file"] == "plans/small.yaml" and "tokens: none" in text[fault["line"] - 1]
 
@@ -144,14 +146,14 @@ def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
     shutil.copy(PLAN, "plans/other.yaml")
     Path("plans/model.yaml").write_text("layers: 2\n")
     Path("plans/broken.yaml").write_text("a: [\n")
-    found = check.check(plans=[Path("plans")])
+    found = check.check_reports(plans=[Path("plans")])
     assert [f.path for f in found if f.kind == "missing"] == ["plans/other.yaml"]
-    assert check.text(found).splitlines()[-1] == (
+    assert check.format_findings(found).splitlines()[-1] == (
         "5 reports, none drifted; 1 plan without a report"
     )
-    assert all(f.kind == "same" for f in check.check(plans=[Path("plans/small.yaml")]))
+    assert all(f.kind == "same" for f in check.check_reports(plans=[Path("plans/small.yaml")]))
     with pytest.raises(PlanError, match="no such file or folder"):
-        check.check(plans=[Path("nowhere")])
+        check.check_reports(plans=[Path("nowhere")])
 
 
 @pytest.mark.slow
@@ -161,7 +163,7 @@ def test_wording_is_told_from_numbers(repository: Path) -> None:
     data = json.loads(Path("docs/small.json").read_text())
     data["quantities"]["parameters.total"]["title"] = "weights"
     Path("docs/small.json").write_text(json.dumps(data))
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     for ending in FORMATS:
         assert found[f"docs/small.{ending}"].kind == "wording", ending
     assert "parameters.total: title" in found["docs/small.json"].details
@@ -172,7 +174,7 @@ def test_digits_grouped_otherwise_are_no_other_numbers(repository: Path) -> None
     text = Path("docs/small.md").read_text()
     assert "124,439,808" in text
     Path("docs/small.md").write_text(re.sub(r"(?<=\d),(?=\d{3})", "\u202f", text))
-    (found,) = check.check([Path("docs/small.md")])
+    (found,) = check.check_reports([Path("docs/small.md")])
     assert found.kind == "wording" and "grouped otherwise" in " ".join(found.details)
 
 
@@ -182,12 +184,12 @@ def test_check_is_short_and_has_the_rest(repository: Path) -> None:
     for number in range(5):
         write(f"docs/n{number}.json")
     edit("plans/small.yaml", "sequence_length: 1024", "sequence_length: 512")
-    found = check.check([Path(f"docs/n{number}.json") for number in range(5)])
-    lines = check.text(found).splitlines()
+    found = check.check_reports([Path(f"docs/n{number}.json") for number in range(5)])
+    lines = check.format_findings(found).splitlines()
     assert len(lines) <= 25 and lines[-1] == "5 reports, 5 drifted (5 in numbers)"
     assert lines[0] == "docs/n0.json: numbers moved; the plan changed (training.sequence_length)"
     assert lines[1].startswith("  time.training_days: ") and lines[3].endswith("more: --all")
-    assert len(check.text(found, everything=True).splitlines()) > 250
+    assert len(check.format_findings(found, everything=True).splitlines()) > 250
 
 
 @pytest.mark.slow
@@ -196,7 +198,7 @@ def test_a_number_edited_by_hand_is_named(repository: Path) -> None:
     data["quantities"]["parameters.total"]["value"] = 124438272
     Path("docs/small.json").write_text(json.dumps(data))
     edit("docs/small.md", "124,439,808", "124,438,272")
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     assert found["docs/small.json"].kind == found["docs/small.md"].kind == "numbers"
     assert "124,438,272" in " ".join(found["docs/small.json"].details)
 
@@ -206,18 +208,18 @@ def test_a_plan_that_vanished_or_broke(repository: Path) -> None:
     edit("plans/small.yaml", "micro_batch: 32", "micro_batch: 33")
     assert set(kinds("docs/small.md").values()) == {"invalid"}
     Path("plans/small.yaml").unlink()
-    found = check.check()
+    found = check.check_reports()
     assert {f.kind for f in found} == {"lost"} and all(f.drift for f in found)
 
 
 @pytest.mark.slow
 def test_what_is_no_report(repository: Path) -> None:
     with pytest.raises(PlanError, match="no report"):
-        check.check([Path("docs/notes.md")])
+        check.check_reports([Path("docs/notes.md")])
     with pytest.raises(PlanError, match="no such file"):
-        check.check([Path("docs/nothing.md")])
+        check.check_reports([Path("docs/nothing.md")])
     with pytest.raises(PlanError, match="no reports found"):
-        check.check([Path("plans")])
+        check.check_reports([Path("plans")])
 
 
 @pytest.mark.slow
@@ -250,12 +252,12 @@ def test_reports_are_found_wherever_they_are(
 def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     for ending in FORMATS:
         edit(f"docs/small.{ending}", "0.1.0", "0.0.9")
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     for ending in FORMATS:
         cause = found[f"docs/small.{ending}"].cause
         assert cause.startswith("the plan is as it was, the program changed (0.0.9 → ")
     edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     for ending in FORMATS:
         cause = found[f"docs/small.{ending}"].cause
         said = "the plan changed (t" if ending == "json" else "the plan or what it names changed"
@@ -265,7 +267,7 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     for ending in FORMATS:
         write(f"docs/small.{ending}")
     edit("plans/small.yaml", "tokens: 11B", "tokens: 12B")
-    found = {f.path: f for f in check.check()}
+    found = {f.path: f for f in check.check_reports()}
     assert all("program" not in found[f"docs/small.{e}"].cause for e in FORMATS)
 
 
@@ -274,31 +276,31 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
 
 @pytest.mark.slow
 def test_equal_sides(repository: Path) -> None:
-    found = diff.diff("plans/small.yaml", "docs/small.json")
+    found = diff.diff_plans("plans/small.yaml", "docs/small.json")
     assert found.rows == ()
-    assert writing.text(found) == "NOTHING CHANGED; it FITS.\n"
+    assert writing.format_diff(found) == "NOTHING CHANGED; it FITS.\n"
 
 
 @pytest.mark.slow
 def test_doubling_the_tokens(repository: Path) -> None:
-    found = diff.diff("docs/small.json", "docs/deep/long.json")
+    found = diff.diff_plans("docs/small.json", "docs/deep/long.json")
     rows = {row.id: row for row in found.rows}
-    assert diff.change(rows["time.training_days"]) == "+100.0 %"
-    assert diff.change(rows["training.tokens"]) == "+100.0 %"
+    assert diff.format_change(rows["time.training_days"]) == "+100.0 %"
+    assert diff.format_change(rows["training.tokens"]) == "+100.0 %"
     assert "parameters.total" not in rows and "memory.total" not in rows
-    text = writing.markdown(found)
+    text = writing.render_diff(found)
     assert text.startswith(writing.MARKER)
     assert text.splitlines()[1].startswith("**THE PLAN CHANGED; it still FITS.** ")
 
 
 def test_percent_against_zero_is_new() -> None:
-    def row(old: object, new: object) -> diff.Row:
-        return diff.Row("x", "quantity", "x", "bytes", old, new)
+    def row(old: object, new: object) -> diff.ChangeRow:
+        return diff.ChangeRow("x", "quantity", "x", "bytes", old, new)
 
-    assert diff.change(row(0, 5)) == diff.change(row(None, 5)) == "new"
-    assert diff.change(row(5, None)) == "gone"
-    assert diff.change(row(100, 90)) == "−10.0 %"
-    assert diff.change(row("a", "b")) == ""
+    assert diff.format_change(row(0, 5)) == diff.format_change(row(None, 5)) == "new"
+    assert diff.format_change(row(5, None)) == "gone"
+    assert diff.format_change(row(100, 90)) == "−10.0 %"
+    assert diff.format_change(row("a", "b")) == ""
 
 
 @pytest.mark.slow
@@ -307,15 +309,15 @@ def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
     Path("plans/big.yaml").write_text(
         text.replace("sequence_length: 1024", "sequence_length: 1024\n  loss: full")
     )
-    found = diff.diff("plans/small.yaml", "plans/big.yaml")
-    for text in (writing.text(found), writing.sentence(found)):
+    found = diff.diff_plans("plans/small.yaml", "plans/big.yaml")
+    for text in (writing.format_diff(found), writing.format_sentence(found)):
         assert text.startswith("FITS → DOES NOT FIT: the plans differ.")
-    assert writing.markdown(found).splitlines()[1].startswith("**FITS → DOES NOT FIT: ")
+    assert writing.render_diff(found).splitlines()[1].startswith("**FITS → DOES NOT FIT: ")
 
 
 def test_hostile_names_stay_in_their_cell(repository: Path) -> None:
     edit("plans/small.yaml", "name: GPT-2", "name: <script>|`x`\u202e GPT-2")
-    text = writing.markdown(diff.diff("docs/small.json", "plans/small.yaml"))
+    text = writing.render_diff(diff.diff_plans("docs/small.json", "plans/small.yaml"))
     assert "<script>" not in text and "\u202e" not in text
     for line in text.splitlines():
         if line.startswith("|"):
@@ -327,9 +329,9 @@ def sides(repository: Path) -> Callable[..., diff.Diff]:
     """The shipped plan of a cluster against itself with overrides, or with another result."""
 
     def made(*overrides: str, against: Any = None) -> diff.Diff:
-        old = evaluate(loading.load(CLUSTER)).to_json()
-        new = against or evaluate(loading.load(CLUSTER, overrides)).to_json()
-        return diff.between("a.yaml", "b.yaml", old, new)
+        old = evaluate_plan(loading.load(CLUSTER)).to_json()
+        new = against or evaluate_plan(loading.load(CLUSTER, overrides)).to_json()
+        return diff.diff_results("a.yaml", "b.yaml", old, new)
 
     return made
 
@@ -363,23 +365,23 @@ def test_a_difference_is_short_and_adds_up(
     """At most 25 lines of 80 columns or 6 KB; the parts of every sum add up exactly as they print,
     down to the total and across to the change."""
     found = sides(*overrides)
-    lines = writing.text(found).splitlines()
+    lines = writing.format_diff(found).splitlines()
     assert len(lines) <= 25 and max(map(len, lines)) <= 80
     said = "THE PLAN CHANGED; it still FITS.", "FITS → DOES NOT FIT: the plan changed. "
     assert lines[0].startswith(said)
-    assert len(writing.markdown(found).encode()) < 6000
+    assert len(writing.render_diff(found).encode()) < 6000
     for most in range(2, 8):
         for parts in found.parts:
-            _, rows = writing.by_part(parts, most)
+            _, rows = writing.split_by_part(parts, most)
             assert len(rows) <= most + 1
             cells = [[number(cell) for cell in row[1:]] for row in rows]
             assert all(after - before == moved for before, after, moved in cells)
             if len(cells) > 1:
                 *body, total = cells
                 assert [sum(column) for column in zip(*body, strict=True)] == total
-    whole = writing.text(found, everything=True)
+    whole = writing.format_diff(found, everything=True)
     assert all(f"  {row.id}: " in whole for row in found.of("quantity"))
-    data = json.loads(writing.json_text(found))
+    data = json.loads(writing.encode_diff(found))
     assert len(data["rows"]) == len(found.rows) and data["changed"] == ["plan"]
 
 
@@ -392,7 +394,7 @@ SIZES = st.one_of(st.just(Fraction(0)), st.fractions(0, 10**13, max_denominator=
 def test_parts_of_any_sizes_add_up(parts: dict[str, Any], most: int, of: tuple[str, str]) -> None:
     """Down to the totals and across to the changes, in whatever unit they print."""
     totals = tuple(map(sum, zip(*parts.values(), strict=True)))
-    _, rows = writing.by_part(diff.Parts(*of, totals, parts), most)  # type: ignore[arg-type]
+    _, rows = writing.split_by_part(diff.Parts(*of, totals, parts), most)  # type: ignore[arg-type]
     *body, total = ([number(cell) for cell in row[1:]] for row in rows)
     assert len(rows) <= most + 1
     assert all(after - before == moved for before, after, moved in (*body, total))
@@ -405,7 +407,7 @@ def test_the_keys_that_were_changed_stand_with_their_places(repository: Path) ->
     text = Path("plans/large.yaml").read_text()
     Path("old").mkdir()
     Path("old/large.yaml").write_text(text.replace("tensor: 4", "tensor: 8"))
-    lines = writing.text(diff.diff("old/large.yaml", "plans/large.yaml")).splitlines()
+    lines = writing.format_diff(diff.diff_plans("old/large.yaml", "plans/large.yaml")).splitlines()
     at = next(n for n, line in enumerate(text.splitlines(), 1) if "tensor: 4" in line)
     assert [line.split() for line in lines if "parallelism" in line] == [
         ["parallelism.tensor", "8", "→", "4", f"large.yaml:{at}"]
@@ -422,8 +424,8 @@ def test_of_another_model_its_name_is_told(sides: Callable[..., diff.Diff]) -> N
 @pytest.mark.slow
 def test_keys_that_are_not_shown_are_counted(sides: Callable[..., diff.Diff]) -> None:
     found = sides(*CASES["many"])
-    shown = [line for line in writing.text(found).splitlines() if line.endswith("--set")]
-    (more,) = (line for line in writing.text(found).splitlines() if "more keys" in line)
+    shown = [line for line in writing.format_diff(found).splitlines() if line.endswith("--set")]
+    (more,) = (line for line in writing.format_diff(found).splitlines() if "more keys" in line)
     assert len(shown) + int(more.split()[1]) == len(found.changes) >= 12
 
 
@@ -432,13 +434,13 @@ def test_who_changed_something_comes_first(sides: Callable[..., diff.Diff]) -> N
     """The program (its version, or numbers of the same input), presets, prices."""
 
     def altered(**how: Any) -> str:
-        result = evaluate(loading.load(CLUSTER)).to_json()
+        result = evaluate_plan(loading.load(CLUSTER)).to_json()
         result |= {key: how[key] for key in how if key == "version"}
         for key, value in how.get("inputs", {}).items():
             result["inputs"][key]["value"] = value
         for key, value in how.get("quantities", {}).items():
             result["quantities"][key]["value"] = value
-        return writing.sentence(sides(against=result))
+        return writing.format_sentence(sides(against=result))
 
     slower = {"time.training_days": 500.0}
     assert altered(version="9", quantities=slower).startswith("THE PROGRAM CHANGED; it still FITS.")
@@ -455,13 +457,13 @@ def test_who_changed_something_comes_first(sides: Callable[..., diff.Diff]) -> N
 
 @pytest.mark.slow
 def test_what_one_side_lacks_is_told(sides: Callable[..., diff.Diff]) -> None:
-    said = writing.sentence(sides(*CASES["serving"]))
+    said = writing.format_sentence(sides(*CASES["serving"]))
     assert "Training " in said and " before, none now" in said and "GiB less memory" in said
 
 
 def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Diff]) -> None:
     """Of any version: without states, parts, origins and what quantities use."""
-    new = evaluate(loading.load(CLUSTER, ["parallelism.tensor=8"])).to_json()
+    new = evaluate_plan(loading.load(CLUSTER, ["parallelism.tensor=8"])).to_json()
     bare = {
         "verdict": {"fits": True},
         "inputs": {key: {"value": said["value"]} for key, said in new["inputs"].items()},
@@ -471,14 +473,14 @@ def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Di
         },
     }
     found = sides(against=bare)
-    assert "memory" in writing.text(found) and writing.markdown(found, everything=True)
-    assert json.loads(writing.json_text(found))["parts"]
+    assert "memory" in writing.format_diff(found) and writing.render_diff(found, everything=True)
+    assert json.loads(writing.encode_diff(found))["parts"]
 
 
 @pytest.mark.slow
 def test_a_hostile_result_stays_short(sides: Callable[..., diff.Diff]) -> None:
     """Whatever stands in it, a comment keeps its bytes and its tables their cells."""
-    new = evaluate(loading.load(CLUSTER, CASES["many"])).to_json()
+    new = evaluate_plan(loading.load(CLUSTER, CASES["many"])).to_json()
     bad = "<img src=x>|`&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&\n# x\u202e" * 9
     for said in new["inputs"].values():
         said.update(value=bad, origin=f"{bad}:1".replace("\n", ""))
@@ -486,14 +488,14 @@ def test_a_hostile_result_stays_short(sides: Callable[..., diff.Diff]) -> None:
     new["step_parts"] = {bad: 3.0, f"{bad}!": 0.7}
     new["version"] = bad
     found = sides(against=new)
-    text = writing.markdown(found)
+    text = writing.render_diff(found)
     assert len(text.encode()) < 6000 and "<img" not in text.replace("`<", "").replace("\u202e", "")
     assert all(
         line.replace("\\|", "").count("|") == 5 for line in text.splitlines() if line[:1] == "|"
     )
-    assert len(writing.text(found).splitlines()) <= 25
+    assert len(writing.format_diff(found).splitlines()) <= 25
     assert all(
-        line.isprintable() for line in writing.text(found).replace("\u202f", "").splitlines()
+        line.isprintable() for line in writing.format_diff(found).replace("\u202f", "").splitlines()
     )
 
 
@@ -504,9 +506,9 @@ def test_a_report_stands_for_its_plan(repository: Path) -> None:
     git("add", ".")
     git("commit", "-q", "-m", "first")
     for ending in ("md", "html"):
-        assert diff.diff(f"docs/small.{ending}", "docs/small.json").rows == ()
+        assert diff.diff_plans(f"docs/small.{ending}", "docs/small.json").rows == ()
     edit("plans/small.yaml", "sequence_length: 1024", "sequence_length: 512")
-    found = diff.diff("main:docs/small.md", "docs/small.md")
+    found = diff.diff_plans("main:docs/small.md", "docs/small.md")
     assert [row.id for row in found.causes["plan"]] == ["training.sequence_length"]
 
 
@@ -524,12 +526,12 @@ def test_revisions(repository: Path) -> None:
     git("add", ".")
     git("commit", "-q", "-m", "first")
     edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
-    rows = {r.id: r for r in diff.diff("main:plans/small.yaml", "plans/small.yaml").rows}
-    assert diff.change(rows["training.tokens"]) == "−50.0 %"
-    assert diff.diff("main:docs/small.json", "main:plans/small.yaml").rows == ()
+    rows = {r.id: r for r in diff.diff_plans("main:plans/small.yaml", "plans/small.yaml").rows}
+    assert diff.format_change(rows["training.tokens"]) == "−50.0 %"
+    assert diff.diff_plans("main:docs/small.json", "main:plans/small.yaml").rows == ()
     for bad in ("main:plans/none.yaml", "nowhere:plans/small.yaml", "--upload:plans/small.yaml"):
         with pytest.raises(PlanError):
-            diff.diff(bad, "plans/small.yaml")
+            diff.diff_plans(bad, "plans/small.yaml")
 
 
 @pytest.mark.slow
@@ -541,13 +543,13 @@ def test_revisions_from_a_subfolder(repository: Path, monkeypatch: pytest.Monkey
     edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
     monkeypatch.chdir(repository / "plans")
     for old in ("HEAD:small.yaml", "HEAD:./small.yaml", "HEAD:plans/small.yaml"):
-        rows = {r.id: r for r in diff.diff(old, "small.yaml").rows}
-        assert diff.change(rows["training.tokens"]) == "−50.0 %"
+        rows = {r.id: r for r in diff.diff_plans(old, "small.yaml").rows}
+        assert diff.format_change(rows["training.tokens"]) == "−50.0 %"
     monkeypatch.chdir(repository / "docs" / "deep")
-    rows = {r.id: r for r in diff.diff("HEAD:../../plans/small.yaml", "long.json").rows}
-    assert diff.change(rows["training.tokens"]) == "+100.0 %"
+    rows = {r.id: r for r in diff.diff_plans("HEAD:../../plans/small.yaml", "long.json").rows}
+    assert diff.format_change(rows["training.tokens"]) == "+100.0 %"
     with pytest.raises(PlanError, match="no such file in that revision"):
-        diff.diff("HEAD:small.yaml", "long.json")
+        diff.diff_plans("HEAD:small.yaml", "long.json")
 
 
 @pytest.mark.slow
@@ -565,13 +567,13 @@ def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
     git("add", ".")
     git("commit", "-q", "-m", "first")
     edit("base/our model.yaml", "layers: 12", "layers: 13")
-    rows = {r.id: r for r in diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows}
+    rows = {r.id: r for r in diff.diff_plans("HEAD:plans/small.yaml", "plans/small.yaml").rows}
     assert (rows["model.layers"].old, rows["model.layers"].new) == (12, 13)
-    variant = diff.diff("HEAD:plans/small.yaml", "HEAD:linked/variant.yaml")
+    variant = diff.diff_plans("HEAD:plans/small.yaml", "HEAD:linked/variant.yaml")
     assert {r.id for r in variant.of("input")} == {"training.tokens"}
-    assert diff.diff("HEAD:results/small.json", "HEAD:docs/small.json").rows == ()
+    assert diff.diff_plans("HEAD:results/small.json", "HEAD:docs/small.json").rows == ()
     with pytest.raises(PlanError, match="no such file in that revision"):
-        diff.diff("HEAD:out.yaml", "plans/small.yaml")
+        diff.diff_plans("HEAD:out.yaml", "plans/small.yaml")
 
 
 @pytest.mark.slow
@@ -596,11 +598,11 @@ def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "run", counted)
-        assert diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows == ()
+        assert diff.diff_plans("HEAD:plans/small.yaml", "plans/small.yaml").rows == ()
     assert len([words for words in calls if words[0] == "git"]) < 10
     edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
-    rows = {r.id: r for r in diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows}
-    assert diff.change(rows["training.tokens"]) == "−50.0 %"
+    rows = {r.id: r for r in diff.diff_plans("HEAD:plans/small.yaml", "plans/small.yaml").rows}
+    assert diff.format_change(rows["training.tokens"]) == "−50.0 %"
 
 
 @pytest.mark.parametrize(
@@ -619,11 +621,11 @@ def test_a_damaged_result_is_one_line(repository: Path, path: tuple[str, ...], v
     inner[path[-1]] = value
     Path("docs/damaged.json").write_text(json.dumps(data), "utf-8")
     with pytest.raises(PlanError, match="this is not a result"):
-        diff.diff("docs/damaged.json", "plans/small.yaml")
+        diff.diff_plans("docs/damaged.json", "plans/small.yaml")
 
 
 @pytest.mark.slow
 def test_sides_that_are_nothing(repository: Path) -> None:
     for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.md", "none.yaml"):
         with pytest.raises(PlanError):
-            diff.diff(side, "plans/small.yaml")
+            diff.diff_plans(side, "plans/small.yaml")

@@ -19,7 +19,7 @@ import pytest
 from planner.base import files
 from planner.cli import main
 from planner.documents import references
-from planner.report.report import escaped
+from planner.report.report import escape_md
 from planner.review import branches, check, diff, reports, revisions
 from planner.review.branches import PlanChange
 
@@ -63,8 +63,8 @@ def test_what_the_system_refuses_is_a_fault_like_any_other(
         options.faults = how
         raise OSError(36, "File name too long", "x\n::add-mask::y")
 
-    monkeypatch.setattr(main, "_done", refused)
-    monkeypatch.setattr(main, "_discard", lambda: None)
+    monkeypatch.setattr(main, "_run_handler", refused)
+    monkeypatch.setattr(main, "_drop_output", lambda: None)
     assert main.main(["validate", "--format", "github", "."]) == 2
     said = capfd.readouterr()
     assert not [line for line in f"{said.out}{said.err}".splitlines() if line.startswith("::add")]
@@ -94,10 +94,10 @@ def test_no_document_names_standard_input(
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("block", ["# x", "- x", "1. x", "    x", "===", "---", "| a |", "> x"])
 def test_words_in_markdown_stay_on_their_line(end: str, block: str) -> None:
-    assert len(escaped(f"name{end}{end}{block}{end}.yaml").splitlines()) == 1
+    assert len(escape_md(f"name{end}{end}{block}{end}.yaml").splitlines()) == 1
     path = f"plans/a{end}{end}{block}.yaml"
     one = PlanChange("a.yaml", "new", path, (path,), summary="x")
-    lines = branches.markdown([one]).splitlines()
+    lines = branches.render_branches([one]).splitlines()
     assert not [line for line in lines if line.startswith(block)]
     assert sum("documents that changed" in line and line.endswith(".yaml.") for line in lines) == 1
 
@@ -114,8 +114,8 @@ def test_a_forged_report_is_read_in_time(tmp_path: Path, text: str) -> None:
     fresh = [*(f"line {n}" for n in range(300)), f"{forged[:100_000]}2", "python plan.py a.yaml"]
     forged_lines = [part for line in fresh for part in (line, *forged[:3000].splitlines())]
     start = time.process_time()
-    assert reports.read(file) is not None
-    reports.stated(file.read_text())
+    assert reports.read_claim(file) is not None
+    reports.read_footer(file.read_text())
     check._compare_lines(file.read_text().splitlines(), fresh)
     check._compare_lines(forged_lines, fresh)
     assert time.process_time() - start < 4
@@ -129,7 +129,7 @@ def test_lines_beyond_a_report_are_told() -> None:
 
 def test_like_documents_are_found_in_time() -> None:
     start = time.process_time()
-    assert branches._alike(["#"] * 50_000, ["#"] * 50_000 + ["x"]) > branches.ALIKE
+    assert branches._measure_match(["#"] * 50_000, ["#"] * 50_000 + ["x"]) > branches.ALIKE
     assert time.process_time() - start < 2
 
 
@@ -141,7 +141,7 @@ def test_names_outside_the_bound_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / "outside" / "secret.yaml").write_text("name: x\n")
     os.symlink(tmp_path / "outside", inside / "presets" / "models")
     assert references.preset_names("model", inside / "presets") == ["secret"]
-    with files.within(inside):
+    with files.restrict_reading(inside):
         assert references.preset_names("model", inside / "presets") == []
 
 
@@ -156,7 +156,7 @@ def test_a_link_that_no_system_makes_is_left_out(checkout: Path) -> None:
     git("add", "plan.yaml")
     git("commit", "--quiet", "--message", "x")
     (checkout / "copy").mkdir()
-    revisions.laid_out("HEAD", checkout / "copy")
+    revisions.copy_tree("HEAD", checkout / "copy")
     assert [one.name for one in (checkout / "copy").iterdir()] == ["plan.yaml"]
 
 
@@ -172,4 +172,4 @@ def test_a_link_that_no_system_makes_is_left_out(checkout: Path) -> None:
 )
 def test_an_input_of_any_size_is_told_exactly(value: float, told: str) -> None:
     """A report in JSON states what it likes."""
-    assert diff._input("training.tokens", value).replace(",", "") == told
+    assert diff._format_as_plan("training.tokens", value).replace(",", "") == told

@@ -17,7 +17,7 @@ pytest.importorskip("starlette")
 from planner.base import numbers
 from planner.documents import yaml_nodes
 from planner.questions import loading
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 from planner.serve import find, page
 from tests.conftest import ROOT, RunCli
 from tests.serve.conftest import Server
@@ -50,7 +50,7 @@ def said(run_cli: RunCli, *words: str | Path) -> Any:
 
 
 def value(text: str, quantity: str) -> Any:
-    return evaluate(page.plan_of(text))[quantity].value
+    return evaluate_plan(page.load_from_text(text))[quantity].value
 
 
 def message(found: dict[str, Any], field: str) -> str:
@@ -68,11 +68,11 @@ def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
     best = said(run_cli, "search", file)["best"]
-    found = find.search({"text": text})
+    found = find.answer_search({"text": text})
     for rank, layout in enumerate(best):
         assert layout["set"].items() <= found["takes"][rank]["set"].items()
     for rank in (0, len(best) - 1):
-        made = find.take({"text": text, "set": found["takes"][rank]["set"]})["text"]
+        made = find.take_keys({"text": text, "set": found["takes"][rank]["set"]})["text"]
         for quantity in ("time.step_seconds", "memory.process"):
             exact = best[rank]["quantities"][quantity]
             assert float(value(made, quantity)) == pytest.approx(exact, rel=1e-12)
@@ -85,7 +85,7 @@ def test_a_search_keeps_what_it_is_told_to(file: Path, run_cli: RunCli) -> None:
     options = ["--fix", "parallelism.pipeline", "--by", "cost.total", "--margin", "5%"]
     words = ["--limit", "time.training_days<=70 days"]
     best = said(run_cli, "search", file, *options, *words)["best"]
-    found = find.search({
+    found = find.answer_search({
         "text": PLANS["experts"], "fixed": ["parallelism.pipeline"], "by": "cost.total",
         "margin": "5%", "limit": "time.training_days <= 70 days",
     })  # fmt: skip
@@ -96,14 +96,14 @@ def test_a_search_keeps_what_it_is_told_to(file: Path, run_cli: RunCli) -> None:
 
 @pytest.mark.slow
 def test_each_point_of_a_picture_is_taken_by_its_own_keys() -> None:
-    found = find.search({"text": PLANS["experts"], "textA": PLANS["experts"]})
+    found = find.answer_search({"text": PLANS["experts"], "textA": PLANS["experts"]})
     points = re.findall(
         r'role="?button"? .*?aria-label="([\d.,]+) s, ([\d.]+) GiB: .*?data-take="?(\d+)',
         found["html"],
     )
     assert len(points) > 30
     for seconds, gib, number in points[:: len(points) // 6]:
-        made = find.take({"text": PLANS["experts"], "set": found["takes"][int(number)]["set"]})
+        made = find.take_keys({"text": PLANS["experts"], "set": found["takes"][int(number)]["set"]})
         assert f"{float(value(made['text'], 'time.step_seconds')):.3g}" == seconds
         assert f"{float(value(made['text'], 'memory.process')) / 2**30:.3g}" == gib
     assert re.search(r">A</text>", found["html"]) and re.search(r">B</text>", found["html"])
@@ -120,15 +120,17 @@ def test_where_nothing_fits_the_nearest_layout_is_said_and_can_be_taken(
     file = tmp_path / "plan.yaml"
     file.write_text(text)
     nearest = run_cli("search", file).stdout
-    found = find.search({"text": text})
+    found = find.answer_search({"text": text})
     assert "No layout fits." in found["html"] and "No layout fits." in nearest
     lacks = re.search(r"lacks ([\d.]+\s\w+)", nearest)
     assert lacks is not None and lacks[1].replace("\n", " ") in found["html"]
-    assert len(found["takes"]) == 1 and find.take({"text": text, **found["takes"][0]})["changed"]
+    assert (
+        len(found["takes"]) == 1 and find.take_keys({"text": text, **found["takes"][0]})["changed"]
+    )
 
 
 def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
-    made = find.take(
+    made = find.take_keys(
         {"text": PLANS["dense"], "set": {"parallelism.zero": 1, "training.micro_batch": 32}}
     )
     assert made["text"].startswith(PLANS["dense"].rstrip("\n")[:60]) and "# eight" in made["text"]
@@ -151,29 +153,29 @@ def test_a_question_is_answered_as_by_the_command_and_taken(
     file.write_text(text)
     options = [f"--{ask.option}", ask.example] if ask.option else []
     answer = said(run_cli, "solve", file, ask.question, *options)
-    found = find.solve(
+    found = find.answer_solve(
         {"text": text, "question": ask.question, ask.option or "deadline": ask.example}
     )
     run_cli("solve", file, ask.question, *options, "--write")
     taken = found["takes"][0]["set"]
     assert str(taken.pop("name")).startswith("Experts · ")  # the command keeps the plan's name
-    made = find.take({"text": text, "set": taken})["text"]
+    made = find.take_keys({"text": text, "set": taken})["text"]
     assert made == file.read_text()
-    plan = page.plan_of(made)
-    assert evaluate(plan).fingerprint() == evaluate(loading.load(file)).fingerprint()
+    plan = page.load_from_text(made)
+    assert evaluate_plan(plan).hash_input() == evaluate_plan(loading.load(file)).hash_input()
     assert answer["solved"] and f"{ask.label.removesuffix(' …')}:</b>" in found["html"]
 
 
 def test_a_budget_and_a_question_of_ones_own_are_answered(run_cli: RunCli, tmp_path: Path) -> None:
     text, file = PLANS["experts"], tmp_path / "plan.yaml"
     file.write_text(text)
-    spent = find.solve({"text": text, "question": "compute-optimal", "budget": "2M USD"})
+    spent = find.answer_solve({"text": text, "question": "compute-optimal", "budget": "2M USD"})
     told = run_cli("solve", file, "compute-optimal", "--budget", "2M USD").stdout
     tokens = re.search(r"([\d.,]+[TB]) (?:of )?tokens", told)
     assert tokens is not None and tokens[1] in spent["html"] and spent["takes"] == []
     own = {"vary": "training.micro_batch", "until": "memory.process <= 70 GiB"}
     answer = said(run_cli, "solve", file, "--vary", own["vary"], "--until", own["until"])
-    taken = find.solve({"text": text, **own})["takes"][0]["set"]
+    taken = find.answer_solve({"text": text, **own})["takes"][0]["set"]
     assert taken.pop("name").startswith("Experts · ")
     assert taken == answer["holds"]["set"]
 
@@ -185,7 +187,9 @@ def test_a_budget_and_a_question_of_ones_own_are_answered(run_cli: RunCli, tmp_p
 def test_the_points_of_a_chart_are_the_numbers_of_the_plans(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
-    found = find.chart({"text": text, "quantity": "time.training_days", "key": "training.tokens"})
+    found = find.answer_chart(
+        {"text": text, "quantity": "time.training_days", "key": "training.tokens"}
+    )
     stated = [one["set"]["training.tokens"] for one in found["takes"]]
     assert len(stated) == len(found["points"]) == 7
     for tokens, point in [*zip(stated, found["points"], strict=True)][::3]:
@@ -203,17 +207,17 @@ def test_the_points_of_a_chart_are_the_numbers_of_the_plans(
 
 def test_values_of_a_chart_may_be_grouped_as_the_page_prints_them() -> None:
     body = {"text": PLANS["experts"], "quantity": "Memory", "key": "cluster.devices"}
-    plain = find.chart({**body, "values": "1024, 2048"})
-    grouped = find.chart({**body, "quantity": "memory", "values": "1,024, 2,048"})
+    plain = find.answer_chart({**body, "values": "1024, 2048"})
+    grouped = find.answer_chart({**body, "quantity": "memory", "values": "1,024, 2,048"})
     assert [one["set"] for one in grouped["takes"]] == [one["set"] for one in plain["takes"]]
     assert [one["set"]["cluster.devices"] for one in plain["takes"]] == [1024, 2048]
-    asked = find.call("chart", {**body, "values": "128,256"})["faults"][0]
+    asked = find.call_function("chart", {**body, "values": "128,256"})["faults"][0]
     assert asked["field"] == "values" and "128256, or 128, 256" in asked["message"]
 
 
 def test_a_chart_marks_what_does_not_fit_and_says_what_is_no_plan() -> None:
     body = {"text": PLANS["experts"], "quantity": "memory.process", "key": "cluster.devices"}
-    found = find.chart({**body, "values": "8, 16, 64, 65"})
+    found = find.answer_chart({**body, "values": "8, 16, 64, 65"})
     assert [one["verdict"] for one in found["points"]] == [None, "no", "fits", None]
     assert "k-no" in found["html"] and "Does not fit" in found["html"]
     assert "divide" in found["html"]
@@ -223,7 +227,7 @@ def test_a_chart_marks_what_does_not_fit_and_says_what_is_no_plan() -> None:
     "key", ["model", "cluster.accelerator", "training.recompute", "parallelism.sequence"]
 )
 def test_a_control_without_numbers_has_what_is_allowed(key: str) -> None:
-    found = find.chart({"text": PLANS["experts"], "quantity": "memory.process", "key": key})
+    found = find.answer_chart({"text": PLANS["experts"], "quantity": "memory.process", "key": key})
     assert sum(one["value"] is not None for one in found["points"]) > 0
     assert len(found["takes"]) >= 2
 
@@ -240,10 +244,12 @@ def test_a_derivation_has_the_value_and_the_source_of_the_command(
     told = run_cli("explain", file, quantity, "--depth", "1").stdout
     if "absent" in told:
         pytest.skip("the plan has no price")
-    found = find.why({"text": text, "id": quantity})["html"]
+    found = find.answer_why({"text": text, "id": quantity})["html"]
     number = value(text, quantity)
     assert (
-        numbers.text(number, evaluate(page.plan_of(text))[quantity].unit, "exact").split(" ")[0]
+        numbers.text(
+            number, evaluate_plan(page.load_from_text(text))[quantity].unit, "exact"
+        ).split(" ")[0]
         in found
     )
     assert "<math>" in found or "=" in found
@@ -259,37 +265,40 @@ def test_each_input_of_a_derivation_leads_to_its_own_and_to_its_line() -> None:
         if asked in seen:
             continue
         seen.add(asked)
-        found = find.why({"text": text, "id": asked})
+        found = find.answer_why({"text": text, "id": asked})
         assert "faults" not in found, (asked, found)
         waiting += re.findall(r'href="?#([\w.\-\[\]%]+)', found["html"])
     assert len(seen) == 40
     line = text.splitlines().index("  micro_batch: 1") + 1
-    assert f'data-line="{line}"' in find.why({"text": text, "id": "training.micro_batch"})["html"]
+    assert (
+        f'data-line="{line}"'
+        in find.answer_why({"text": text, "id": "training.micro_batch"})["html"]
+    )
 
 
 @pytest.mark.slow
 def test_a_report_is_that_of_the_plan_and_what_changed_is_what_diff_says(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
-    data = json.loads(find.report({"text": text, "kind": "json"})["text"])
+    data = json.loads(find.answer_report({"text": text, "kind": "json"})["text"])
     assert data["quantities"] == said(run_cli, file)["quantities"]
-    whole = find.report({"text": text, "kind": "html"})
+    whole = find.answer_report({"text": text, "kind": "html"})
     assert "default-src 'none'" in whole["text"] and "<script" not in whole["text"]
-    assert find.report({"text": text, "kind": "trace"})["file"].endswith(".trace.json")
+    assert find.answer_report({"text": text, "kind": "trace"})["file"].endswith(".trace.json")
     other = file.with_name("other.yaml")
     other.write_text(text.replace("tokens: ", "tokens: 1"))
     told = " ".join(run_cli("diff", file, other).stdout.split())
-    found = find.diff({"textA": text, "text": other.read_text()})
+    found = find.answer_diff({"textA": text, "text": other.read_text()})
     assert " ".join(found["sentence"].split()).partition(":")[2][:60] in told
     assert "training.tokens" in found["html"]
 
 
 def test_the_lists_of_the_panel_have_the_quantities_and_the_keys() -> None:
-    found = find.panel({"text": PLANS["dense"]})
+    found = find.list_controls({"text": PLANS["dense"]})
     for word in ("time.training_days", "memory.process", "parallelism.tensor", "cluster.devices"):
         assert f'value="{word}"' in found["find"].replace(f"value={word}", f'value="{word}"')
     assert 'id="draw"' in found["chart"].replace("id=draw", 'id="draw"')
-    assert "find" in find.panel({"text": ": : :"})
+    assert "find" in find.list_controls({"text": ": : :"})
 
 
 # what is wrong, and what is meant to do harm -------------------------------------------------
@@ -320,15 +329,15 @@ def test_the_lists_of_the_panel_have_the_quantities_and_the_keys() -> None:
 def test_what_is_wrong_is_told_in_a_line_beside_its_field(
     name: str, body: dict[str, Any], field: str, words: str
 ) -> None:
-    found = find.call(name, {"text": PLANS["dense"], **body})
+    found = find.call_function(name, {"text": PLANS["dense"], **body})
     assert words in message(found, field) and "--" not in message(found, field)
 
 
 def test_a_plan_that_is_none_is_told_with_its_line() -> None:
     for name in find.FUNCTIONS:
-        *_, fault = find.call(name, {"text": "model: gpt2-small\nmodle: x\n"})["faults"]
+        *_, fault = find.call_function(name, {"text": "model: gpt2-small\nmodle: x\n"})["faults"]
         assert fault["line"] == 2 and "model" in fault["message"]
-        assert "text" in message(find.call(name, {}), "")
+        assert "text" in message(find.call_function(name, {}), "")
 
 
 @pytest.mark.slow
@@ -336,22 +345,24 @@ def test_names_that_are_meant_to_do_harm_do_none() -> None:
     text = PLANS["experts"].replace("name: Experts", f"name: {json.dumps(HOSTILE)}")
     text += f"quantities:\n  evil: {{formula: cost.total * 2, title: {json.dumps(HOSTILE)}}}\n"
     calls = [
-        find.search({"text": text, "textA": text}),
-        find.solve({"text": text, "question": "longest-context"}),
-        find.solve({"text": text, "vary": "training.micro_batch", "until": "evil <= 9M USD"}),
-        find.chart({"text": text, "quantity": "evil", "key": "training.tokens"}),
-        find.why({"text": text, "id": "evil"}),
-        find.diff({"textA": text, "text": text.replace("tokens: 2T", "tokens: 3T")}),
-        find.panel({"text": text}),
-        find.call("chart", {"text": text, "quantity": HOSTILE, "key": HOSTILE}),
-        find.call("why", {"text": text, "id": HOSTILE}),
+        find.answer_search({"text": text, "textA": text}),
+        find.answer_solve({"text": text, "question": "longest-context"}),
+        find.answer_solve(
+            {"text": text, "vary": "training.micro_batch", "until": "evil <= 9M USD"}
+        ),
+        find.answer_chart({"text": text, "quantity": "evil", "key": "training.tokens"}),
+        find.answer_why({"text": text, "id": "evil"}),
+        find.answer_diff({"textA": text, "text": text.replace("tokens: 2T", "tokens: 3T")}),
+        find.list_controls({"text": text}),
+        find.call_function("chart", {"text": text, "quantity": HOSTILE, "key": HOSTILE}),
+        find.call_function("why", {"text": text, "id": HOSTILE}),
     ]
     for found in calls:
         for part in ("html", "find", "chart"):
             assert "<script" not in found.get(part, "")
-    report = find.report({"text": text, "kind": "html"})
+    report = find.answer_report({"text": text, "kind": "html"})
     assert "<script" not in report["text"] and re.fullmatch(r"[\w\-.]+", report["file"])
-    assert yaml_nodes.compose(calls[3]["study"], "study") is not None
+    assert yaml_nodes.parse_yaml(calls[3]["study"], "study") is not None
 
 
 # over HTTP -----------------------------------------------------------------------------------
@@ -367,7 +378,7 @@ def lines(server: Server, name: str, body: dict[str, Any]) -> list[Any]:
 def test_a_search_tells_how_far_it_is_and_what_it_found(server: Server) -> None:
     *before, last = lines(server, "search", {"text": PLANS["experts"]})
     assert any(re.fullmatch(r"[\d,]+ of [\d,]+ layouts", line["progress"]) for line in before)
-    exact = find.search({"text": PLANS["experts"]})
+    exact = find.answer_search({"text": PLANS["experts"]})
     assert last["done"]["takes"] == json.loads(json.dumps(exact["takes"]))
 
 

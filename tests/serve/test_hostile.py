@@ -20,8 +20,8 @@ from fuzz.served import HOSTILE, Server, differs, hurts, serving, setting
 from planner.cli import main
 from planner.cli.commands import COMMANDS
 from planner.serve import connections
-from planner.serve.bodies import read
-from planner.serve.programs import MOST, programs
+from planner.serve.bodies import parse_body
+from planner.serve.programs import MOST, build_programs
 
 PLAN = '"plan": "llama70b_h100x1024"'
 QUICK = {"plan": "llama70b_h100x1024", "quantities": ["mfu"]}
@@ -131,7 +131,7 @@ def test_what_the_page_would_not_send_is_refused(server: Server, body: str) -> N
 
 
 def test_every_number_and_list_that_programs_send_is_bounded() -> None:
-    for tool in programs(COMMANDS, main.status).tools.values():
+    for tool in build_programs(COMMANDS, main.run_words).tools.values():
         for option in tool.options.values():
             kinds = option.schema.get("type", ())
             if "integer" in kinds:
@@ -142,7 +142,7 @@ def test_every_number_and_list_that_programs_send_is_bounded() -> None:
 
 @pytest.mark.parametrize("number", ["1e308", "-0.0", "1e-999", f"{10**20 + 1}", "0.1"])
 def test_every_other_number_is_read(number: str) -> None:
-    assert read(f'{{"a": {number}}}'.encode())["a"] == json.loads(number)
+    assert parse_body(f'{{"a": {number}}}'.encode())["a"] == json.loads(number)
 
 
 def half_open(server: Server, count: int, source: str) -> list[socket.socket]:

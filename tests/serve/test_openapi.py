@@ -62,7 +62,7 @@ def test_each_address_is_described_and_each_reference_leads_somewhere(
 
 @pytest.mark.parametrize("name", preset_names("plan"))
 def test_what_ships_may_be_asked(described: dict[str, Any], name: str) -> None:
-    text = resources.read_text(resources.folder("presets") / f"{name}.yaml")
+    text = resources.load_own_text(resources.folder("presets") / f"{name}.yaml")
     judge = validator(described, asked(described, "evaluate"))
     judge.validate({"plan": yaml.safe_load(text), "set": {"training.tokens": "2T"}})
     judge.validate({"plan": text, "quantities": ["time.mfu"]})

@@ -19,8 +19,8 @@ from planner.base.errors import PlanError
 from planner.documents import yaml_nodes
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
-from planner.report.answer import Answer, gib
-from planner.results.in_turn import in_turn
+from planner.report.answer import Overview, gib
+from planner.results.in_turn import keep_graphs
 from planner.serve import controls, page
 from tests.browser import Browser, executable
 from tests.conftest import ROOT
@@ -51,7 +51,7 @@ def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]
     known = controls.settings()
     usual = [key for keys in controls.USUAL.values() for key in keys if key != "cluster"]
     key = chance.choice([*usual, *TYPED])
-    root = yaml_nodes.compose(text, "plan.yaml")
+    root = yaml_nodes.parse_yaml(text, "plan.yaml")
     shown = controls.shown_in(root, plan, [key])[key]
     words = list(shown.sizes or ()) or [word for _, word in known[key].options]
     if key in TYPED:
@@ -64,7 +64,7 @@ def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]
 
 
 def first_screen(plan: Any) -> list[str]:
-    answer = Answer(evaluate(plan))
+    answer = Overview(evaluate(plan))
     numbers = [f"{one.number} {one.unit} {one.low} {one.high}" for one in answer.numbers[:4]]
     return [answer.word, answer.text, *numbers]
 
@@ -83,8 +83,8 @@ def seen(said: dict[str, Any]) -> list[str]:
 def held_and_healed(said: dict[str, Any], key: str, word: str) -> None:
     """What followed a change makes a plan in which the key is as somebody set it."""
     assert said["followed"] and all(one["why"] for one in said["followed"])
-    held = page.plan_of(page.written(said["text"], {key: word}))
-    assert page.plan_of(said["text"]).get(key) == held.get(key)
+    held = page.load_from_text(page.write_keys(said["text"], {key: word}))
+    assert page.load_from_text(said["text"]).get(key) == held.get(key)
     assert all(one["undo"][key] == word for one in said["followed"])
 
 
@@ -92,18 +92,18 @@ def held_and_healed(said: dict[str, Any], key: str, word: str) -> None:
 def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
     chance = random.Random(seed)
     name = PLANS[seed % len(PLANS)]
-    text = page.preset(name)
+    text = page.read_preset(name)
     path, given = ROOT / "presets" / f"{name}.yaml", dict[str, str]()
-    with in_turn():
+    with keep_graphs():
         for _ in range(4):
-            plan = page.plan_of(text)
+            plan = page.load_from_text(text)
             key, word = moves(text, plan, chance)
-            said = page.call("change", {"text": text, "set": {key: word}})
+            said = page.call_page("change", {"text": text, "set": {key: word}})
             assert json.dumps(said)
             if word is None:  # `--set` knows no "unstated": what the text states now is held to
                 if "faults" not in said:
                     text, path, given = said["text"], path, {}
-                    assert seen(said) == first_screen(page.plan_of(text))
+                    assert seen(said) == first_screen(page.load_from_text(text))
                 break
             try:
                 wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
@@ -122,12 +122,12 @@ def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
-    text = page.preset(name)
-    refused = page.call("more", {"text": text})["refused"]
+    text = page.read_preset(name)
+    refused = page.call_page("more", {"text": text})["refused"]
     assert refused
     for key, options in refused.items():
         for word, why in options.items():
-            said = page.call("change", {"text": text, "set": {key: word}})
+            said = page.call_page("change", {"text": text, "set": {key: word}})
             if why.startswith("does not fit"):
                 assert said["verdict"] == "Does not fit", (key, word)
             else:
@@ -143,15 +143,15 @@ def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
 def test_a_row_of_advice_that_is_taken_makes_the_plan_that_it_names(
     name: str, change: dict[str, str]
 ) -> None:
-    first = page.call("change", {"text": page.preset(name), "set": change})
-    said = page.call("more", {"text": first["text"]})
+    first = page.call_page("change", {"text": page.read_preset(name), "set": change})
+    said = page.call_page("more", {"text": first["text"]})
     rows = re.findall(r"(?s)<tr data-set='(.*?)'>(.*?)</tr>", said["advice"] + said["html"])
     assert rows or first["verdict"] == "Fits"
     for takes, cells in rows:
-        taken = page.call("change", {"text": first["text"], "set": json.loads(takes)})
+        taken = page.call_page("change", {"text": first["text"], "set": json.loads(takes)})
         assert "faults" not in taken and taken["followed"] == [], takes
         assert taken["verdict"] == "Fits"
-        result = evaluate(page.plan_of(taken["text"]))
+        result = evaluate(page.load_from_text(taken["text"]))
         (memory,) = re.findall(r'data-unit=" GiB">(.*?)<', cells)
         assert gib(result["memory.process"].value) == memory
         told = result["time.training_days"]
@@ -161,7 +161,7 @@ def test_a_row_of_advice_that_is_taken_makes_the_plan_that_it_names(
 
 
 def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
-    shell = page.shell()
+    shell = page.render_shell()
     keys = re.findall(r'data-key="?([\w.]+)', shell)
     assert len(keys) == len(set(keys)) == len(controls.settings()) > 400
     for key in ("model.moe.experts", "model.moe.top_k", "model.tied_embeddings",
@@ -185,16 +185,16 @@ def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
 def test_a_field_takes_what_people_write_and_what_it_shows(
     key: str, typed: str, meant: str
 ) -> None:
-    text = page.preset(page.FIRST)
-    said = page.call("change", {"text": text, "set": {key: typed}})
+    text = page.read_preset(page.FIRST)
+    said = page.call_page("change", {"text": text, "set": {key: typed}})
     assert "faults" not in said and said["followed"] == []
     wanted = loading.load(ROOT / "presets" / f"{page.FIRST}.yaml", [f"{key}={meant}"])
-    assert page.plan_of(said["text"]).get(key) == wanted.get(key)
+    assert page.load_from_text(said["text"]).get(key) == wanted.get(key)
 
 
 def test_a_number_that_is_typed_is_written_without_quotes() -> None:
-    typed = {"text": page.preset(page.FIRST), "set": {"training.micro_batch": "4"}}
-    assert re.search(r"micro_batch: 4\b", page.call("change", typed)["text"])
+    typed = {"text": page.read_preset(page.FIRST), "set": {"training.micro_batch": "4"}}
+    assert re.search(r"micro_batch: 4\b", page.call_page("change", typed)["text"])
 
 
 def test_a_configuration_becomes_the_model_of_the_plan() -> None:
@@ -204,33 +204,35 @@ def test_a_configuration_becomes_the_model_of_the_plan() -> None:
         "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
         "hidden_act": "silu", "max_position_embeddings": 4096,
     })  # fmt: skip
-    text = page.preset("gpt2small_hgx-h100")
-    said = page.call("open", {"text": text, "file": given})
+    text = page.read_preset("gpt2small_hgx-h100")
+    said = page.call_page("open", {"text": text, "file": given})
     assert "faults" not in said, said
-    assert page.plan_of(said["text"]).get("model.layers") is not None
-    wrong = page.call("open", {"text": text, "file": '{"model_type": "llama"'})
+    assert page.load_from_text(said["text"]).get("model.layers") is not None
+    wrong = page.call_page("open", {"text": text, "file": '{"model_type": "llama"'})
     assert wrong["faults"]
 
 
 def test_faults_of_the_text_have_their_line() -> None:
-    said = page.call("answer", {"text": "model: llama3-8b\ntraining:\n  sequence_lenght: 4096\n"})
+    said = page.call_page(
+        "answer", {"text": "model: llama3-8b\ntraining:\n  sequence_lenght: 4096\n"}
+    )
     (fault,) = [one for one in said["faults"] if "sequence_lenght" in one["message"]]
     assert (fault["line"], fault["column"]) == (3, 3) and "sequence_length" in fault["message"]
 
 
 def test_a_layout_that_is_left_open_is_spelled_out_where_it_is_changed() -> None:
     text = re.sub(r"(?ms)^parallelism:.*?(?=^\S|\Z)", "parallelism: auto\n",
-                  page.preset("gpt2small_hgx-h100"))  # fmt: skip
+                  page.read_preset("gpt2small_hgx-h100"))  # fmt: skip
     assert "parallelism: auto" in text
-    said = page.call("change", {"text": text, "set": {"parallelism.zero": "1"}})
+    said = page.call_page("change", {"text": text, "set": {"parallelism.zero": "1"}})
     assert "faults" not in said, said
-    assert page.plan_of(said["text"]).get("parallelism.zero") == 1
+    assert page.load_from_text(said["text"]).get("parallelism.zero") == 1
 
 
 def test_names_of_documents_are_harmless() -> None:
     name = "<img src=x onerror=alert(1)>"
-    text = re.sub(r"(?m)^name:.*$", f"name: '{name}'", page.preset("gpt2small_hgx-h100"))
-    said = page.call("answer", {"text": text})
+    text = re.sub(r"(?m)^name:.*$", f"name: '{name}'", page.read_preset("gpt2small_hgx-h100"))
+    said = page.call_page("answer", {"text": text})
     assert "<img" not in said["html"] + said["strip"] and "faults" not in said
 
 
@@ -291,18 +293,18 @@ def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Serv
         name, chance = PLANS[seed % len(PLANS)], random.Random(seed)
         path = ROOT / "presets" / f"{name}.yaml"
         begin(browser, server)
-        text = page.preset(name)
+        text = page.read_preset(name)
         browser.run(f"""(() => {{ const area = document.querySelector('#text');
           area.value = {json.dumps(text)};
           area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
-        title = json.dumps(page.plan_of(text).name)
+        title = json.dumps(page.load_from_text(text).name)
         wait(browser, "document.querySelector('#state').textContent === 'up to date' && "
              f"document.querySelector('#title').textContent === {title}")  # fmt: skip
         given: dict[str, str] = {}
         for _ in range(4):
-            plan = page.plan_of(text)
+            plan = page.load_from_text(text)
             key, word = moves(text, plan, chance)
-            shown = controls.shown_in(yaml_nodes.compose(text, "plan.yaml"), plan, [key])[key]
+            shown = controls.shown_in(yaml_nodes.parse_yaml(text, "plan.yaml"), plan, [key])[key]
             if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
                 continue  # a radio that is chosen already says nothing
             times.append(moved(browser, key, word))

@@ -153,9 +153,9 @@ def test_a_fault_has_its_place_and_what_is_allowed(
 
 @pytest.mark.slow
 def test_no_option_that_names_a_file_is_a_key() -> None:
-    from planner.serve.programs import programs
+    from planner.serve.programs import build_programs
 
-    for tool in programs(COMMANDS, main.status).tools.values():
+    for tool in build_programs(COMMANDS, main.run_words).tools.values():
         flags = {option.flag for option in tool.options.values()}
         for names, how in COMMANDS[tool.command].arguments:
             named = OUTSIDE.search(str(how.get("metavar"))) or names[-1][2:] in LEFT_OUT

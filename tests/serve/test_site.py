@@ -77,15 +77,17 @@ def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) ->
     shown = {"index.html", "style.css", "first.json"}
     assert names == {*shown, "planner.zip", "sympy.zip", *scripts}
     first = json.loads((made / "first.json").read_text("utf-8"))
-    wanted = page.call("answer", {"text": first["text"]})
-    assert json.loads(first["answers"]["page/answer"]) == json.loads(worker.bodies.written(wanted))
+    wanted = page.call_page("answer", {"text": first["text"]})
+    assert json.loads(first["answers"]["page/answer"]) == json.loads(
+        worker.bodies.encode_json(wanted)
+    )
     # Every address is relative, for the folder may lie anywhere.
     assert not [
         word for word in ('="/', "='/", "fetch(`/", 'fetch("/')
         for name in ("index.html", "static/find.js", "static/page.js")
         if word in (made / name).read_text("utf-8")
     ]  # fmt: skip
-    assert 'data-pyodide="' + site.PYODIDE in page.shell(
+    assert 'data-pyodide="' + site.PYODIDE in page.render_shell(
         site=page.Data(pyodide=site.PYODIDE, packages={}, policy="")
     )
 
@@ -129,10 +131,10 @@ def test_where_there_is_no_copy_it_is_told_what_one_is(run_cli: RunCli, tmp_path
     ],
 )
 def test_the_worker_answers_what_a_server_does(address: str, body: dict[str, Any]) -> None:
-    body = {"text": page.preset(page.FIRST), **body}
+    body = {"text": page.read_preset(page.FIRST), **body}
     status, said = worker.answer(address, json.dumps(body), lambda line: None)
-    wanted = find.call(address.partition("/")[2], body)
-    assert status == 200 and json.loads(said) == json.loads(worker.bodies.written(wanted))
+    wanted = find.call_function(address.partition("/")[2], body)
+    assert status == 200 and json.loads(said) == json.loads(worker.bodies.encode_json(wanted))
 
 
 def test_the_worker_refuses_what_a_server_refuses() -> None:
@@ -146,7 +148,7 @@ def test_the_worker_refuses_what_a_server_refuses() -> None:
 
 def test_a_search_tells_its_progress() -> None:
     heard: list[str] = []
-    body = json.dumps({"text": page.preset("gpt2small_hgx-h100")})
+    body = json.dumps({"text": page.read_preset("gpt2small_hgx-h100")})
     status, said = worker.answer("find/search", body, heard.append)
     assert status == 200 and json.loads(said)["takes"]
     assert heard and all(isinstance(line, str) for line in heard)
@@ -239,18 +241,18 @@ def test_controls_on_the_static_page_show_what_set_says(browser: Browser, addres
     checked = 0
     for seed, name in enumerate(PLANS):
         chance, path = random.Random(seed), ROOT / "presets" / f"{name}.yaml"
-        text = page.preset(name)
+        text = page.read_preset(name)
         browser.run(f"""(() => {{ const area = document.querySelector('#text');
           area.value = {json.dumps(text)};
           area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
-        title = json.dumps(page.plan_of(text).name)
+        title = json.dumps(page.load_from_text(text).name)
         wait(browser, f"document.querySelector('#title').textContent === {title} && "
              "!document.querySelector('#answered-plan').classList.contains('stale')")  # fmt: skip
         given: dict[str, str] = {}
         for _ in range(6):
-            plan = page.plan_of(text)
+            plan = page.load_from_text(text)
             key, word = moves(text, plan, chance)
-            shown = controls.shown_in(yaml_nodes.compose(text, "plan.yaml"), plan, [key])[key]
+            shown = controls.shown_in(yaml_nodes.parse_yaml(text, "plan.yaml"), plan, [key])[key]
             if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
                 continue
             moved(browser, key, word)
@@ -289,7 +291,7 @@ def test_an_address_with_a_plan_a_report_and_a_search(browser: Browser, address:
     there = "#answered [data-take], #answered p:not(.waiting)"
     wait(browser, f"document.querySelector('{there}') !== null")
     answer = browser.run("document.querySelector('#answered').textContent")
-    wanted = find.call("solve", {"text": text, "question": "longest-context"})
+    wanted = find.call_function("solve", {"text": text, "question": "longest-context"})
     assert answer.split() == unescape(re.sub(r"<[^>]*>", "", wanted["html"])).split()
     browser.run("document.querySelector('#search').requestSubmit()")
     if [*(PYODIDE).glob("numpy-*.whl")]:

@@ -69,7 +69,9 @@ def test_what_runs_is_told_at_most_five_times_a_second(work: ModuleType, tmp_pat
         async with workers(1, 20, 1) as pool:
             await pool.run(os.getpid)
             start = time.monotonic()
-            told = [step async for step in pool.told(work.counts, str(tmp_path), 1000, 1.5)]
+            told = [
+                step async for step in pool.track_function(work.counts, str(tmp_path), 1000, 1.5)
+            ]
             return told, time.monotonic() - start
 
     told, seconds = run(asked())

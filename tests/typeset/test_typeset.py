@@ -13,13 +13,13 @@ import pytest
 
 import planner
 import planner.book.formulas  # the whole book, for its names
-from planner.book.canonical import canonical
-from planner.book.expressions import Symbol, ceil, maximum, number, rational
+from planner.book.canonical import to_canonical
+from planner.book.expressions import Symbol, ceil, make_fraction, make_number, maximum
 from planner.book.quantity import BOOK, Book, Notation
 from planner.documents.references import preset_names
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
-from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
+from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse_latex
 from tests.test_every_option import HEADLINES
 
 PLANS = (
@@ -44,15 +44,15 @@ def names() -> list[str]:
 
 @pytest.mark.parametrize("latex", names())
 def test_a_name_survives_the_way_through_its_tree(latex: str) -> None:
-    name = parse(latex)
-    assert parse(LATEX.write(name)) == name
+    name = parse_latex(latex)
+    assert parse_latex(LATEX.write(name)) == name
     well_formed(MATHML.write(name))
 
 
 @pytest.mark.parametrize("latex", [r"\frac{a}{b}", "a_", "{a", r"\operatorname{x}", "a}"])
 def test_what_is_no_name_is_refused(latex: str) -> None:
     with pytest.raises(ValueError, match=re.escape(latex)):
-        parse(latex)
+        parse_latex(latex)
 
 
 def well_formed(mathml: str) -> None:
@@ -198,12 +198,12 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
         (lambda a, b, c: -a * b, r"-a\,b", "−a · b", "−3 × 5"),
         (lambda a, b, c: 1 - a / b, r"1 - \frac{a}{b}", "1 − a / b", "1 − 3 / 5"),
         (lambda a, b, c: a - 1, "a - 1", "a − 1", "3 − 1"),
-        (lambda a, b, c: rational(3, 2) * a, r"\frac{3\,a}{2}", "3 · a / 2", None),
+        (lambda a, b, c: make_fraction(3, 2) * a, r"\frac{3\,a}{2}", "3 · a / 2", None),
         (lambda a, b, c: (a + b) ** 2, r"\left(a + b\right)^{2}", "(a + b)^2", "(3 + 5)^2"),
         (lambda a, b, c: a / (b * c), r"\frac{a}{b\,c}", "a / (b · c)", None),
         (lambda a, b, c: ceil(a), r"\left\lceil a \right\rceil", "⌈a⌉", "⌈3⌉"),
         (lambda a, b, c: maximum(b, a), r"\max\left(a, b\right)", "max(a, b)", "max(3, 5)"),
-        (lambda a, b, c: number(7) + 0 * a, "7", "7", "7"),
+        (lambda a, b, c: make_number(7) + 0 * a, "7", "7", "7"),
     ],
     ids=range(12),
 )
@@ -215,7 +215,7 @@ def test_small_expressions(
     numbers: str | None,
 ) -> None:
     typesetter, symbols = setter
-    expression = canonical(build(symbols["a"], symbols["b"], symbols["c"]))  # type: ignore[operator]
+    expression = to_canonical(build(symbols["a"], symbols["b"], symbols["c"]))  # type: ignore[operator]
     box = typesetter.box(expression, {})
     assert LATEX.write(box) == latex
     assert TEXT.write(box) == text

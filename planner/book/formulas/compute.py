@@ -1,6 +1,6 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
-from planner.book.expressions import number
+from planner.book.expressions import make_number
 from planner.book.formulas.parameters import active
 from planner.book.language import *
 
@@ -102,7 +102,7 @@ per_key = of_component(
     "compute.per_key", r"C_1", "forward FLOPs of scores for each key that a query meets, per token"
 )
 for _side, _queries, _why in (
-    ("", number(1), ""),
+    ("", make_number(1), ""),
     (("decoder", "cross"), s_dec / s, " For the s_dec queries of the decoder instead of s."),
     ("tower", x_tok, " For the tower's tokens, of which there are so many for one of the model."),
 ):
@@ -332,7 +332,7 @@ reruns.by(MODULES, **_CHOSEN, block="attention", scored=False).equals(0, "It is 
 reruns.by(MODULES, **_CHOSEN, block=("norm", *ELSE)).equals(0, "Nothing of it can be chosen.")
 _OPERATIONS = {**_SELECTIVE, "again_operations": True}
 reruns.by(PER_OPERATION, **_OPERATIONS, type="linear").equals(
-    rational(1, 2), "Every second product."
+    make_fraction(1, 2), "Every second product."
 )
 reruns.by(PER_OPERATION, **_OPERATIONS, type=("core", "index", "scan")).equals(
     0, "Attention is kept."
@@ -379,7 +379,7 @@ executed_per_token = flops(
 
 
 #: What is not computed again.
-NEVER = number(0)
+NEVER = make_number(0)
 
 
 def count_scores(met: Operand, rerun: Operand = NEVER) -> Expression:
@@ -445,7 +445,7 @@ performed_component.where(scored=True, frozen=False, training_attention="eager")
     (3 + reruns) * _met, "Two products forward and four backward, and what runs again."
 )
 performed_component.where(scored=True, frozen=False, training_attention=FUSED_KERNELS).equals(
-    (rational(7, 2) + reruns) * _met,
+    (make_fraction(7, 2) + reruns) * _met,
     "Two products forward and five backward, one of which makes the scores anew; and what runs "
     "again.",
 )

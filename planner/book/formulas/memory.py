@@ -36,7 +36,7 @@ gradients_live.by("nothing is trained", phase="serving").equals(0, "None.")
 
 #: What the micro-batches before left: nothing in the first one.
 _summed = minimum(1, micro_batches - 1) * states.gradients_stage
-_of_head = total_on_stage(Sum(states.gradients_component, "component"), part="head")
+_of_head = sum_on_stage(Sum(states.gradients_component, "component"), part="head")
 _of_layers = Sum(copies_on_stage * states.gradients_component, "component", layers=True)
 gradients_live.where(gradients="fresh", phase="loss").equals(
     _summed, "None yet in the first micro-batch; all of them from the second one on."
@@ -210,7 +210,7 @@ blocks = in_bytes(
     states.weights_stage
     + states.optimizer_stage
     + Max(gradients_live, "phase")
-    + maximum(_layers, largest_on_stage(kept.whole, layers=True))
+    + maximum(_layers, max_on_stage(kept.whole, layers=True))
     + Sum(in_flight * kept.whole, "part", layers=False)
     + buffer.loss
     + buffer.layer

@@ -103,7 +103,7 @@ _EACH = (
 _STAGES = f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3"
 layers.by(_STAGES, offload=False).equals(_ALL, _EACH)
 layers.by(f"{_STAGES}; TransformerEngine, cpu_offload.py", offload=True).equals(
-    stays * _ALL + minimum((1 - stays) * _ALL, largest_on_stage(layer, layers=True)),
+    stays * _ALL + minimum((1 - stays) * _ALL, max_on_stage(layer, layers=True)),
     f"{_EACH} Of what goes to the host one layer is still on its way.",
 )
 
@@ -134,14 +134,14 @@ live.by(f"{KORTHIKANTI}, section 5", phase="backward").equals(
     "The head has let go of its tensors; a layer that was not kept is computed again.",
 )
 live.by("last layer of the backward pass", phase="first").equals(
-    largest_on_stage(whole, layers=True) + _embedding,
+    max_on_stage(whole, layers=True) + _embedding,
     "One layer is left, in full, and the embedding's tensors.",
 )
 live.by("end of the backward pass", phase="gradients").equals(
     _embedding, "The embedding's tensors are left."
 )
 live.by("forward pass without gradients", phase="serving").equals(
-    largest_on_stage(whole, layers=True),
+    max_on_stage(whole, layers=True),
     "The tensors of one layer at a time; what sequences keep is the cache.",
 )
 live.by("optimizer step", phase="step").equals(0, "No activation survives the backward pass.")

@@ -18,14 +18,14 @@ loss = of_stage(
     r"M_loss,\sigma",
     "temporary tensors of the loss and of the head's backward pass",
 ).equals(
-    total_on_stage(Sum(tensor, "tensor", moment="loss"), part="head"),
+    sum_on_stage(Sum(tensor, "tensor", moment="loss"), part="head"),
     "Only the stage with the head has them.",
 )
 
 layer = of_stage(
     "memory.buffers.layer", r"M_bwd,\sigma", "temporary tensors of the backward pass of one block"
 ).equals(
-    largest_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False),
+    max_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False),
     "The block with most: of a layer of any kind, or the embedding.",
 )
 
@@ -43,8 +43,8 @@ gathered = of_phase(
     r"M_gat,\sigma\varphi",
     "weights in the compute format on one device of a stage",
 )
-_root = total_on_stage(gathered_part, layers=False)
-_layer = largest_on_stage(gathered_part, layers=True)
+_root = sum_on_stage(gathered_part, layers=False)
+_layer = max_on_stage(gathered_part, layers=True)
 gathered.where(zero=3, reshard=True, phase="loss").equals(
     _root + _layer, "The root's group (embedding and head) and the last layer."
 )
@@ -55,10 +55,10 @@ gathered.where(zero=3, reshard=True, phase="backward").equals(
 )
 gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
 gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
-    total_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
+    sum_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
 )
 gathered.where(zero=3, phase="gradients").equals(
-    total_on_stage(k_c * Sum(trained, "component", shared=False), part="embedding"),
+    sum_on_stage(k_c * Sum(trained, "component", shared=False), part="embedding"),
     "The root's weights are let go of; the embedding's gradient, if it is trained, is as large as "
     "its table.",
 )
@@ -68,7 +68,7 @@ gathered.by(
     copies=True,
     phase="loss",
 ).equals(
-    total_on_stage(k_c * Sum(trained, "component", type="linear")),
+    sum_on_stage(k_c * Sum(trained, "component", type="linear")),
     "Weights are kept wider than the matmuls take them: a copy of every matrix that is trained. "
     "Frozen ones are used as they lie.",
 )
@@ -83,8 +83,8 @@ gathered.by("the optimizer works on shards", phase="step").equals(0, "No copy.")
 reduced = of_phase(
     "memory.buffers.reduced", r"M_red,\sigma\varphi", "whole gradients on their way to their shards"
 )
-_of_head = total_on_stage(k_c * Sum(trained, "component"), part="head")
-_of_matrix = largest_on_stage(k_c * Max(trained, "component"), layers=True)
+_of_head = sum_on_stage(k_c * Sum(trained, "component"), part="head")
+_of_matrix = max_on_stage(k_c * Max(trained, "component"), layers=True)
 #: Trained, without those that are counted elsewhere.
 _own_parameters = Sum(trained, "component", shared=False)
 reduced.where(zero=3, phase="backward").equals(
@@ -92,11 +92,11 @@ reduced.where(zero=3, phase="backward").equals(
     "The head's gradient, which waits for the rest of the root's group, and that of one matrix.",
 )
 reduced.where(zero=3, phase="first").equals(
-    _of_head + _of_matrix + largest_on_stage(k_red * _own_parameters, layers=True),
+    _of_head + _of_matrix + max_on_stage(k_red * _own_parameters, layers=True),
     "The same, and the layer before on its way to its shards.",
 )
 reduced.where(zero=3, phase="gradients").equals(
-    total_on_stage((k_c + k_red) * _own_parameters, layers=False),
+    sum_on_stage((k_c + k_red) * _own_parameters, layers=False),
     "The root's group (embedding and head): gradients as they are made and as they are summed.",
 )
 reduced.by("nothing is reduced", zero=3, phase=("loss", "step")).equals(
@@ -121,7 +121,7 @@ for _zero, _each in (((0, 1, 2), trained), (3, trained / shards)):
     step.by(
         "PyTorch (torch.optim, one tensor after the other)", optimizer_kernel="loop", zero=_zero
     ).equals(
-        k_o * largest_on_stage(Max(_each, "component")),
+        k_o * max_on_stage(Max(_each, "component")),
         "One number in the format of a state for each trained weight of the largest tensor.",
     )
 
@@ -151,7 +151,7 @@ workspace.by(
 workspace.by(
     "PyTorch and TransformerEngine: one workspace each", head_workspace=True, experts=False
 ).equals(
-    M_work + total_on_stage(M_work, part="head"),
+    M_work + sum_on_stage(M_work, part="head"),
     "TransformerEngine has one for the layers, PyTorch one for the head.",
 )
 workspace.by(
@@ -159,7 +159,7 @@ workspace.by(
     head_workspace=True,
     experts=True,
 ).equals(
-    M_work + total_on_stage(M_work, part="head") + largest_on_stage(4 * M_work, experts=True),
+    M_work + sum_on_stage(M_work, part="head") + max_on_stage(4 * M_work, experts=True),
     "As for a dense model; with experts, four more for the streams of grouped matmuls.",
 )
 
@@ -192,7 +192,7 @@ quantized.by(
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
     zero=(0, 1, 2),
 ).equals(
-    total_on_stage(
+    sum_on_stage(
         k_quant * Sum(device_parameters, "component", type="linear", wide=False), layers=True
     ),
     "Cast in the first micro-batch and kept for the others, beside the weights themselves.",
@@ -204,7 +204,7 @@ quantized.by("PyTorch, torchao.float8: a gathered weight is cast for each produc
 unpacked = of_stage("memory.buffers.unpacked", r"M_unp,\sigma", "frozen weights being unpacked")
 unpacked.by("weights are as the matmuls take them", quantised=False).equals(0, "None.")
 unpacked.by(f"{QLORA} (bitsandbytes, MatMul4Bit)", quantised=True).equals(
-    k_c * largest_on_stage(Max(inputs * outputs, "component", hidden_matrix=True), layers=True),
+    k_c * max_on_stage(Max(inputs * outputs, "component", hidden_matrix=True), layers=True),
     "One matrix at a time is written in the compute format for its product.",
 )
 

@@ -76,6 +76,6 @@ cache_stage = bytes_of_stage(
     short="cache",
     source=POPE,
 ).equals(
-    total_on_stage(Sum(block, "block", remembers=True)),
+    sum_on_stage(Sum(block, "block", remembers=True)),
     "Each block that remembers, as often as the stage holds its layer.",
 )

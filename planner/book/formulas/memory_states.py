@@ -117,10 +117,10 @@ frozen_bytes.by("Dettmers et al. 2022 (arXiv 2208.07339)", lora_base="int8").equ
     1, "One byte; the scale of a row is not counted."
 )
 frozen_bytes.by(QLORA, lora_base="nf4").equals(
-    rational(1, 2) + rational(4, 64), "Four bits, and an fp32 scale for each block of 64."
+    make_fraction(1, 2) + make_fraction(4, 64), "Four bits, and an fp32 scale for each block of 64."
 )
 frozen_bytes.by(QLORA, lora_base="nf4-double").equals(
-    rational(1, 2) + rational(1, 64) + rational(4, 64 * 256),
+    make_fraction(1, 2) + make_fraction(1, 64) + make_fraction(4, 64 * 256),
     "Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those.",
 )
 
@@ -183,7 +183,7 @@ per_parameter.by("Loshchilov & Hutter 2019 (arXiv 1711.05101)", optimizer="adamw
 per_parameter.by(
     "Dettmers et al. 2021 (arXiv 2110.02861), section 2", optimizer="adam-8bit", coefficient="bytes"
 ).equals(
-    2 * (1 + rational(4, 256)),
+    2 * (1 + make_fraction(4, 256)),
     "Two moments of one byte, and for each of them one fp32 scale for a block of 256.",
 )
 per_parameter.by("stochastic gradient descent", optimizer="sgd").equals(0, "No state.")

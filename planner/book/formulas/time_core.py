@@ -85,7 +85,7 @@ backward = of_core(
     coefficient="FLOP",
 )
 backward.by(FLASH, training_attention=FUSED_KERNELS).equals(
-    2 * tokens * _core / rate * rational(5, 2) / e_back,
+    2 * tokens * _core / rate * make_fraction(5, 2) / e_back,
     "Five products instead of two, at a share of the forward rate; none for an indexer.",
 )
 

@@ -118,7 +118,7 @@ stage_bytes = of_stage(
     "weights and cache that a step of decoding reads on a stage",
     unit="bytes",
 ).equals(
-    total_on_stage(Sum(read, "component")) + total_on_stage(Sum(cached, "block", remembers=True)),
+    sum_on_stage(Sum(read, "component")) + sum_on_stage(Sum(cached, "block", remembers=True)),
     "Weights once for the whole batch; the cache of each sequence.",
 )
 
@@ -127,8 +127,8 @@ stage_flops = of_stage(
 )
 _LINEAR = Sum(component_flops, "component", type="linear")
 for _products, _towers in (
-    (total_on_stage(_LINEAR), "none"),
-    (total_on_stage(_LINEAR, tower=False), ("trained", "frozen")),
+    (sum_on_stage(_LINEAR), "none"),
+    (sum_on_stage(_LINEAR, tower=False), ("trained", "frozen")),
 ):
     stage_flops.where(towers=_towers).equals(
         b * _products / t,

@@ -289,7 +289,7 @@ matrix.where(optimizer="muon", hidden_matrix=False).equals(
 _cubes = basis_rows**3 + basis_columns**3
 matrix.by(f"{SOAP} (soap.py)", optimizer="soap", matrix=True, coefficient="FLOP").equals(
     (10 * _rows * _columns * (basis_rows + basis_columns) + 6 * _cubes / n_basis) / (e_16 * P_32)
-    + rational(8, 3) * _cubes / (n_basis * e_qr * P_32),
+    + make_fraction(8, 3) * _cubes / (n_basis * e_qr * P_32),
     "For each side with a basis: gradient and update go through it once, the momentum back and "
     "forth, and the gradient is multiplied with itself (2 m m n each, in fp32); every so many "
     "steps the basis is renewed, by three products of 2 m m m and a QR decomposition (8/3 m m m).",
@@ -304,12 +304,12 @@ orthogonal = seconds(
 )
 orthogonal.by("definition", optimizer=NO_PRODUCTS).equals(0, "None.")
 orthogonal.by(f"{JORDAN}; {SOAP}", optimizer=OF_MATRICES, zero=0).equals(
-    on_fullest_stage(matrices * matrix, matrix=True),
+    max_over_stages(matrices * matrix, matrix=True),
     "Every device does all matrices of its stage.",
 )
 orthogonal.by(MOONLIGHT, optimizer=OF_MATRICES, zero=(1, 2, 3)).equals(
     maximum(
-        on_fullest_stage(matrices * matrix / owners, matrix=True),
+        max_over_stages(matrices * matrix / owners, matrix=True),
         Max(matrix, "component", matrix=True),
     ),
     "Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise "
@@ -333,7 +333,7 @@ momentum.by(
 ).equals(0, "A device owns whole matrices, and their gradients are summed where they are updated.")
 for _stages, _shares in (((1, 2), {"optimizer_matrices": "parts"}), ((3,), {})):
     momentum.by(MOONLIGHT, optimizer=OF_MATRICES, zero=_stages, **_shares).equals(
-        k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops,
+        k_c * max_over_stages(trained * passed / owners, hidden_matrix=True) + hops,
         "In the compute format, from all that share a matrix to the one that does it: a share of "
         "what gathering everything on every device would pass.",
     )
@@ -349,24 +349,24 @@ optimizer = seconds(
     source="bytes read and written over the memory's bandwidth",
 )
 optimizer.where(zero=0, offload_optimizer=False).equals(
-    on_fullest_stage(trained * update) / (W * e_mem) + orthogonal + momentum,
+    max_over_stages(trained * update) / (W * e_mem) + orthogonal + momentum,
     "The update of all parameters that the device holds, and the optimizer's products.",
 )
 optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
-    on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum,
+    max_over_stages(trained * update / owners) / (W * e_mem) + orthogonal + momentum,
     "As without sharding, for the part that the device keeps, and the momentum that it gathers.",
 )
 
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_host) / B_dram
 optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NO_PRODUCTS).equals(
-    on_fullest_stage(trained * _on_host),
+    max_over_stages(trained * _on_host),
     "Gradients go to the host and weights come back; there weights, master weights and states are "
     "read and written, gradients read, at the rate of its memory, which the devices share.",
 )
 optimizer.by(
     f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NO_PRODUCTS
 ).equals(
-    on_fullest_stage(trained * _on_host / owners),
+    max_over_stages(trained * _on_host / owners),
     "As without sharding, for the part that the device keeps.",
 )

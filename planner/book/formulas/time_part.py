@@ -606,7 +606,7 @@ for _work in (APART, *BESIDE_WORK):
                 maximum(_pair * _seconds, host * _times / _launched), _why
             )
         _rest = maximum(
-            _pair * (backward + repeated - weights), host * (1 - rational(2, _launched))
+            _pair * (backward + repeated - weights), host * (1 - make_fraction(2, _launched))
         )
         busy_weights.where(**_work, **_runs, lora=False).equals(
             busy_backward - _rest, f"{_WITHOUT}."

@@ -325,12 +325,12 @@ cast_launches.by("definition", casts=True, wide=True).equals(0, "This product st
 _TWO = "The input forward and the gradient backward, each by two kernels: its scales, and the cast"
 _NARROW: dict[str, Any] = {"casts": True, "wide": False}
 for _kernel in ({"split": APART}, {"split": "experts", "expert_kernels": "grouped"}):
-    cast_launches.by(QUANTIZER, **_NARROW, **_kernel).equals(rational(4, 3), f"{_TWO}.")
+    cast_launches.by(QUANTIZER, **_NARROW, **_kernel).equals(make_fraction(4, 3), f"{_TWO}.")
 cast_launches.by(QUANTIZER, **_NARROW, split="experts", expert_kernels="loop").equals(
-    rational(4, 3) * E / e, f"{_TWO}, for each expert."
+    make_fraction(4, 3) * E / e, f"{_TWO}, for each expert."
 )
 cast_launches.by(FUSED_EXPERTS, **_NARROW, split="experts", expert_kernels="fused").equals(
-    rational(2, 3), "What comes to the experts, by two kernels."
+    make_fraction(2, 3), "What comes to the experts, by two kernels."
 )
 
 casts = product_time(

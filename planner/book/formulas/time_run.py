@@ -34,7 +34,7 @@ ratio = by_daly(
     "twice the time between interruptions, the interval stays what it is there.",
 )
 
-_best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
+_best = 2 * ratio - make_fraction(4, 3) * ratio**2 + make_fraction(2, 9) * ratio**3
 interval = of_interval(
     "checkpoint.interval_seconds", "t_int", "best time of training between checkpoints"
 ).equals(

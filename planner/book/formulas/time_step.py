@@ -30,16 +30,16 @@ OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distri
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
 stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=False).equals(
-    total_on_stage(part),
+    sum_on_stage(part),
     "The layers of the stage, and the embedding or the head where it holds them.",
 )
 stage.by(PIPELINE, schedule=(*IN_TURN, "dualpipev"), again_some=True).equals(
-    total_on_stage(kept_part + recomputed_in_flight / maximum(1, in_flight) * (part - kept_part)),
+    sum_on_stage(kept_part + recomputed_in_flight / maximum(1, in_flight) * (part - kept_part)),
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
 )
 stage.by(DUALPIPE, schedule="dualpipe").equals(
-    total_on_stage(part) / 2,
+    sum_on_stage(part) / 2,
     "A device holds a chunk from each end, and a micro-batch passes one of them.",
 )
 
@@ -71,13 +71,13 @@ of_passes = partial(seconds, source="sum of its passes")
 forward_window = of_passes(
     "time.forward", "t_pace,F", "forward pass of a micro-batch on the stage that sets the pace"
 ).equals(
-    AtArgmax(total_on_stage(busy_forward), "stage", stage),
+    AtArgmax(sum_on_stage(busy_forward), "stage", stage),
     "Work on the layers that this stage holds.",
 )
 backward_window = of_passes(
     "time.backward", "t_pace,B", "backward pass of a micro-batch on the stage that sets the pace"
 ).equals(
-    AtArgmax(total_on_stage(busy_backward), "stage", stage),
+    AtArgmax(sum_on_stage(busy_backward), "stage", stage),
     "Work on the layers that this stage holds, with what is computed again.",
 )
 
@@ -151,7 +151,7 @@ resident = Quantity(
     unit="parameters",
     source="layout",
 ).equals(
-    on_fullest_stage(trained),
+    max_over_stages(trained),
     "What a device has gradients for, before any sharding over data parallelism; a tied matrix at "
     "most once.",
 )
@@ -163,7 +163,7 @@ owned = estimate(
     unit="parameters",
     source=ZERO_TRAFFIC,
 ).equals(
-    on_fullest_stage(trained / owners),
+    max_over_stages(trained / owners),
     "Each weight is divided over the devices that share it; experts over fewer.",
 )
 
@@ -173,7 +173,7 @@ ring = estimate(
     "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
     source=ZERO_TRAFFIC,
-).equals(on_fullest_stage(trained * network.passed), "Every component in its own group.")
+).equals(max_over_stages(trained * network.passed), "Every component in its own group.")
 
 accumulation = seconds(
     "time.accumulation",
@@ -342,7 +342,7 @@ data = seconds(
 )
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
-_tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "stage")
+_tied = k_red * Max(sum_on_stage(Sum(trained, "component", shared=True)), "stage")
 tied = seconds(
     "time.tied",
     "t_tied",

@@ -46,7 +46,7 @@ ROUNDS, SAME = 8, 0.03
 STEPS, SETTLED = 8, 1e-4
 
 
-def student(share: float, freedom: float) -> float:
+def find_quantile(share: float, freedom: float) -> float:
     """A quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
     x = NormalDist().inv_cdf(share)
     terms = (
@@ -86,7 +86,7 @@ class Run:
     places: Sequence[tuple[Rate, Symbol]]  # each rate with a symbol that it moves
     measured: float  # seconds of a step
 
-    def moved(self, factors: Mapping[Rate, float]) -> Evaluation:
+    def move_rates(self, factors: Mapping[Rate, float]) -> Evaluation:
         """The run where rates are so many times what they are."""
         given = self.evaluation.case
         held = {symbol: factors.get(rate, 1.0) for rate, symbol in self.places}
@@ -94,13 +94,13 @@ class Run:
         there = replace(given, bindings={**given.bindings, **moved})
         return self.evaluation.rerun(there, False) or Evaluation(there, exact=False)
 
-    def seconds(self, factors: Mapping[Rate, float]) -> float:
+    def predict_step(self, factors: Mapping[Rate, float]) -> float:
         """Predicted time of a step."""
-        return float(self.moved(factors).value(STEP))
+        return float(self.move_rates(factors).value(STEP))
 
-    def slopes(self, factors: Mapping[Rate, float]) -> tuple[float, dict[Rate, float]]:
+    def find_slopes(self, factors: Mapping[Rate, float]) -> tuple[float, dict[Rate, float]]:
         """Predicted seconds, and d log seconds / d log rate."""
-        moved = self.moved(factors)
+        moved = self.move_rates(factors)
         seconds, place = float(moved.value(STEP)), moved.instance(STEP, {})
         found, rate_of = dict[Rate, float](), {symbol: rate for rate, symbol in self.places}
         for leaf, slope in slopes(moved.graph.nodes, moved.values, place).items():
@@ -117,23 +117,23 @@ def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None 
     evaluation = Evaluation(case.build(plan), like=like, exact=False)
     evaluation.value(STEP)
     nodes = evaluation.graph.nodes
-    rests_on = evaluation.graph.needed([evaluation.instance(STEP, {})])
+    rests_on = evaluation.graph.list_needed([evaluation.instance(STEP, {})])
     asked = {nodes[place][1][0] for place in rests_on if nodes[place][0] == "input"}
     places = []
-    for key, (title, fact, _, _) in hardware.shares(plan).items():
+    for key, (title, fact, _, _) in hardware.find_efficiency(plan).items():
         path = f"time.efficiency.{key}"
-        symbol = _symbols()[path]
+        symbol = _index_symbols()[path]
         if symbol in asked and path in plan.derived and evaluation.case.bindings[symbol]:
-            places.append((_rate(title, path, fact), symbol))
+            places.append((_build_rate(title, path, fact), symbol))
     return Run(name or plan.name, evaluation, places, measured)
 
 
 @cache
-def _symbols() -> Mapping[str, Symbol]:
+def _index_symbols() -> Mapping[str, Symbol]:
     return {note.key: note.symbol for note in BOOK.notation.values() if note.key is not None}
 
 
-def _rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
+def _build_rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
     said = schema.describe("plan", path) or {}
     value, *ends = (
         float(units.parse(each, "s")) for each in (fact["value"], *(fact.get("interval") or ()))
@@ -146,7 +146,7 @@ def _rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
 # -- least squares ---------------------------------------------------------------------------------
 
 
-def least_squares(
+def solve_squares(
     jacobian: Array, residual: Array, weight: Array, precision: Array, low: Array, high: Array
 ) -> Array:
     """The move, within bounds, that makes the weighted squares of ``residual + jacobian @ move``
@@ -165,7 +165,7 @@ def least_squares(
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunScatter:
     """How published runs of the kind of a run lie around their predictions: variances of the
     logarithm within a laboratory and between laboratories, and how many degrees of freedom these
     have."""
@@ -196,18 +196,18 @@ class Fit:
     noise: float  # variance within this laboratory over that within others, at least 1
     layouts: int  # how many different plans the runs have
 
-    def said(self, place: int) -> float:
+    def weigh_runs(self, place: int) -> float:
         """Which share of what is known of a rate the runs said."""
         return float(1 - self.covariance[place, place] / self.prior[place])
 
-    def value(self, place: int, deviations: float = 0.0) -> float:
+    def find_rate(self, place: int, deviations: float = 0.0) -> float:
         """A rate, or so many standard deviations more of its logarithm."""
         rate, deviation = self.rates[place], math.sqrt(self.covariance[place, place])
         value = rate.value * math.exp(float(self.moves[place]) + deviations * deviation)
         return min(max(value, rate.least), rate.most)
 
 
-def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) -> Fit:
+def fit_rates(runs: Sequence[Run], kinds: Sequence[RunScatter], allowed: Sequence[Rate]) -> Fit:
     """Fits the rates on which the times of runs hang most.
 
     What lies between two runs of a laboratory is mostly how far each layout is from the formulas,
@@ -217,7 +217,7 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
         kinds: that of each run.
         allowed: the rates that may move.
     """
-    before, jacobian = derived(runs, allowed, {})
+    before, jacobian = derive_times(runs, allowed, {})
     between = np.array([kind.between for kind in kinds])
     varies = np.array([rate.variance for rate in allowed]) + between.mean()
     explains = (jacobian**2).sum(axis=0) * varies
@@ -232,7 +232,7 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
     once = 1 / (before[:, None] == before).sum(axis=1)  # over the runs of each one's plan
     noise, last = 1.0, 1.0
     for _ in range(ROUNDS):
-        found = _fit(runs, rates, prior, within * noise, before)
+        found = _fit_once(runs, rates, prior, within * noise, before)
         off = np.log([run.measured for run in runs]) - np.log(found.without)
         # Which part of each miss is scatter of the run itself, expected (an EM step).
         part = within * noise / found.open
@@ -243,16 +243,16 @@ def fitted(runs: Sequence[Run], kinds: Sequence[Kind], allowed: Sequence[Rate]) 
     return replace(found, noise=last)
 
 
-def derived(
+def derive_times(
     runs: Sequence[Run], rates: Sequence[Rate], factors: Mapping[Rate, float]
 ) -> tuple[Array, Array]:
     """Predicted seconds (runs,) and the derivatives of their logarithms (runs, rates)."""
-    found = [run.slopes(factors) for run in runs]
+    found = [run.find_slopes(factors) for run in runs]
     rows = [[slopes.get(rate, 0.0) for rate in rates] for _, slopes in found]
     return np.array([seconds for seconds, _ in found]), np.array(rows)
 
 
-def _fit(
+def _fit_once(
     runs: Sequence[Run], rates: tuple[Rate, ...], prior: Array, noise: Array, before: Array
 ) -> Fit:
     measured = np.log([run.measured for run in runs])
@@ -263,31 +263,31 @@ def _fit(
     alike = before[:, None] == before  # runs of one plan
     weight = 1 / noise / alike.sum(axis=1)
     for _ in range(STEPS):
-        seconds, jacobian = derived(runs, rates, _factors(rates, moves))
+        seconds, jacobian = derive_times(runs, rates, _map_factors(rates, moves))
         at_none, last = np.log(seconds) - measured - jacobian @ moves, moves
-        moves = least_squares(jacobian, at_none, weight, 1 / prior, low, high)
+        moves = solve_squares(jacobian, at_none, weight, 1 / prior, low, high)
         if np.abs(moves - last).max(initial=0.0) < SETTLED:
             break
     without, open_ = [], []
     for place, run in enumerate(runs):
         rest = ~alike[place]
         others = jacobian[rest], at_none[rest], weight[rest]
-        there = least_squares(*others, 1 / prior, low, high)
-        without.append(run.seconds(_factors(rates, there)))
+        there = solve_squares(*others, 1 / prior, low, high)
+        without.append(run.predict_step(_map_factors(rates, there)))
         own = jacobian[place]
-        open_.append(noise[place] + own @ _covariance(others[0], others[2], prior) @ own)
-    covariance = _covariance(jacobian, weight, prior)
-    after = np.array([run.seconds(_factors(rates, moves)) for run in runs])
+        open_.append(noise[place] + own @ _find_covariance(others[0], others[2], prior) @ own)
+    covariance = _find_covariance(jacobian, weight, prior)
+    after = np.array([run.predict_step(_map_factors(rates, moves)) for run in runs])
     layouts = len(np.unique(before))
     left_out = np.array(without), np.array(open_)
     return Fit(rates, moves, prior, covariance, before, after, *left_out, 1.0, layouts)
 
 
-def _factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:
+def _map_factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:
     return dict(zip(rates, np.exp(moves).tolist(), strict=True))
 
 
-def _covariance(jacobian: Array, weight: Array, prior: Array) -> Array:
+def _find_covariance(jacobian: Array, weight: Array, prior: Array) -> Array:
     """Of the logarithms of the rates, after runs have said what they say."""
     said = jacobian.T @ (weight[:, None] * jacobian)
     return np.asarray(np.linalg.inv(said + np.diag(1 / prior)), np.float64)

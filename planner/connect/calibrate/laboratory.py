@@ -22,12 +22,12 @@ from planner.connect.calibrate.fit import (
     STEP,
     Array,
     Fit,
-    Kind,
     Rate,
     Run,
-    fitted,
+    RunScatter,
+    find_quantile,
+    fit_rates,
     run_of,
-    student,
 )
 from planner.documents import schema
 from planner.engine.evaluate import Absent, Evaluation
@@ -44,7 +44,7 @@ FAR = 10
 FEW = 3
 
 
-class Given(NamedTuple):
+class LoggedRun(NamedTuple):
     """A measured run: its plan, the log that it left, and seconds of its typical step."""
 
     plan: Plan
@@ -74,7 +74,7 @@ class Band(NamedTuple):
 class Calibration:
     """What runs said of the rates of one kind of devices."""
 
-    given: tuple[Given, ...]
+    given: tuple[LoggedRun, ...]
     fit: Fit
     bands: tuple[Band, ...]
 
@@ -83,20 +83,20 @@ class Calibration:
         """Seconds of each run's typical step (runs,)."""
         return np.array([float(run.seconds) for run in self.given])
 
-    def error(self, predicted: Array) -> float:
+    def compute_error(self, predicted: Array) -> float:
         """The mean relative error of predicted seconds (runs,)."""
         return float(np.abs(predicted / self.measured - 1).mean())
 
-    def said(self, name: str) -> str:
+    def describe_runs(self, name: str) -> str:
         """What a document of that name says its rates rest on."""
-        return f"{_runs(len(self.given))}, {name}"
+        return f"{_count_runs(len(self.given))}, {name}"
 
 
-def _runs(count: int) -> str:
+def _count_runs(count: int) -> str:
     return f"{count} run{'s' if count > 1 else ''} of yours"
 
 
-def read(plan: Plan, log: str, warm_up: int | None = None) -> Given:
+def read_run(plan: Plan, log: str, warm_up: int | None = None) -> LoggedRun:
     """A run by its plan and its log; time is predicted, whatever utilisation the plan assumes.
 
     Raises:
@@ -104,40 +104,40 @@ def read(plan: Plan, log: str, warm_up: int | None = None) -> Given:
     """
     if plan.get("time.mfu") is not None:
         plan = variant(plan, {"time.mfu": None})
-    return Given(plan, log, compare.step_seconds(plan, log, warm_up))
+    return LoggedRun(plan, log, compare.measure_step(plan, log, warm_up))
 
 
-def calibrate(given: Sequence[Given]) -> Calibration:
+def fit_devices(given: Sequence[LoggedRun]) -> Calibration:
     """Fits the rates of the devices that runs ran on.
 
     Raises:
         PlanError: runs on several kinds of devices, on ones that are calibrated already, or whose
             time has no prediction.
     """
-    faults = list(_faults(given))
+    faults = list(_check_runs(given))
     if faults:
         raise PlanError(faults)
-    runs, kinds, like = list[Run](), list[Kind](), None
+    runs, kinds, like = list[Run](), list[RunScatter](), None
     for run in given:
-        made = _predicted(run, like)
+        made = _predict_run(run, like)
         like = like or made.evaluation
         runs.append(made)
-        kinds.append(kind_of(made.evaluation))
-    fit = fitted(runs, kinds, candidates(runs))
+        kinds.append(find_scatter(made.evaluation))
+    fit = fit_rates(runs, kinds, list_rates(runs))
     if not fit.rates:
-        place = given[0].plan.document.place(("time", "efficiency"))
+        place = given[0].plan.document.find_place(("time", "efficiency"))
         raise PlanError(Fault("no rate is left to fit", place, "a plan with default rates"))
-    found = bands_of([run.evaluation.case.settings for run in runs], kinds, fit)
+    found = derive_bands([run.evaluation.case.settings for run in runs], kinds, fit)
     return Calibration(tuple(given), fit, tuple(found))
 
 
-def _faults(given: Sequence[Given]) -> Iterator[Fault]:
+def _check_runs(given: Sequence[LoggedRun]) -> Iterator[Fault]:
     key = "cluster.accelerator"
     first = given[0].plan.get(f"{key}.name")
     for plan in (run.plan for run in given):
-        place = plan.document.place(tuple(key.split(".")))
+        place = plan.document.find_place(tuple(key.split(".")))
         if plan.get("training.mode") != "train":
-            where = plan.document.place(("training", "mode"))
+            where = plan.document.find_place(("training", "mode"))
             yield Fault("an inference plan has no step", where, "the plan of a training run")
         if plan.get(f"{key}.name") != first:
             wrong = f"this run is on {plan.get(f'{key}.name')}, the first one on {first}"
@@ -147,14 +147,14 @@ def _faults(given: Sequence[Given]) -> Iterator[Fault]:
             yield Fault(wrong, place, "the cluster without it, and all runs at once")
 
 
-def _predicted(run: Given, like: Evaluation | None) -> Run:
+def _predict_run(run: LoggedRun, like: Evaluation | None) -> Run:
     try:
         made = run_of(run.plan, float(run.seconds), run.name, like)
     except Absent as absent:
         place = run.plan.document.node.place
         wrong = f"{STEP} cannot be predicted: {absent.reason}"
         raise PlanError(Fault(wrong, Place(place.file), "a plan whose model has a shape")) from None
-    seconds = made.seconds({})
+    seconds = made.predict_step({})
     if not 1 / FAR <= made.measured / seconds <= FAR:
         took, planned = (numbers.text(Fraction(each), "s") for each in (run.seconds, seconds))
         wrong = f"a step took {took}, where its plan predicts {planned}"
@@ -162,24 +162,24 @@ def _predicted(run: Given, like: Evaluation | None) -> Run:
     return made
 
 
-def candidates(runs: Sequence[Run]) -> list[Rate]:
+def list_rates(runs: Sequence[Run]) -> list[Rate]:
     """The rates of some runs that a document of an accelerator can hold, by name."""
     rates = {rate for run in runs for rate, _ in run.places}
     return sorted(r for r in rates if schema.describe("accelerator", f"efficiency.{r.name}"))
 
 
-def kind_of(evaluation: Evaluation) -> Kind:
+def find_scatter(evaluation: Evaluation) -> RunScatter:
     """How published runs of the kind of a run lie around their predictions."""
     settings = evaluation.case.settings
     row = bands.row(bands.workload(settings), settings.get("cluster.accelerator.architecture"))
     low, high, within = (float(row[key]) for key in ("low", "high", "within"))
     freedom = PRIOR + max(row["sources"] - 1, 0)
-    whole = (math.log1p(high) - math.log1p(low)) / 2 / student(1 - SHARE, freedom)
-    return Kind(within**2, max(whole**2 - within**2, 0.0), freedom)
+    whole = (math.log1p(high) - math.log1p(low)) / 2 / find_quantile(1 - SHARE, freedom)
+    return RunScatter(within**2, max(whole**2 - within**2, 0.0), freedom)
 
 
-def bands_of(
-    settings: Sequence[Mapping[str, Any]], kinds: Sequence[Kind], fit: Fit
+def derive_bands(
+    settings: Sequence[Mapping[str, Any]], kinds: Sequence[RunScatter], fit: Fit
 ) -> Iterator[Band]:
     """What the runs leave open of further ones, by what ran and where: as much as the fits without
     a run left open of it."""
@@ -188,10 +188,10 @@ def bands_of(
         found.setdefault((bands.workload(said), said["time.scale"]), []).append(place)
     for (what, scale), places in sorted(found.items()):
         kind, said = kinds[places[0]], settings[places[0]]
-        shipped = bands.kind(what, said.get("cluster.accelerator.architecture"))
+        shipped = bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
         published = float(shipped.low), float(shipped.high)
         size = math.sqrt(float(fit.open[places].mean()))
-        reach = student(1 - SHARE, kind.freedom + fit.layouts) * size
+        reach = find_quantile(1 - SHARE, kind.freedom + fit.layouts) * size
         low, high = math.expm1(-reach), math.expm1(reach)
         if fit.noise == 1:  # nothing that these runs do is a surprise after the published ones
             low, high = max(low, published[0]), min(high, published[1])
@@ -201,11 +201,11 @@ def bands_of(
 # Tables ---------------------------------------------------------------------------------------
 
 
-def text(found: Calibration) -> str:
+def render_fit(found: Calibration) -> str:
     """Tables for a terminal: the runs, the rates, and what is left open."""
     of = found.given[0].plan.get("cluster.accelerator.name") or "one kind of accelerator"
-    lines = [f"{_runs(len(found.given))} on {of}", "", *_table_of_runs(found), ""]
-    lines += [*_table_of_rates(found.fit), ""]
+    lines = [f"{_count_runs(len(found.given))} on {of}", "", *_format_runs(found), ""]
+    lines += [*_format_rates(found.fit), ""]
     for band in found.bands:
         own, others = (
             " to ".join(numbers.text(end, style="change") for end in ends)
@@ -215,11 +215,11 @@ def text(found: Calibration) -> str:
             f"- {bands.TITLES[band.workload]} {SCALES[band.scale]}: further runs lie within {own} "
             f"of the prediction (5th to 95th percentile); published runs leave {others} open"
         )
-    lines += [f"- {note}" for note in notes(found)]
+    lines += [f"- {note}" for note in list_notes(found)]
     return "".join(one_line(line) + "\n" for line in lines)
 
 
-def _table_of_runs(found: Calibration) -> list[str]:
+def _format_runs(found: Calibration) -> list[str]:
     """Each run's step as measured and as predicted in three ways, and how far off these are."""
     ways = found.fit.before, found.fit.after, found.fit.without
     rows: list[Sequence[str]] = [
@@ -231,24 +231,24 @@ def _table_of_runs(found: Calibration) -> list[str]:
             change = numbers.text(seconds / float(run.seconds) - 1, style="change")
             cells += [numbers.text(seconds, "s"), change]
         rows.append(cells)
-    errors = (("", numbers.text(found.error(each), style="share")) for each in ways)
+    errors = (("", numbers.text(found.compute_error(each), style="share")) for each in ways)
     rows.append(["mean error", "", *(cell for pair in errors for cell in pair)])
     return columns(rows, right=range(1, 8))
 
 
-def _table_of_rates(fit: Fit) -> list[str]:
+def _format_rates(fit: Fit) -> list[str]:
     rows = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
     for place, rate in enumerate(fit.rates):
-        ends = (*(fit.value(place, by) for by in (-NORMAL, 0, NORMAL)), rate.value)
+        ends = (*(fit.find_rate(place, by) for by in (-NORMAL, 0, NORMAL)), rate.value)
         unit = "s" if rate.name == "launch" else "1"
         low, own, high, shipped = (numbers.text(end, unit) for end in ends)
-        said = numbers.text(fit.said(place), style="share")
-        row = (rate.name, shipped, own, f"{low} to {high}", said, meaning(rate))
+        said = numbers.text(fit.weigh_runs(place), style="share")
+        row = (rate.name, shipped, own, f"{low} to {high}", said, describe_rate(rate))
         rows.append(row)
     return columns(rows, right=(1, 2, 4))
 
 
-def notes(found: Calibration) -> Iterator[str]:
+def list_notes(found: Calibration) -> Iterator[str]:
     """What a reader should know of the fit."""
     count, fit = len(found.given), found.fit
     if fit.layouts < FEW:
@@ -264,11 +264,11 @@ def notes(found: Calibration) -> Iterator[str]:
             "laboratories, so each says less, and intervals are wider; farthest from what the "
             f"others say is {found.given[int(off.argmax())].name}"
         )
-    if count > 1 and found.error(fit.without) > found.error(fit.before):
+    if count > 1 and found.compute_error(fit.without) > found.compute_error(fit.before):
         yield "left out, the runs are predicted worse than by shipped rates: they do not agree"
 
 
-def meaning(rate: Rate) -> str:
+def describe_rate(rate: Rate) -> str:
     """What a rate is, of which the schema says more."""
     base, _, last = rate.name.rpartition("_")
     form = last if last in FORMATS.values() else ""
@@ -277,7 +277,7 @@ def meaning(rate: Rate) -> str:
     return f"{text}, {form}" if form else text
 
 
-def data(found: Calibration) -> str:
+def dump_fit(found: Calibration) -> str:
     """The same as JSON."""
     fit = found.fit
     tree = {
@@ -292,21 +292,21 @@ def data(found: Calibration) -> str:
             for place, run in enumerate(found.given)
         ],
         "mean_error": {
-            "shipped": found.error(fit.before),
-            "fitted": found.error(fit.after),
-            "left_out": found.error(fit.without),
+            "shipped": found.compute_error(fit.before),
+            "fitted": found.compute_error(fit.after),
+            "left_out": found.compute_error(fit.without),
         },
         "rates": [
             {
                 "key": f"cluster.accelerator.efficiency.{rate.name}",
                 "shipped": rate.value,
-                "fitted": fit.value(place),
-                "interval": [fit.value(place, -NORMAL), fit.value(place, NORMAL)],
-                "said_by_runs": fit.said(place),
+                "fitted": fit.find_rate(place),
+                "interval": [fit.find_rate(place, -NORMAL), fit.find_rate(place, NORMAL)],
+                "said_by_runs": fit.weigh_runs(place),
             }
             for place, rate in enumerate(fit.rates)
         ],
         "further_runs": [band._asdict() for band in found.bands],
-        "notes": list(notes(found)),
+        "notes": list(list_notes(found)),
     }
     return as_json(tree)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.base import numbers
-from planner.base.display import flow, one_line
+from planner.base.display import format_flow, one_line
 from planner.base.numbers import plain_text
-from planner.base.version import full
+from planner.base.version import format_versions
 from planner.connect.calibrate.fit import NORMAL, Rate
-from planner.connect.calibrate.laboratory import Calibration, meaning
+from planner.connect.calibrate.laboratory import Calibration, describe_rate
 from planner.documents import schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.yaml_nodes import Node
@@ -22,51 +22,51 @@ _BARE = re.compile(r"[0-9][0-9A-Za-z .%/]*(?<! )")
 Tree = dict[str, Any]
 
 
-def document(found: Calibration, name: str, date: str) -> str:
+def write_cluster(found: Calibration, name: str, date: str) -> str:
     """The YAML text: the cluster of the first run with the rates that were fitted. It validates.
 
     Args:
         name: what reports call it, the file's.
         date: of today, YYYY-MM-DD.
     """
-    lines = [*_head(found, date), *_written(_cluster(found, name, date))]
+    lines = [*_write_fit_head(found, date), *_write_tree(_build_cluster(found, name, date))]
     text = "".join(f"{line}\n" for line in lines)
-    root = nodes.compose(text, "<calibrated>")
+    root = nodes.parse_yaml(text, "<calibrated>")
     assert root is not None
     schema.validate(source.load(root.plain(), kind="cluster"), "cluster")
     return text
 
 
-def _head(found: Calibration, date: str) -> Iterator[str]:
+def _write_fit_head(found: Calibration, date: str) -> Iterator[str]:
     fit = found.fit
     columns = fit.before, fit.after, fit.without
-    yield f"# Written by plan.py calibrate on {date}, {full()}."
+    yield f"# Written by plan.py calibrate on {date}, {format_versions()}."
     yield "# A step as measured; how far off predictions are by shipped rates, by those"
     yield "# below, by a fit without the run. A plan that extends this says its own devices."
     for run, *seconds in zip(found.given, *columns, strict=True):
         changes = (float(each) / float(run.seconds) - 1 for each in seconds)
         shares = [numbers.text(each, style="change") for each in changes]
         yield f"#   {one_line(run.name)}: {numbers.text(run.seconds, 's')}, {', '.join(shares)}"
-    errors = (numbers.text(found.error(each), style="share") for each in columns)
+    errors = (numbers.text(found.compute_error(each), style="share") for each in columns)
     yield f"#   mean error: {', '.join(errors)}"
 
 
-def _cluster(found: Calibration, name: str, date: str) -> Tree:
-    cluster = found.given[0].plan.document.find(("cluster",))
-    tree, fit = _tree(cluster), found.fit
+def _build_cluster(found: Calibration, name: str, date: str) -> Tree:
+    cluster = found.given[0].plan.document.find_node(("cluster",))
+    tree, fit = _build_tree(cluster), found.fit
     accelerator = tree["accelerator"]
     rates = accelerator.setdefault("efficiency", {})
     for place, rate in enumerate(fit.rates):
-        ends = (_digits(rate, fit.value(place, by)) for by in (-NORMAL, NORMAL))
-        shipped = f"shipped {_digits(rate, rate.value)}"
-        by_runs = f"{numbers.text(fit.said(place), style='share')} said by the runs"
-        rates[f"# {rate.name}"] = f"{meaning(rate)}; {shipped}, {by_runs}"
+        ends = (_format_digits(rate, fit.find_rate(place, by)) for by in (-NORMAL, NORMAL))
+        shipped = f"shipped {_format_digits(rate, rate.value)}"
+        by_runs = f"{numbers.text(fit.weigh_runs(place), style='share')} said by the runs"
+        rates[f"# {rate.name}"] = f"{describe_rate(rate)}; {shipped}, {by_runs}"
         rates[rate.name] = {
-            "value": _digits(rate, fit.value(place)),
+            "value": _format_digits(rate, fit.find_rate(place)),
             "interval": f"[{', '.join(ends)}]",
-            "rows": flow(found.said(name)),
+            "rows": format_flow(found.describe_runs(name)),
         }
-    calibration: Tree = {"name": flow(name)}
+    calibration: Tree = {"name": format_flow(name)}
     for band in found.bands:
         low, high = plain_text(band.low, 4), plain_text(band.high, 4)
         said = {"low": low, "high": high, "runs": str(len(found.given))}
@@ -74,38 +74,38 @@ def _cluster(found: Calibration, name: str, date: str) -> Tree:
     accelerator["calibration"] = calibration
     own = {
         "keys": ["accelerator.efficiency", "accelerator.calibration"],
-        "text": f"plan.py calibrate on {found.said(name)}",
+        "text": f"plan.py calibrate on {found.describe_runs(name)}",
         "date": date,
         "confirmed": True,
     }
-    tree["sources"] = [*tree.get("sources", ()), flow(own)]
+    tree["sources"] = [*tree.get("sources", ()), format_flow(own)]
     return tree
 
 
-def _tree(node: Node, shipped: bool = False) -> Tree:
+def _build_tree(node: Node, shipped: bool = False) -> Tree:
     """What was said of a mapping: of a shipped accelerator its name and what differs, everything
     else in full."""
     tree: Tree = {}
     if node.reference in source.preset_names("accelerator"):
         tree["extends"], shipped = node.reference, True
-    for key, below in node.children():
+    for key, below in node.iter_children():
         whole = not isinstance(below.value, dict)
         if below.origin.kind == "default" or (shipped and whole and below.origin.kind == "preset"):
             continue
-        inner = _leaf(below) if whole else _tree(below, shipped)
+        inner = _format_leaf(below) if whole else _build_tree(below, shipped)
         if inner != {}:
             tree[str(key)] = inner
     return tree
 
 
-def _leaf(node: Node) -> Any:
+def _format_leaf(node: Node) -> Any:
     if isinstance(node.value, list) and any(isinstance(item.value, dict) for item in node.value):
-        return [flow(item.plain()) for item in node.value]
+        return [format_flow(item.plain()) for item in node.value]
     written = node.text if node.unit else None
-    return written if written and _BARE.fullmatch(written) else flow(node.plain())
+    return written if written and _BARE.fullmatch(written) else format_flow(node.plain())
 
 
-def _written(tree: Tree, indent: str = "") -> Iterator[str]:
+def _write_tree(tree: Tree, indent: str = "") -> Iterator[str]:
     for key, value in tree.items():
         if key.startswith("#"):
             yield f"{indent}# {value}"
@@ -114,13 +114,13 @@ def _written(tree: Tree, indent: str = "") -> Iterator[str]:
             yield from (f"{indent}  - {item}" for item in value)
         elif isinstance(value, dict):
             yield f"{indent}{key}:"
-            yield from _written(value, f"{indent}  ")
+            yield from _write_tree(value, f"{indent}  ")
         else:
             yield f"{indent}{key}: {value}"
 
 
-def _digits(rate: Rate, value: float) -> str:
+def _format_digits(rate: Rate, value: float) -> str:
     """Four significant digits without an exponent."""
     if rate.name == "launch":
-        return f"{_digits(rate._replace(name=''), value * 1e6)} us"
+        return f"{_format_digits(rate._replace(name=''), value * 1e6)} us"
     return plain_text(value, 4)

@@ -13,7 +13,7 @@ from planner.base.errors import Fault, PlanError
 if TYPE_CHECKING:
     from planner.connect.exports.fields import Fields
     from planner.connect.exports.rules import Row
-    from planner.connect.exports.table import Config, Unsaid
+    from planner.connect.exports.table import LaunchConfig, Unsaid
     from planner.plans.document import Plan
 
 #: The frameworks, each a document of this folder.
@@ -65,33 +65,33 @@ class Framework(NamedTuple):
     @property
     def calls(self) -> frozenset[str]:
         """Calls and members that its document writes; all else in a Python file is a literal."""
-        from planner.connect.exports.table import WRITTEN, texts
+        from planner.connect.exports.table import WRITTEN, walk_texts
 
-        said = texts([self.rows, self.options, self.also, self.defaults])
+        said = walk_texts([self.rows, self.options, self.also, self.defaults])
         return frozenset(text for text in said if WRITTEN.fullmatch(text))
 
 
-def config(plan: Plan, to: str) -> Config:
+def build_config(plan: Plan, to: str) -> LaunchConfig:
     """The launch configuration of a framework: its text, what it says and what it cannot say.
 
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
     from planner.connect.exports import fields
-    from planner.connect.exports.rules import follow
-    from planner.connect.exports.table import Config, Draft, python, write
+    from planner.connect.exports.rules import follow_rows
+    from planner.connect.exports.table import ExportDraft, LaunchConfig, write_config, write_python
 
-    known = framework(to)
+    known = load_framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
-        where = plan.document.place(("parallelism",))
+        where = plan.document.find_place(("parallelism",))
         allowed = "sizes under parallelism; plan.py search ranks layouts"
         raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
-    check(plan, to)
-    draft = Draft(plan)
-    follow(draft, known.rows)
-    draft.rest()
+    check_model(plan, to)
+    draft = ExportDraft(plan)
+    follow_rows(draft, known.rows)
+    draft.add_rest()
     if known.options:
-        draft.said = fields.written(known.options, draft.said)
+        draft.said = fields.write_fields(known.options, draft.said)
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     variables = {
         key.removeprefix(VARIABLES): str(value)
@@ -100,25 +100,25 @@ def config(plan: Plan, to: str) -> Config:
     }
     if not known.environment:
         draft.said = {k: v for k, v in draft.said.items() if not k.startswith(VARIABLES)}
-    head = _head(plan, known, unsaid, variables)
+    head = _write_head(plan, known, unsaid, variables)
     if known.form == "python":
-        text = head + python(known.frame, known.imports, known.calls, draft.said)
+        text = head + write_python(known.frame, known.imports, known.calls, draft.said)
     else:
-        text = write(known.form, draft.said, head)
-    return Config(text, draft.said, unsaid, known.form != "json", variables)
+        text = write_config(known.form, draft.said, head)
+    return LaunchConfig(text, draft.said, unsaid, known.form != "json", variables)
 
 
-def check(plan: Plan, to: str) -> None:
+def check_model(plan: Plan, to: str) -> None:
     """Raises:
     PlanError: a model of a kind that the framework has none of.
     """
     if plan.get("model.stem") and to in FORMATS and to not in WITHOUT_MODEL:
-        where, allowed = plan.document.place(("model", "stem")), " or ".join(WITHOUT_MODEL)
+        where, allowed = plan.document.find_place(("model", "stem")), " or ".join(WITHOUT_MODEL)
         raise PlanError(Fault(f"{to} has no diffusion models", where, allowed))
 
 
 @cache
-def framework(name: str) -> Framework:
+def load_framework(name: str) -> Framework:
     """A framework with its rows.
 
     Raises:
@@ -128,13 +128,13 @@ def framework(name: str) -> Framework:
     from planner.connect.exports import rules
 
     if name not in FORMATS:
-        raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
+        raise PlanError(Fault.from_pool(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
     own, like = said["rows"], said.pop("like", None)
     if like is None:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})
-    base = framework(like)
-    rows = (*rules.besides(base.rows, own), *own)
+    base = load_framework(like)
+    rows = (*rules.pick_inherited(base.rows, own), *own)
     for key in ("also", "besides"):  # its own first
         said[key] = [*said.get(key, ()), *getattr(base, key)]
     for key in ("defaults", "renamed", "refused"):
@@ -150,7 +150,7 @@ def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
     return [f"{', '.join(said)}: {why}" for why, said in keys.items()]
 
 
-def _head(
+def _write_head(
     plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...], environment: Mapping[str, Any]
 ) -> str:
     """The comments that open the file."""

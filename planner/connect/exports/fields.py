@@ -25,12 +25,12 @@ def is_field(key: str) -> bool:
     return "." in key or "_" in key or key in SECTIONS
 
 
-def of_run(key: str) -> bool:
+def is_run_field(key: str) -> bool:
     """Whether a key is a field, and not one of the model."""
     return is_field(key) and not f"{key}.".startswith(MODEL)
 
 
-def written(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict[str, Any]:
+def write_fields(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict[str, Any]:
     """What options say, by fields, section by section; fields that rows say themselves stand where
     no option differs."""
     found = {key: value for key, value in said.items() if is_field(key)}
@@ -40,7 +40,7 @@ def written(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict[str,
         fields = options.get(option, f"{MODEL}{option.replace('-', '_')}")
         if isinstance(fields, Mapping):
             fields = {} if "given" in fields else fields
-            found |= {key: spellings(one)[0] for key, one in fields.items()}
+            found |= {key: list_spellings(one)[0] for key, one in fields.items()}
         else:
             found |= dict.fromkeys([fields] if isinstance(fields, str) else fields, value)
     sections = [*dict.fromkeys((*SECTIONS, *(key.partition(".")[0] for key in found)))]
@@ -48,20 +48,20 @@ def written(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict[str,
     return {key: found[key] for key in order}
 
 
-class Given(NamedTuple):
+class FieldOptions(NamedTuple):
     """Options that fields say, and the field that said each."""
 
     options: dict[str, Any]
     names: dict[str, str]
 
 
-def given(
+def find_options(
     options: Mapping[str, Fields],
     besides: Sequence[str],
     usual: Mapping[str, Any],
     said: Mapping[str, Any],
     place: Place,
-) -> Given:
+) -> FieldOptions:
     """The options that fields stand for.
 
     Args:
@@ -80,8 +80,8 @@ def given(
                 found[option], names[option] = True, fields["given"]
         elif isinstance(fields, Mapping):
             for key, value in fields.items():
-                takes.setdefault(key, []).extend(spellings(value))
-            if fields and all(said.get(key) in spellings(one) for key, one in fields.items()):
+                takes.setdefault(key, []).extend(list_spellings(value))
+            if fields and all(said.get(key) in list_spellings(one) for key, one in fields.items()):
                 found[option], names[option] = True, next(iter(fields))
                 stood |= {*fields}
     for option, fields in options.items():
@@ -95,22 +95,22 @@ def given(
         value = said.get(key)
         if key not in stood and value not in (None, False, usual.get(key)):
             allowed = [str(one) for one in (*values, usual.get(key)) if one is not None]
-            raise PlanError(Fault.among(f"{key} is {value}", str(value), allowed, place))
+            raise PlanError(Fault.from_pool(f"{key} is {value}", str(value), allowed, place))
     for key, value in said.items():
         if key in stood or key in takes or not key.startswith(MODEL) or nothing.match(key):
             continue
         if value is not None and value is not False:
             option = key.removeprefix(MODEL).replace("_", "-")
             found[option], names[option] = value, key
-    return Given(found, names)
+    return FieldOptions(found, names)
 
 
-def spellings(value: Any) -> list[Any]:
+def list_spellings(value: Any) -> list[Any]:
     """The values of a field that mean the same, that which is written first."""
     return value if isinstance(value, list) else [value]
 
 
-def told_otherwise(
+def resolve_synonyms(
     said: dict[str, Any], also: Sequence[Mapping[str, Mapping[str, Any]]], first: str
 ) -> None:
     """What is said in other words, in those that rows write; what is said itself stands.

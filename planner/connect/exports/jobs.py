@@ -10,9 +10,9 @@ from typing import Any
 from planner.base import resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError
-from planner.base.sandbox import sandbox
-from planner.connect.exports import Framework, framework
-from planner.connect.exports.table import Config
+from planner.base.sandbox import make_sandbox
+from planner.connect.exports import Framework, load_framework
+from planner.connect.exports.table import LaunchConfig
 from planner.plans.document import Plan
 
 #: How files of a framework's form end.
@@ -21,7 +21,7 @@ ENDINGS = {"flags": "args", "json": "json", "yaml": "yaml", "toml": "toml", "pyt
 SCRIPT, OWN = "TRAIN.py", '"${TRAIN:-train.py}"'
 
 
-def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
+def write_job(plan: Plan, to: str, made: LaunchConfig, scheduler: str) -> str:
     """The text of a job file.
 
     Args:
@@ -35,46 +35,50 @@ def job(plan: Plan, to: str, made: Config, scheduler: str) -> str:
     from jinja2 import FileSystemLoader
 
     facts = resources.read_yaml(Path(__file__).with_name("jobs.yaml"))
-    known, about = framework(to), facts["schedulers"][scheduler]
-    values = {**_devices(plan, facts), "environment": made.environment, "text": made.text.rstrip()}
+    known, about = load_framework(to), facts["schedulers"][scheduler]
+    values = {
+        **_count_nodes(plan, facts),
+        "environment": made.environment,
+        "text": made.text.rstrip(),
+    }
     if scheduler == "skypilot" and values["skypilot"] is None:
-        raise _no_name(plan, scheduler, "cluster.accelerator")
+        raise _refuse_name(plan, scheduler, "cluster.accelerator")
     slug = re.sub(r"[^a-z0-9]+", "-", f"{plan.name}".lower()).strip("-")[:40].strip("-")
     values["name"] = slug if slug[:1].isalpha() else f"plan-{slug}".rstrip("-")
     # A module of its own, whatever the plan is called: not `math`, nor `torch`.
     module = "run_" * (known.form == "python") + values["name"].replace("-", "_")
     values |= {"module": module, "file": f"{module}.{ENDINGS[known.form]}"}
-    values["line"] = _line(known, facts, about, values)
-    values["head"] = _head(plan, known, about)
-    jinja = sandbox(loader=FileSystemLoader(resources.folder("templates")))
+    values["line"] = _build_line(known, facts, about, values)
+    values["head"] = _write_job_head(plan, known, about)
+    jinja = make_sandbox(loader=FileSystemLoader(resources.folder("templates")))
     text: str = jinja.get_template(f"jobs/{scheduler}.jinja").render(values)
     return text
 
 
-def _devices(plan: Plan, facts: Any) -> dict[str, Any]:
+def _count_nodes(plan: Plan, facts: Any) -> dict[str, Any]:
     """Whole nodes, and what their accelerators are called."""
     devices = plan.get("cluster.devices")
     per_node = min(plan.get("cluster.devices_per_node") or devices, devices)
     if devices % per_node:
-        where = plan.document.place(("cluster", "devices"))
+        where = plan.document.find_place(("cluster", "devices"))
         raise PlanError(Fault(f"{devices} devices are not whole nodes of {per_node}", where))
     vendor = plan.get("cluster.accelerator.vendor")
     if vendor not in facts["vendors"]:
-        raise _no_name(plan, "torchrun", "cluster.accelerator.vendor")
-    node = plan.document.find(("cluster", "accelerator"))
+        raise _refuse_name(plan, "torchrun", "cluster.accelerator.vendor")
+    node = plan.document.find_node(("cluster", "accelerator"))
     names = facts["accelerators"].get(node.reference, {})
     unnamed = {"skypilot": None, "product": None}
     sizes = {"nodes": devices // per_node, "per_node": per_node}
     return {**unnamed, **names, **facts["vendors"][vendor], **sizes}
 
 
-def _no_name(plan: Plan, what: str, key: str) -> PlanError:
-    where = plan.document.place(("cluster", "accelerator"))
+def _refuse_name(plan: Plan, what: str, key: str) -> PlanError:
+    where = plan.document.find_place(("cluster", "accelerator"))
     shown = one_line(str(plan.get(f"{key}.name") or plan.get(key)))
     return PlanError(Fault(f"{what} has no name for {shown}", where))
 
 
-def _line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:
+def _build_line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:
     """The framework's line with where all nodes meet, its file and what is handed on."""
     launcher = facts["launchers"][known.use.partition(" ")[0]]
     line = known.use if "…" in known.use else f"… {known.use}"
@@ -84,7 +88,7 @@ def _line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> s
     return line + str(about["more"])
 
 
-def _head(plan: Plan, known: Framework, about: Any) -> str:
+def _write_job_head(plan: Plan, known: Framework, about: Any) -> str:
     """The comments that open the file."""
     hand = [*about["by_hand"], *(["TRAIN, the training script"] if SCRIPT in known.use else [])]
     lines = [

@@ -32,14 +32,14 @@ from math import gcd, prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.connect.exports.table import Draft, Elsewhere, Nearly, Unsaid, with_experts
+from planner.connect.exports.table import Elsewhere, ExportDraft, Nearly, Unsaid, mark_experts
 from planner.plans import pipeline
-from planner.plans.layout import FOLLOWING, KERNELS, at
+from planner.plans.layout import FOLLOWING, KERNELS, filter_keys
 
 Row = Mapping[str, Any]
 
 
-def quotient(draft: Draft, to: str, of: str, by: Sequence[str]) -> dict[str, int]:
+def quotient(draft: ExportDraft, to: str, of: str, by: Sequence[str]) -> dict[str, int]:
     """One key of the plan, where it is given, divided by others, rounded up (the last step begun
     counts); 1 where these are not given."""
     whole, sizes = draft.get(of), [draft.get(key) for key in by]
@@ -51,8 +51,8 @@ def quotient(draft: Draft, to: str, of: str, by: Sequence[str]) -> dict[str, int
 # Megatron-LM -------------------------------------------------------------------------------------
 
 
-def feed_forward(draft: Draft, activations: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    blocks = draft.blocks("mlp") + draft.blocks("moe")
+def feed_forward(draft: ExportDraft, activations: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    blocks = draft.list_blocks("mlp") + draft.list_blocks("moe")
     if not blocks:
         return {}
     kinds = {(b.values["gated"], b.values["activation"]) for b in blocks}
@@ -60,14 +60,14 @@ def feed_forward(draft: Draft, activations: dict[str, dict[str, Any]]) -> dict[s
     name = f"{'gated ' * gated}{activation}"
     word = activations.get(name)
     if len(kinds) > 1:
-        draft.cannot("model.moe.activation", "experts have the activation of the dense layers")
+        draft.add_gap("model.moe.activation", "experts have the activation of the dense layers")
     if word is None:
-        draft.cannot("model.mlp.activation", f"no option for {name}")
+        draft.add_gap("model.mlp.activation", f"no option for {name}")
     # The width of a dense layer is asked for even where there is none.
     return {"ffn-hidden-size": blocks[0].values["intermediate"], **(word or {})}
 
 
-def biases(draft: Draft) -> dict[str, Any]:
+def biases(draft: ExportDraft) -> dict[str, Any]:
     bias, query, *rest = (
         draft.get(f"model.{key}")
         for key in ("bias", "attention.bias", "attention.output_bias", "mlp.bias", "moe.bias")
@@ -77,29 +77,29 @@ def biases(draft: Draft) -> dict[str, Any]:
     if inner == {False}:
         return {"disable-bias-linear": True} | ({"add-qkv-bias": True} if query else {})
     if inner != {True} or not query:
-        draft.cannot("model.bias", "linears have biases all or none, but for query, key and value")
+        draft.add_gap("model.bias", "linears have biases all or none, but for query, key and value")
     return {}
 
 
-def longest(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
+def longest(draft: ExportDraft, to: str, of: Sequence[str]) -> dict[str, int]:
     """The largest of some keys of a model with a shape."""
     known = [value for value in map(draft.get, of) if value is not None]
     return {to: max(known)} if draft.get("model.layers") and known else {}
 
 
-def norm_bias(draft: Draft) -> None:
+def norm_bias(draft: ExportDraft) -> None:
     norm, bias = draft.get("model.norm"), draft.get("model.norm_bias")
     if None not in (norm, bias) and bias != (norm == "layernorm"):
-        draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
+        draft.add_gap("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
 
 
-def layers_with_experts(draft: Draft) -> dict[str, list[int]]:
+def layers_with_experts(draft: ExportDraft) -> dict[str, list[int]]:
     """For each layer 1 where it has experts, where not all do."""
-    layers = [int(one) for one in with_experts(draft)]
+    layers = [int(one) for one in mark_experts(draft)]
     return {"moe-layer-freq": layers} if any(layers) and not all(layers) else {}
 
 
-def layers_on_stages(draft: Draft) -> dict[str, Any]:
+def layers_on_stages(draft: ExportDraft) -> dict[str, Any]:
     """Layers that do not divide evenly: the ends said apart where that is enough, else the whole
     layout. Further-token modules stand on the last stage unless a layout says more."""
     model, further = draft.plan.model, draft.get("model.mtp") or 0
@@ -107,7 +107,7 @@ def layers_on_stages(draft: Draft) -> dict[str, Any]:
     if model is None or size * chunks == 1:
         return {}
     layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
-    held = pipeline.chunks(model, layout, vocab)
+    held = pipeline.divide_layers(model, layout, vocab)
     plain = [*held[:-1], held[-1] - further]
     if plain[-1] >= 0 and len(set(plain)) == 1:
         return {}
@@ -116,9 +116,9 @@ def layers_on_stages(draft: Draft) -> dict[str, Any]:
             "decoder-first-pipeline-num-layers": plain[0],
             "decoder-last-pipeline-num-layers": plain[-1],
         }
-    text = pipeline.written(held, further)
+    text = pipeline.write_chunks(held, further)
     if text is None:
-        draft.cannot("parallelism.stages", "one stage holds all modules of model.mtp")
+        draft.add_gap("parallelism.stages", "one stage holds all modules of model.mtp")
         return {}
     draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
     return {"pipeline-model-parallel-layout": text}
@@ -127,25 +127,25 @@ def layers_on_stages(draft: Draft) -> dict[str, Any]:
 # nanotron and torchtitan --------------------------------------------------------------------------
 
 
-def head_width(draft: Draft) -> None:
+def head_width(draft: ExportDraft) -> None:
     heads, head = draft.get("model.attention.heads"), draft.get("model.attention.head_dim")
     if heads and head and heads * head != draft.get("model.hidden"):
-        draft.cannot("model.attention.head_dim", "heads divide the hidden size")
+        draft.add_gap("model.attention.head_dim", "heads divide the hidden size")
 
 
-def experts_on_layers(draft: Draft, to: str) -> dict[str, list[int]]:
+def experts_on_layers(draft: ExportDraft, to: str) -> dict[str, list[int]]:
     """Which layers have experts; -1 stands for all."""
-    has = with_experts(draft)
+    has = mark_experts(draft)
     return {to: [-1] if all(has) else [index for index, one in enumerate(has) if one]}
 
 
-def modules_on_stages(draft: Draft) -> dict[str, Any]:
+def modules_on_stages(draft: ExportDraft) -> dict[str, Any]:
     """As many layers on each stage, or the modules of each by name."""
     model = draft.plan.model
     if model is None:
         return {}
     layout = draft.plan.data["parallelism"]
-    held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
+    held = pipeline.divide_layers(model, layout, draft.plan.get("model.vocab"))
     if draft.get("parallelism.stages") or len(set(held)) > 1:
         # The modules of each stage by name, as torchtitan's decoders call them.
         left = iter(range(sum(held)))
@@ -160,7 +160,7 @@ def modules_on_stages(draft: Draft) -> dict[str, Any]:
     }
 
 
-def orthogonal(draft: Draft) -> Mapping[str, Any] | None:
+def orthogonal(draft: ExportDraft) -> Mapping[str, Any] | None:
     """What Muon does, where it is the optimizer."""
     if draft.get("training.optimizer") != "muon":
         return None
@@ -174,7 +174,7 @@ def orthogonal(draft: Draft) -> Mapping[str, Any] | None:
 # MaxText ------------------------------------------------------------------------------------------
 
 
-def mesh(draft: Draft) -> dict[str, Any]:
+def mesh(draft: ExportDraft) -> dict[str, Any]:
     """Devices on each axis within a node (``ici``) and across nodes (``dcn``), the innermost first,
     and the batch of a device. Experts lie on an axis of their own beside data."""
     get = draft.get
@@ -182,7 +182,7 @@ def mesh(draft: Draft) -> dict[str, Any]:
     expert, data, replicate = (get(f"parallelism.{key}") for key in ("expert", "data", "replicate"))
     devices, room = get("cluster.devices"), get("cluster.devices_per_node") or 1
     if data % expert:
-        draft.cannot("parallelism.expert", "experts divide the data-parallel group")
+        draft.add_gap("parallelism.expert", "experts divide the data-parallel group")
         return {}
     sharded = get("parallelism.zero") == 3
     copies = replicate if sharded else data // expert
@@ -200,11 +200,11 @@ def mesh(draft: Draft) -> dict[str, Any]:
         room //= inner
         said |= {f"ici_{axis}_parallelism": inner, f"dcn_{axis}_parallelism": size // inner}
     steps, micro = get("training.gradient_accumulation"), get("training.micro_batch")
-    layers = len(with_experts(draft))
+    layers = len(mark_experts(draft))
     if pipe > 1:  # a pipeline takes the micro-batches of a step at once
         held = pipe * get("parallelism.virtual_pipeline")
         if layers % held or steps % pipe:
-            draft.cannot("parallelism.pipeline", "stages divide layers and micro-batches evenly")
+            draft.add_gap("parallelism.pipeline", "stages divide layers and micro-batches evenly")
             return said
         said |= {
             "num_pipeline_microbatches": steps,
@@ -242,7 +242,7 @@ CONDITIONS: Mapping[str, Callable[..., object]] = {
 }
 
 
-def holds(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Row) -> object:
+def is_met(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Row) -> object:
     """Whether a condition holds of the values that keys have."""
     if isinstance(about, Mapping):
         return CONDITIONS[name](*(get(key) in values for key, values in about.items()))
@@ -250,15 +250,15 @@ def holds(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Row
     return CONDITIONS[name](*map(get, keys))
 
 
-def follow(draft: Draft, rows: Iterable[Row]) -> None:
+def follow_rows(draft: ExportDraft, rows: Iterable[Row]) -> None:
     """What rows say, one after another."""
     for row in rows:
         key, about = next(iter(row.items()))
         if "." in key:
-            _say(draft, key, {"to": about} if isinstance(about, str) else about)
+            _export_key(draft, key, {"to": about} if isinstance(about, str) else about)
         elif key in CONDITIONS:
-            if holds(draft.get, key, about):
-                follow(draft, row["rows"])
+            if is_met(draft.get, key, about):
+                follow_rows(draft, row["rows"])
         elif key == "rule":
             options = {name: value for name, value in row.items() if name != key}
             draft.said |= RULES[about](draft, **options) or {}
@@ -266,28 +266,28 @@ def follow(draft: Draft, rows: Iterable[Row]) -> None:
             draft.heard.add(about)
             names = (draft.plan.get(f"{about}.{key}") for key in ("name", "parameters"))
             shown = next((str(name) for name in names if name is not None), "as given")
-            draft.unsaid.append(Unsaid(about, one_line(shown), _why(row)))
+            draft.unsaid.append(Unsaid(about, one_line(shown), _get_why(row)))
         elif isinstance(about, Mapping):
             draft.heard |= {f"{above}.{key}" for above, keys in about.items() for key in keys}
         else:
             draft.heard.update(about)
 
 
-def besides(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
+def pick_inherited(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
     """The rows that a framework takes from another that it is like: those about what its own rows
     are not about."""
-    about = {subject for row in own for subject in _subjects(row)}
+    about = {subject for row in own for subject in _list_subjects(row)}
     for row in rows:
         if "rows" in row:
-            yield {**row, "rows": [*besides(row["rows"], own)]}
-        elif about.isdisjoint(_subjects(row)):
+            yield {**row, "rows": [*pick_inherited(row["rows"], own)]}
+        elif about.isdisjoint(_list_subjects(row)):
             yield row
 
 
-def _subjects(row: Row) -> Iterator[tuple[str, str]]:
+def _list_subjects(row: Row) -> Iterator[tuple[str, str]]:
     """What a row is about: a key, or a section."""
     for inner in row.get("rows", ()):
-        yield from _subjects(inner)
+        yield from _list_subjects(inner)
     key, said = next(iter(row.items()))
     if "." in key:
         yield "", key
@@ -295,24 +295,24 @@ def _subjects(row: Row) -> Iterator[tuple[str, str]]:
         yield key, said
 
 
-def _say(draft: Draft, key: str, row: Row) -> None:
+def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
     """One key of the plan; where its row stands under a condition, it counts as heard all the
     same."""
     value, to, words = draft.get(key), row.get("to"), row.get("words")
-    if not all(holds(draft.get, name, row[name]) for name in CONDITIONS if name in row):
+    if not all(is_met(draft.get, name, row[name]) for name in CONDITIONS if name in row):
         return
     if value is None:
         return
     near = row.get("near")
     if "each" in row:
         value = [row["each"][one] for one in value]
-    said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _why(row)
+    said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _get_why(row)
     if "only" in row:
         words = {row["only"]: {}}
     if words is not None:
         word = words.get(value)
         if word is None:
-            said, why = {}, _why(row)
+            said, why = {}, _get_why(row)
         elif isinstance(word, Mapping) and "elsewhere" in word:
             said, why = {}, Elsewhere(word["elsewhere"])
         elif isinstance(word, Mapping) and "near" in word:
@@ -320,11 +320,11 @@ def _say(draft: Draft, key: str, row: Row) -> None:
         else:
             said, why = {**word} if isinstance(word, Mapping) else {to: word}, None
     if why is not None:
-        draft.cannot(key, why)
+        draft.add_gap(key, why)
     draft.said |= said
 
 
-def _why(row: Row) -> str:
+def _get_why(row: Row) -> str:
     return Elsewhere(row["elsewhere"]) if "elsewhere" in row else row.get("why", "no key for it")
 
 
@@ -337,7 +337,7 @@ OF_ALL: tuple[Row, ...] = (
             KERNELS,
             "training.distributed_optimizer",
             "training.output_tokens",
-            *at(FOLLOWING),
+            *filter_keys(FOLLOWING),
         ]
     },
 )

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from planner.base.display import one_line, plain
-from planner.documents.source import nested
+from planner.documents.source import expand_keys
 from planner.plans.document import Block, Plan
 from planner.plans.model import FURTHER
 from planner.plans.plan import IDLE
@@ -52,7 +52,7 @@ class Nearly(str):
     __slots__ = ()
 
 
-class Draft:
+class ExportDraft:
     """A configuration being made from a plan."""
 
     def __init__(self, plan: Plan) -> None:
@@ -70,9 +70,9 @@ class Draft:
             idle = self.plan.derived.get(key) == IDLE
             return plain(self.plan.document.get(key) if idle else self.plan.get(key))
         _, kind, name = key.split(".")
-        return next((block.values.get(name) for block in self.blocks(kind)), None)
+        return next((block.values.get(name) for block in self.list_blocks(kind)), None)
 
-    def blocks(self, kind: str) -> list[Block]:
+    def list_blocks(self, kind: str) -> list[Block]:
         """The different blocks of a kind among the layers."""
         model = self.plan.model
         found: list[Block] = []
@@ -80,7 +80,7 @@ class Draft:
             found += [b for b in part.blocks if b.kind == kind and b not in found]
         return found
 
-    def cannot(self, key: str, why: str) -> None:
+    def add_gap(self, key: str, why: str) -> None:
         """Reports a key as unsaid, its value on one line whatever a document made of it."""
         self.heard.add(key)
         value = self.plan.get(key)
@@ -92,24 +92,24 @@ class Draft:
             shown = one_line(str(plain(value)))
         self.unsaid.append(Unsaid(key, shown, why))
 
-    def rest(self) -> None:
+    def add_rest(self) -> None:
         """Reports what somebody wrote into the plan and no row has heard; what a model's kinds
         differ in counts as one key."""
         heard, seen, document = frozenset(self.heard), set(), self.plan.document
-        for path, _ in document.walk():
+        for path, _ in document.walk_values():
             key = ".".join(step for step in path if isinstance(step, str))
             if key.startswith("model.kinds"):
                 key = "model.kinds"
             describes = path[0] not in SECTIONS or key.startswith(DESCRIBING)
-            if describes or key in seen or document.origin(path).kind == "default":
+            if describes or key in seen or document.find_origin(path).kind == "default":
                 continue
             seen.add(key)
             if not any(key == known or key.startswith(known + ".") for known in heard):
-                self.cannot(key, "no key for it")
+                self.add_gap(key, "no key for it")
 
 
 @dataclass(frozen=True)
-class Config:
+class LaunchConfig:
     """What an exporter made."""
 
     text: str
@@ -124,7 +124,7 @@ class Config:
         return tuple(each for each in self.unsaid if not isinstance(each.why, (Elsewhere, Nearly)))
 
 
-def with_experts(draft: Draft) -> list[bool]:
+def mark_experts(draft: ExportDraft) -> list[bool]:
     """For each layer whether it has experts, without the modules that predict further tokens."""
     model = draft.plan.model
     if model is None:
@@ -136,28 +136,28 @@ def with_experts(draft: Draft) -> list[bool]:
 # Writing -------------------------------------------------------------------------------------
 
 
-def write(form: str, said: Mapping[str, Any], head: str) -> str:
+def write_config(form: str, said: Mapping[str, Any], head: str) -> str:
     """The text of a configuration, after comments where its form has them."""
     if form == "flags":  # one option a line
-        lines = [" ".join((f"--{key}", *arguments(value))) for key, value in said.items()]
+        lines = [" ".join((f"--{key}", *format_args(value))) for key, value in said.items()]
         return head + "\n".join(lines) + "\n"
-    tree = nested(said)
+    tree = expand_keys(said)
     if form == "json":
         return json.dumps(tree, indent=2) + "\n"
     return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
 
 
-def arguments(value: Any) -> list[str]:
+def format_args(value: Any) -> list[str]:
     """The arguments of an option: none of a flag; a list of words one by one, one of numbers and a
     pair as Python has them, without blanks."""
     if value is True:
         return []
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return value
-    return [literal(value).replace(" ", "") if isinstance(value, (list, tuple)) else str(value)]
+    return [to_literal(value).replace(" ", "") if isinstance(value, (list, tuple)) else str(value)]
 
 
-def literal(value: Any) -> str:
+def to_literal(value: Any) -> str:
     """A value in Python; of a list the runs where that is shorter: ``[0] * 3 + [1] * 58``."""
     if not isinstance(value, list) or not value:
         return repr(value)
@@ -177,7 +177,7 @@ WRITTEN = re.compile(rf"{CALL.pattern}|[A-Z]\w*\.\w+")
 OPEN = ("()", "[-1])")
 
 
-def python(
+def write_python(
     frame: str, imports: Mapping[str, str], written: Container[str], said: Mapping[str, Any]
 ) -> str:
     """The text of a Python file: what is said as assignments to ``config``, below a call its
@@ -197,7 +197,7 @@ def python(
     def worth(value: Any) -> str:
         if isinstance(value, list) and any(isinstance(one, (str, list)) for one in value):
             return f"[{', '.join(map(worth, value))}]"
-        return value if isinstance(value, str) and value in written else literal(value)
+        return value if isinstance(value, str) and value in written else to_literal(value)
 
     def line(key: str) -> str:
         call = CALL.fullmatch(said[key]) if key in calls else None
@@ -218,10 +218,10 @@ def python(
     return frame.format(imports="\n".join(wanted), lines=body) + "\n"
 
 
-def texts(said: Any) -> Iterator[str]:
+def walk_texts(said: Any) -> Iterator[str]:
     """All text in the values of rows."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, (list, tuple, Mapping)):
         for inner in said.values() if isinstance(said, Mapping) else said:
-            yield from texts(inner)
+            yield from walk_texts(inner)

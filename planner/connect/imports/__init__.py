@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports import LAUNCHED, TRAINERS, framework
+from planner.connect.exports import LAUNCHED, TRAINERS, load_framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
 
@@ -22,32 +22,32 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PlanError: what is missing, malformed, contradictory or not modelled.
     """
-    return hf.convert(config).document
+    return hf.convert_config(config).document
 
 
-def _shipped(name: str) -> Imported | None:
+def _find_shipped(name: str) -> ImportResult | None:
     """The document of a shipped model by one of its names, such as its name on the Hugging Face
     Hub; None where it is the name of none.
 
     Raises:
         PlanError: a name that is spelled nearly as one on the Hub.
     """
-    from planner.connect.imports.found import sentence
+    from planner.connect.imports.found import describe_doc
 
     known = references.preset_names("model")
-    preset = name if name in known else aliases.preset("model", name, known)
+    preset = name if name in known else aliases.find_preset("model", name, known)
     near = nearest(name, aliases.on_the_hub()) if "/" in name else None
     if preset is None and near is not None:
         raise PlanError(Fault("no such file", Place(name), None, near))
     if preset is None:
         return None
-    path, _ = references.located(preset, "model")
-    text, document = files.read_text(path, LARGEST_FILE), references.read(path).plain()
-    said = [sentence({"extends": preset}, preset), f"{name} ships as {preset}"]
-    return Imported(text, document, said, Place(name))
+    path, _ = references.locate_file(preset, "model")
+    text, document = files.read_text(path, LARGEST_FILE), references.read_document(path).plain()
+    said = [describe_doc({"extends": preset}, preset), f"{name} ships as {preset}"]
+    return ImportResult(text, document, said, Place(name))
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """The YAML of a document; the document; what it is in a few lines, the first of them the size
     and shape of the model, the others what was left out; and what was read."""
 
@@ -57,9 +57,9 @@ class Imported(NamedTuple):
     place: Place
 
 
-def read(
+def import_file(
     path: str, source: str = "huggingface", plan: bool = False, changes: Sequence[str] = ()
-) -> Imported:
+) -> ImportResult:
     """The model of a file; of arguments that say a run, a plan.
 
     Args:
@@ -72,7 +72,7 @@ def read(
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
-    from planner.connect.imports.found import sentence
+    from planner.connect.imports.found import describe_doc
 
     if plan and source not in (*LAUNCHED, *TRAINERS):
         of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
@@ -83,59 +83,63 @@ def read(
     function = ""
     if (
         source in LAUNCHED
-        and framework(source).form == "python"
+        and load_framework(source).form == "python"
         and not files.is_file(path)
         and path.rpartition(".py:")[2].isidentifier()
     ):
         path, function = path.rpartition(":")[::2]
     place, text = Place(path), path
     if source == "huggingface" and not files.is_file(path):
-        shipped = _shipped(path)
+        shipped = _find_shipped(path)
         if shipped is not None:
             return shipped
     changes_alone = source == "megatron-bridge" and "=" in path
-    said_there = source != "huggingface" and (arguments.are(path) or changes_alone)
+    said_there = source != "huggingface" and (arguments.is_arguments(path) or changes_alone)
     if said_there and not files.is_file(path):
         place = ARGUMENTS
     else:
         text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "eleuther":
-        made = eleuther.read(text, place)
+        made = eleuther.read_script(text, place)
         document, kind = made.document, "plan" if "model" in made.document else "model"
-        said = sentence(document.get("model", document), f"{made.script}.py")
-        written = tidy.write(document, made.came_from, "the script's default", kind)
-        return Imported(written, document, [said, *made.said], place)
+        said = describe_doc(document.get("model", document), f"{made.script}.py")
+        written = tidy.write_import(document, made.came_from, "the script's default", kind)
+        return ImportResult(written, document, [said, *made.said], place)
     if source in TRAINERS:
         from planner.connect.imports import launch
 
-        found = launch.of_trainer(text, source, place, changes)
+        found = launch.read_trainer(text, source, place, changes)
         model = found.document["model"]
         model = {"extends": model} if isinstance(model, str) else model
-        written = tidy.write(found.document, found.came_from, f"{source} file", "plan")
-        return Imported(written, found.document, [sentence(model, source), *found.said], place)
+        written = tidy.write_import(found.document, found.came_from, f"{source} file", "plan")
+        return ImportResult(
+            written, found.document, [describe_doc(model, source), *found.said], place
+        )
     if source in LAUNCHED[1:] or (source == "megatron" and plan):
         from planner.connect.imports import launch
 
-        found = launch.read(text, source, place, function)
+        found = launch.read_launch(text, source, place, function)
         kind, model = "plan" if plan else "model", found.document["model"]
         model = {"extends": model} if isinstance(model, str) else model
         document, came_from = (found.document, found.came_from) if plan else (model, {})
-        written = tidy.write(document, came_from, f"{source} file", kind)
-        lines = [sentence(model, source), *(found.said if plan else ())]
-        return Imported(written, document, lines, place)
+        written = tidy.write_import(document, came_from, f"{source} file", kind)
+        lines = [describe_doc(model, source), *(found.said if plan else ())]
+        return ImportResult(written, document, lines, place)
     if source == "megatron":
-        document = megatron.read(text, place)
-        written = tidy.write(document, {}, "Megatron-LM argument")
-        return Imported(written, document, [sentence(document, "Megatron-LM arguments")], place)
-    config = hf.parse(text, place)
-    imported = hf.convert(config, place)
+        document = megatron.read_megatron(text, place)
+        written = tidy.write_import(document, {}, "Megatron-LM argument")
+        return ImportResult(
+            written, document, [describe_doc(document, "Megatron-LM arguments")], place
+        )
+    config = hf.parse_config(text, place)
+    imported = hf.convert_config(config, place)
     given = config.get("_name_or_path") or config.get("model_type") or imported.family
     head: dict[str, Any] = {"name": str(given)[:200]}
     if imported.notes:
         head["notes"] = "; ".join(imported.notes)
     family = f"the {imported.family} architecture"
     document = {**head, **imported.document}
-    written = tidy.write(document, imported.came_from, family)
-    return Imported(
-        written, document, [sentence(document, imported.family), *imported.notes], place
+    written = tidy.write_import(document, imported.came_from, family)
+    return ImportResult(
+        written, document, [describe_doc(document, imported.family), *imported.notes], place
     )

@@ -14,12 +14,12 @@ from planner.connect.imports.config import LARGEST, Config
 LONGEST = 200_000  # characters of an argument list
 
 
-def are(text: str) -> bool:
+def is_arguments(text: str) -> bool:
     """Whether a text is arguments, and not the name of a file of them."""
     return re.search(r"(^|\s)--?[a-z]", text) is not None
 
 
-def parse(text: str, place: Place | None = None, short: bool = False) -> dict[str, Any]:
+def parse_arguments(text: str, place: Place | None = None, short: bool = False) -> dict[str, Any]:
     """The arguments of a shell line, a script's array or a file with one on each line.
 
     Args:
@@ -56,7 +56,7 @@ class Arguments(Config):
     def name(self, key: str) -> str:
         return self._outside.get(key, f"--{key}")
 
-    def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
+    def read_int(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
         value = self.get(key)
         if value is None:
             return None if otherwise is None else int(otherwise)
@@ -65,7 +65,7 @@ class Arguments(Config):
             raise self.fault(f"{self.name(key)} is {value!r}", f"a whole number, at least {least}")
         return int(value)
 
-    def share(self, key: str) -> Fraction | None:
+    def read_share(self, key: str) -> Fraction | None:
         """A number above zero, exactly as it is written; None where the argument is absent."""
         value = self.get(key)
         if value is None:
@@ -78,7 +78,7 @@ class Arguments(Config):
             )
         return Fraction(str(value))
 
-    def flag(self, key: str, otherwise: bool | None = False) -> bool | None:
+    def read_flag(self, key: str, otherwise: bool | None = False) -> bool | None:
         value = self.get(key, otherwise)
         if value not in (True, False, None):
             raise self.fault(f"--{key} takes no value, not {value!r}")

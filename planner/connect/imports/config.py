@@ -54,55 +54,55 @@ class Config:
             return self.given[key]
         return self.defaults.get(key, otherwise)
 
-    def _typed(self, key: str, otherwise: Any, kinds: tuple[type, ...], allowed: str) -> Any:
+    def _read_typed(self, key: str, otherwise: Any, kinds: tuple[type, ...], allowed: str) -> Any:
         """The value of a key, of one of these types; None where it is absent or null."""
         value = self.get(key, otherwise)
-        if value is not None and not _is(value, *kinds):
-            raise self._refused(key, value, allowed)
+        if value is not None and not _has_type(value, *kinds):
+            raise self._refuse_value(key, value, allowed)
         return value
 
-    def _refused(self, key: str, value: Any, allowed: str) -> PlanError:
+    def _refuse_value(self, key: str, value: Any, allowed: str) -> PlanError:
         shown = repr(value) if isinstance(value, str) else str(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "…"
         return self.fault(f"{self.name(key)} is {shown}", allowed)
 
-    def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
+    def read_int(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
         """A whole number, or None where the key is absent or null."""
-        value: int | None = self._typed(key, otherwise, (int,), "a whole number")
+        value: int | None = self._read_typed(key, otherwise, (int,), "a whole number")
         if value is not None and not least <= value <= LARGEST:
             bound = f"at least {least}" if value < least else f"at most {numbers.text(LARGEST)}"
-            raise self._refused(key, value, bound)
+            raise self._refuse_value(key, value, bound)
         return value
 
-    def need(self, key: str, least: int = 1) -> int:
+    def need_int(self, key: str, least: int = 1) -> int:
         """A whole number that has to be there."""
-        value = self.whole(key, least)
+        value = self.read_int(key, least)
         if value is None:
             raise self.fault(self.ABSENT.format(self.name(key)))
         return value
 
     def number(self, key: str) -> float | None:
         """A number above zero, or None where the key is absent or null."""
-        value: float | None = self._typed(key, None, (int, float), "a number")
+        value: float | None = self._read_typed(key, None, (int, float), "a number")
         if value is not None and not 0 < value <= LARGEST:
-            raise self._refused(key, value, f"above 0, at most {numbers.text(LARGEST)}")
+            raise self._refuse_value(key, value, f"above 0, at most {numbers.text(LARGEST)}")
         return value
 
-    def flag(self, key: str, otherwise: bool | None = None) -> bool | None:
+    def read_flag(self, key: str, otherwise: bool | None = None) -> bool | None:
         """True, false, or None where the key is absent or null."""
-        value: bool | None = self._typed(key, otherwise, (bool,), "true or false")
+        value: bool | None = self._read_typed(key, otherwise, (bool,), "true or false")
         return value
 
-    def text(self, key: str) -> str | None:
-        value: str | None = self._typed(key, None, (str,), "a word")
+    def read_text(self, key: str) -> str | None:
+        value: str | None = self._read_typed(key, None, (str,), "a word")
         return value
 
     def list_of(self, key: str, kind: type[T]) -> list[T] | None:
         """A list of words (str) or whole numbers (int), or None where the key is absent or null."""
         allowed = "a list of words" if kind is str else "a list of whole numbers"
-        value = self._typed(key, None, (list, tuple), allowed)
-        if value is not None and not all(_is(item, kind) for item in value):
-            raise self._refused(key, value, allowed)
+        value = self._read_typed(key, None, (list, tuple), allowed)
+        if value is not None and not all(_has_type(item, kind) for item in value):
+            raise self._refuse_value(key, value, allowed)
         return None if value is None else list(value)
 
     def judge(
@@ -125,9 +125,9 @@ class Config:
             fault = f"the key {self.name(key)!r} is not modelled and could change the architecture"
             raise self.fault(f"{self.type}: {fault}", "remove it if it does not")
 
-    def inner(self, key: str) -> Config:
+    def read_inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""
-        value = self._typed(key, None, (Mapping,), "a mapping") or {}
+        value = self._read_typed(key, None, (Mapping,), "a mapping") or {}
         default = self.defaults.get(key)
         defaults = default if isinstance(default, Mapping) else {}
         inner = Config({"model_type": self.type, **value}, defaults, {}, self.place)
@@ -135,6 +135,6 @@ class Config:
         return inner
 
 
-def _is(value: Any, *kinds: type) -> bool:
+def _has_type(value: Any, *kinds: type) -> bool:
     """Whether a value has one of these types; true and false are no numbers."""
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -11,7 +11,7 @@ from planner.base import numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS
-from planner.connect.imports.rules import values, worth
+from planner.connect.imports.rules import read_traits, run_rule
 
 _SAID = resources.read_yaml(Path(__file__).with_name("diffusion.yaml"))
 #: Classes that are known, and what each row has that is no key of the document.
@@ -28,13 +28,13 @@ MOST_LAYERS = 10_000
 
 
 @cache
-def _row(name: str) -> Mapping[str, Any]:
+def _load_class(name: str) -> Mapping[str, Any]:
     said = CLASSES.get(name) or _SAID["parts"][name]
-    like = _row(said["like"]) if "like" in said else {}
+    like = _load_class(said["like"]) if "like" in said else {}
     return {**like, **{key: value for key, value in said.items() if key not in _BESIDE}}
 
 
-def convert(
+def convert_diffuser(
     config: Mapping[str, Any], place: Place | None
 ) -> tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]:
     """The class of a configuration, its model document in dotted keys, and for each of these the
@@ -53,21 +53,21 @@ def convert(
     given = {key: value for key, value in config.items() if not key.startswith("_")}
     c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
     if name == GENERAL:
-        norm = c.text("norm_type")
+        norm = c.read_text("norm_type")
         if norm not in BY_NORM:
             fault = f"{name}: norm_type {norm!r} is not modelled"
             raise c.fault(fault, f"one of: {', '.join(BY_NORM)}")
         name = BY_NORM[norm]
     for key, allowed in CLASSES[name].get("refused", {}).items():
-        known = [worth(one, c) for one in allowed]
+        known = [run_rule(one, c) for one in allowed]
         if c.get(key) not in known:
             fault = f"{name}: {key} {c.get(key)!r} is not modelled"
             raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
     document: dict[str, Any] = {}
     came_from: dict[str, tuple[str, ...]] = {}
-    for dotted, trait in _row(name).items():
+    for dotted, trait in _load_class(name).items():
         c.noted.clear()
-        document |= values({dotted: trait}, c)
+        document |= read_traits({dotted: trait}, c)
         if c.noted:
             came_from[dotted] = tuple(sorted(c.noted))
     if document["layers"] > MOST_LAYERS:

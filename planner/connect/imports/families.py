@@ -36,7 +36,7 @@ DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
 
 
 @dataclass
-class Row:
+class FamilyRow:
     """A family with all that it has of those that it is like."""
 
     traits: dict[str, Said] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Row:
 
 
 @cache
-def row(kind: str) -> Row:
+def row(kind: str) -> FamilyRow:
     """The keys of the document that a model type gives, in what its layers differ, the keys that
     change the architecture unless they have one of the values listed, what its classes have
     otherwise, and where the library builds another model than what is published."""
@@ -55,7 +55,7 @@ def row(kind: str) -> Row:
     like, axes, refused, classes, notes = (
         said.pop(key, None) for key in ("like", "axes", "refused", "classes", "notes")
     )
-    made = Row()
+    made = FamilyRow()
     for base in map(row, [like] if isinstance(like, str) else like or ()):
         made.traits |= base.traits
         made.axes = base.axes or made.axes

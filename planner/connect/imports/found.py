@@ -9,30 +9,30 @@ from typing import Any
 from planner.base import numbers
 from planner.documents import schema, source
 from planner.plans.document import Plan
-from planner.plans.plan import planned
-from planner.results.result import evaluate
+from planner.plans.plan import build_plan
+from planner.results.result import evaluate_plan
 
 #: What a plan needs beside a model before its parameters can be counted; it decides none of them.
 AROUND = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}, "training": {}}
 
 
-def sentence(document: Mapping[str, Any], family: str) -> str:
+def describe_doc(document: Mapping[str, Any], family: str) -> str:
     """The size and the shape of a model document, as `23.6B parameters, …`.
 
     Raises:
         PlanError: the document is no valid model.
     """
     read = source.load({"model": document, **AROUND})
-    plan = planned(schema.validate(read, "plan"))
-    result = evaluate(plan)
+    plan = build_plan(schema.validate(read, "plan"))
+    result = evaluate_plan(plan)
     total, active = (result[f"parameters.{name}"].number for name in ("total", "active"))
     size = numbers.text(total, "parameters")
     if active != total:
         size += f", {numbers.text(active, 'parameters', 'table')} active for a token"
-    return f"{family}: {size}; {', '.join(shape(plan))}"
+    return f"{family}: {size}; {', '.join(list_shape(plan))}"
 
 
-def shape(plan: Plan) -> Iterator[str]:
+def list_shape(plan: Plan) -> Iterator[str]:
     """Describe what a model is made of, in a few words each."""
     assert plan.model is not None
     kinds = Counter(plan.model.sequence)

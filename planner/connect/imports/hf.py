@@ -14,16 +14,16 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports import diffusion, towers
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import CLASSES as USUAL
-from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, Row, Traits, row
-from planner.connect.imports.rules import values, worth
+from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, FamilyRow, Traits, row
+from planner.connect.imports.rules import read_traits, run_rule
 from planner.connect.imports.tidy import (
-    compressed,
-    experts_rule,
-    filled,
-    windows_rule,
-    without_defaults,
+    drop_defaults,
+    fill_defaults,
+    fold_pattern,
+    match_experts,
+    match_windows,
 )
-from planner.documents.source import lookup, nested
+from planner.documents.source import expand_keys, lookup
 
 #: What the configuration classes of the library assume: defaults, names, harmless keys.
 CLASSES: Mapping[str, Any] = resources.read_json(Path(__file__).with_name("classes.json"))
@@ -36,7 +36,7 @@ INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 @dataclass
-class Imported:
+class HfDocument:
     """A model document, of dotted keys until it is finished, and for each of these the
     configuration keys that it came from."""
 
@@ -46,7 +46,7 @@ class Imported:
     family: str = ""
 
 
-def convert(config: Any, place: Place | None = None) -> Imported:
+def convert_config(config: Any, place: Place | None = None) -> HfDocument:
     """The model document of a configuration.
 
     Raises:
@@ -54,51 +54,54 @@ def convert(config: Any, place: Place | None = None) -> Imported:
             architecture in a way that is not modelled.
     """
     if isinstance(config, Mapping) and diffusion.NAME in config and "model_type" not in config:
-        name, document, came_from = diffusion.convert(config, place)
-        return Imported(without_defaults(document, place), came_from, family=name)
-    given, notes, named, outer = _text_part(config, place)
+        name, document, came_from = diffusion.convert_diffuser(config, place)
+        return HfDocument(drop_defaults(document, place), came_from, family=name)
+    given, notes, named, outer = _extract_text(config, place)
     flat = outer in CLASSES["wrappers"] and not any(k in config for k in INNER)
     kind = str(given["model_type"])
     if kind not in FAMILIES:
-        raise _unknown(kind, FAMILIES, place)
+        raise _refuse_type(kind, FAMILIES, place)
     said = CLASSES["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
     family = row(kind)
     for key, allowed in family.refused.items():
-        value, known = c.get(key), [worth(one, c) for one in allowed] if key in c.given else allowed
+        value, known = (
+            c.get(key),
+            [run_rule(one, c) for one in allowed] if key in c.given else allowed,
+        )
         if value not in known:
             fault = f"{kind}: {c.name(key)} {value!r} is not modelled"
             raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
-    made = Imported({}, notes=notes, family=kind)
+    made = HfDocument({}, notes=notes, family=kind)
     own = _of_class(named, (outer, kind), family, made, c)
     for dotted, trait in {**family.traits, **own}.items():
         c.noted.clear()
-        made.document |= values({dotted: trait}, c)
+        made.document |= read_traits({dotted: trait}, c)
         if c.noted:
             made.came_from[dotted] = tuple(c.name(key) for key in sorted(c.noted))
     if made.document["layers"] > MOST_LAYERS:
         raise c.fault(f"{made.document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
-    _stack(c, family.axes, made)
+    _add_layers(c, family.axes, made)
     _drop_assumed_length(c, made.document)
     c.judge({*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}, HARMLESS)
     _note_further(c, made)
     made.notes += [said for key, said in family.notes.items() if made.document.get(key)]
     if outer in towers.WRAPPERS:
         _add_towers(config, outer, flat, made, place)
-    made.document = without_defaults(made.document, place)
+    made.document = drop_defaults(made.document, place)
     return made
 
 
 def _add_towers(
-    config: Mapping[str, Any], outer: str, flat: bool, made: Imported, place: Place | None
+    config: Mapping[str, Any], outer: str, flat: bool, made: HfDocument, place: Place | None
 ) -> None:
     """The towers of a wrapper, where all that they have is known; else a note why they are left
     out, and the language model alone."""
     try:
-        found = towers.towers(config, outer, made.document["hidden"], flat, place)
-        filled({**made.document, **found}, place)
+        found = towers.read_towers(config, outer, made.document["hidden"], flat, place)
+        fill_defaults({**made.document, **found}, place)
     except PlanError as error:
-        made.notes[0] += f" ({towers.left_out(error)})"
+        made.notes[0] += f" ({towers.explain_skip(error)})"
         return
     if found:
         made.document |= found
@@ -108,7 +111,9 @@ def _add_towers(
         made.notes[0] = f"{outer}: {' and '.join(found)} tower and projector are counted too"
 
 
-def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: Config) -> Traits:
+def _of_class(
+    named: str, types: Sequence[str], family: FamilyRow, made: HfDocument, c: Config
+) -> Traits:
     """What the class of a configuration has otherwise than its type; nothing where none is named.
 
     Raises:
@@ -128,12 +133,12 @@ def _of_class(named: str, types: Sequence[str], family: Row, made: Imported, c: 
     return traits
 
 
-def _unknown(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
+def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
     fault = f"model type {kind!r} is not known"
     return PlanError(Fault(fault, place, None, nearest(kind, known)))
 
 
-def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str], str, str]:
+def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str], str, str]:
     """The language model's keys of a configuration, multimodal or not; what was left out; the class
     and the type of the whole."""
     if not isinstance(config, Mapping):
@@ -150,7 +155,7 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
             break
         outer = str(given.get("model_type"))
         if outer not in CLASSES["wrappers"]:
-            raise _unknown(outer, [*CLASSES["wrappers"], *FAMILIES], place)
+            raise _refuse_type(outer, [*CLASSES["wrappers"], *FAMILIES], place)
         text = {"model_type": CLASSES["wrappers"][outer], **given[inner]}
         if "tie_word_embeddings" in given:  # the head is the outer class's
             text["tie_word_embeddings"] = given["tie_word_embeddings"]
@@ -179,19 +184,19 @@ def _check_depth(node: Any, place: Place | None) -> None:
     raise PlanError(Fault("the configuration is nested too deeply", place, allowed))
 
 
-def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
+def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:
     """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
     differing: list[tuple[list[str], Mapping[str, Traits]]] = []
     sources: set[str] = set()
     for said, meaning in axes:
         c.noted.clear()
-        labels = list(worth(said, c))
+        labels = list(run_rule(said, c))
         sources |= c.noted
         if len(set(labels)) == 1:
-            made.document |= values(meaning.get(labels[0], {}), c)
+            made.document |= read_traits(meaning.get(labels[0], {}), c)
         else:
             differing.append((labels, meaning))
-    keys = _single_keys(c, differing)
+    keys = _collapse_axes(c, differing)
     if keys is None:
         layers = list(zip(*(labels for labels, _ in differing), strict=True))
         c.noted.clear()
@@ -199,30 +204,30 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
         for layer in dict.fromkeys(layers):
             kind: dict[str, Any] = {}
             for label, (_, meaning) in zip(layer, differing, strict=True):
-                kind |= values(meaning.get(label, {}), c)
-            kinds["-".join(layer)] = nested(kind)
+                kind |= read_traits(meaning.get(label, {}), c)
+            kinds["-".join(layer)] = expand_keys(kind)
         sources |= c.noted
-        keys = {"kinds": kinds, "pattern": compressed(["-".join(layer) for layer in layers])}
+        keys = {"kinds": kinds, "pattern": fold_pattern(["-".join(layer) for layer in layers])}
     made.document |= keys
     # All patterns need the depth.
     named = tuple(c.name(key) for key in sorted(sources - {"num_hidden_layers"}))
     made.came_from |= dict.fromkeys(keys, named)
 
 
-def _single_keys(
+def _collapse_axes(
     c: Config, differing: Sequence[tuple[list[str], Mapping[str, Traits]]]
 ) -> dict[str, Any] | None:
     """Common patterns as single keys of the document; None where one of them is not common."""
     keys: dict[str, Any] = {}
     for labels, meaning in differing:
         kinds = set(labels)
-        rule = experts_rule(labels) if kinds == {"dense", "sparse"} else None
-        step = windows_rule(labels) if kinds == {"sliding", "full"} else None
+        rule = match_experts(labels) if kinds == {"dense", "sparse"} else None
+        step = match_windows(labels) if kinds == {"sliding", "full"} else None
         plain = {key for label in kinds for key in meaning.get(label, ())} == {"attention.window"}
         if rule is not None:
             keys |= {f"moe.{key}": value for key, value in rule.items()}
         elif step is not None and plain:
-            keys |= values(meaning["sliding"], c) | {"attention.global_every": step}
+            keys |= read_traits(meaning["sliding"], c) | {"attention.global_every": step}
         else:
             return None
     return keys
@@ -251,7 +256,7 @@ FURTHER = (
 )
 
 
-def _note_further(c: Config, made: Imported) -> None:
+def _note_further(c: Config, made: HfDocument) -> None:
     """Modules that predict further tokens are published beside the model; the library that reads
     the configuration leaves them out, and so does the document."""
     for key in FURTHER:
@@ -262,7 +267,7 @@ def _note_further(c: Config, made: Imported) -> None:
             return
 
 
-def parse(text: str, place: Place | None = None) -> Any:
+def parse_config(text: str, place: Place | None = None) -> Any:
     """The JSON text of a configuration; its faults become ours."""
 
     def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:

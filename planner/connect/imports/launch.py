@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import TRAINERS, Framework, fields, framework
-from planner.connect.exports.rules import CONDITIONS, Row, holds
+from planner.connect.exports import TRAINERS, Framework, fields, load_framework
+from planner.connect.exports.rules import CONDITIONS, Row, is_met
 from planner.connect.imports import hf, megatron, python_file, trainers
-from planner.connect.imports.arguments import parse
+from planner.connect.imports.arguments import parse_arguments
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
-from planner.connect.imports.tidy import placed
+from planner.connect.imports.tidy import place_faults
 from planner.documents import aliases, references, schema, source, yaml_nodes
-from planner.documents.source import nested
+from planner.documents.source import expand_keys
 from planner.plans.document import Plan
-from planner.plans.plan import planned
+from planner.plans.plan import build_plan
 
 #: Sections that a launch file decides; of nanotron's the model as well.
 SECTIONS = {
@@ -42,7 +42,7 @@ ACCELERATOR = "h100-sxm-80gb"
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
 
 
-class Read(NamedTuple):
+class LaunchPlan(NamedTuple):
     """A plan; what its file leaves open, a line each; for dotted keys, what said them."""
 
     document: dict[str, Any]
@@ -50,7 +50,7 @@ class Read(NamedTuple):
     came_from: dict[str, tuple[str, ...]]
 
 
-class Said(dict[str, Any]):
+class LaunchValues(dict[str, Any]):
     """What a file says, by dotted keys; what is no literal in it cannot be asked for. ``names`` are
     those of options that stand for its fields, ``given`` what does not hold by default."""
 
@@ -67,7 +67,7 @@ class Said(dict[str, Any]):
         return value
 
 
-def read(text: str, name: str, place: Place, function: str = "") -> Read:
+def read_launch(text: str, name: str, place: Place, function: str = "") -> LaunchPlan:
     """The plan that a launch file says.
 
     Args:
@@ -76,15 +76,15 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     Raises:
         PlanError: the file is malformed, or says what is not modelled.
     """
-    known = framework(name)
-    said = _said(text, known, place, function)
-    start = _axes(said) if name == "maxtext" else {}
+    known = load_framework(name)
+    said = _load_values(text, known, place, function)
+    start = _read_mesh(said) if name == "maxtext" else {}
     model: dict[str, Any] | str | None = None
     if known.form == "flags" or known.options:
-        model = _of_options(said, place)
+        model = _find_model(said, place)
         shape = source.load(model, kind="model").data
         start = {"model.moe.experts": (shape.get("moe") or {}).get("experts")}
-    keys, came_from = _keys(said, known, name, place, start=start)
+    keys, came_from = _derive_keys(said, known, name, place, start=start)
     sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "context", "expert", "pipeline")]
     tensor, context, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
     least = lcm(tensor * context, expert) * pipeline  # the fewest devices
@@ -95,28 +95,28 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
         of_batch = [keys.get(key) for key in BATCH]
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
         keys["training.global_batch"] = prod(size or 1 for size in of_batch)
-    for row in _rows(known.rows):
+    for row in _walk_rows(known.rows):
         if row.get("rule") == "quotient" and row["of"] not in keys and row["to"] in said:
             sizes = [keys.get(key) for key in row["by"]]
-            whole = _typed(said[row["to"]], place)
+            whole = _parse_value(said[row["to"]], place)
             if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
                 keys[row["of"]] = whole * prod(size or 1 for size in sizes)
     routed = keys.get("model.moe.experts") is not None
     kept = {k: v for k, v in keys.items() if routed or not k.startswith("model.moe.")}
     document: dict[str, Any] = {"model": {}, "cluster": {}, "training": {}, "parallelism": {}}
-    document |= nested({key: value for key, value in kept.items() if value is not None})
+    document |= expand_keys({key: value for key, value in kept.items() if value is not None})
     if model is not None:
         document["model"] = model
         count, virtual = (
             keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
         )
         whole = [one if isinstance(one, int) and one > 0 else 1 for one in (count, virtual)]
-        stages = _stages(said, shape["layers"], *whole)
+        stages = _read_stages(said, shape["layers"], *whole)
         document["parallelism"] |= {"stages": stages} if stages else {}
     elif known.form == "python":
-        document["parallelism"] |= _chunks(said, keys)
+        document["parallelism"] |= _read_chunks(said, keys)
         if "layers" not in document["model"]:
-            flavor = _flavor(said, known, f"{place.file}:{function}")
+            flavor = _find_flavor(said, known, f"{place.file}:{function}")
             if flavor is None:
                 allowed = (
                     "a flavor of torchtitan's registries, or layers by its families' functions"
@@ -128,16 +128,16 @@ def read(text: str, name: str, place: Place, function: str = "") -> Read:
     open_ = ["cluster.accelerator"] + (
         [] if told else ["cluster.devices, the fewest that it takes"]
     )
-    with placed(place):
-        planned(schema.validate(source.load(document), "plan"))
+    with place_faults(place):
+        build_plan(schema.validate(source.load(document), "plan"))
     came_from["cluster.accelerator"] = ("no key says it",)
     came_from["cluster.devices"] = (
         "the processes that its comments say" if told else "the fewest",
     )
-    return Read(document, [f"no key says {what}: an assumption" for what in open_], came_from)
+    return LaunchPlan(document, [f"no key says {what}: an assumption" for what in open_], came_from)
 
 
-def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> Read:
+def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
     """The plan that a trainer's file says, which says no model.
 
     Args:
@@ -146,32 +146,32 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
     Raises:
         PlanError: the file is malformed, or says what is not modelled or no model is set.
     """
-    known, fixed = framework(name), trainers.chosen(changes)
+    known, fixed = load_framework(name), trainers.parse_changes(changes)
     options = _options_of(text, known, place)
     # The first time for the keys that conditions are about.
-    first, _ = _keys(options, known, name, place)
-    keys, came_from = _keys(options, known, name, place, {"parallelism.zero": 0, **first})
+    first, _ = _derive_keys(options, known, name, place)
+    keys, came_from = _derive_keys(options, known, name, place, {"parallelism.zero": 0, **first})
     keys = {"parallelism.zero": 0, **keys, **fixed}
     if "model" not in keys and not any(key.startswith("model.") for key in keys):
         option = next((key for key in known.models if key in options), "")
         named = str(options.get(option, ""))
-        if aliases.shipped(named) is None:
+        if aliases.find_hub_model(named) is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
-        keys["model"], came_from["model"] = aliases.shipped(named), (option,)
+        keys["model"], came_from["model"] = aliases.find_hub_model(named), (option,)
         options.given.pop(option, None)  # it is read
     told = PROCESSES.search(text)
-    rows = [*_rows(known.rows)]
-    keys = trainers.sizes(options, keys, rows, int(told[1]) if told else None)
+    rows = [*_walk_rows(known.rows)]
+    keys = trainers.derive_sizes(options, keys, rows, int(told[1]) if told else None)
     if "cluster" in keys:
         keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
     else:
         keys.setdefault("cluster.accelerator", ACCELERATOR)
     document: dict[str, Any] = {"model": None, "cluster": None, "training": {}}
-    document |= nested({key: value for key, value in keys.items() if value is not None})
-    with placed(place):
-        plan = planned(schema.validate(source.load(document), "plan"))
-    lines = trainers.judge(options, plan, fixed, place)
+    document |= expand_keys({key: value for key, value in keys.items() if value is not None})
+    with place_faults(place):
+        plan = build_plan(schema.validate(source.load(document), "plan"))
+    lines = trainers.judge_file(options, plan, fixed, place)
     open_ = [
         f"no key says {key}: {what}"
         for key, what in (
@@ -189,22 +189,26 @@ def of_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) 
         **came_from,
         **dict.fromkeys(fixed, ("--set",)),
     }
-    return Read(document, [*open_, *lines], came_from)
+    return LaunchPlan(document, [*open_, *lines], came_from)
 
 
-def keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
+def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
     """The keys that a file which was made of a plan says, under the conditions of that plan."""
-    known, place = framework(name), Place(name)
-    said = _options_of(text, known, place) if name in TRAINERS else _said(text, known, place, "")
-    above = {_of_model(key): plan.get(_of_model(key)) for key in _conditions(known.rows)}
+    known, place = load_framework(name), Place(name)
+    said = (
+        _options_of(text, known, place)
+        if name in TRAINERS
+        else _load_values(text, known, place, "")
+    )
+    above = {_lift_key(key): plan.get(_lift_key(key)) for key in _list_conditions(known.rows)}
     before = {key: value for key, value in above.items() if value is not None}
-    return _keys(said, known, name, place, before)[0]
+    return _derive_keys(said, known, name, place, before)[0]
 
 
-def _conditions(rows: Iterable[Row]) -> Iterator[str]:
+def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
     """The keys that conditions are about."""
     for row in rows:
-        yield from _conditions(row.get("rows", ()))
+        yield from _list_conditions(row.get("rows", ()))
         inner = [one for one in row.values() if isinstance(one, Mapping)]
         for about in (each[name] for each in (row, *inner) for name in CONDITIONS if name in each):
             yield from [about] if isinstance(about, str) else about
@@ -212,33 +216,33 @@ def _conditions(rows: Iterable[Row]) -> Iterator[str]:
 
 def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
     """What the file of a trainer says."""
-    tree = hf.parse(text, place) if known.form == "json" else _yaml(text, place)
+    tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
-    return trainers.Options(_flat(tree), text, known)
+    return trainers.Options(_flatten_tree(tree), text, known)
 
 
-def _said(text: str, known: Framework, place: Place, function: str) -> Said:
+def _load_values(text: str, known: Framework, place: Place, function: str) -> LaunchValues:
     """What a file says, below it what holds where it says nothing."""
     if known.form == "flags":
-        found: Mapping[str, Any] = parse(text, place)
-    elif known.options and (changes := _overrides(text)):
+        found: Mapping[str, Any] = parse_arguments(text, place)
+    elif known.options and (changes := _parse_changes(text)):
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
-        found = python_file.read(text, place, known.calls, function)
+        found = python_file.read_python(text, place, known.calls, function)
     else:
-        found = _flat(_yaml(text, place))
-    said = Said(found)
+        found = _flatten_tree(_parse_yaml(text, place))
+    said = LaunchValues(found)
     said.place, held = place, known.defaults
-    fields.told_otherwise(said, known.also, FIRST)
+    fields.resolve_synonyms(said, known.also, FIRST)
     if known.options:
         for key in [key for key in said if not fields.is_field(key)]:
             del said[key]  # a section, and what the function calls
         hub = str(dict.get(said, "model")).startswith(HUB)
         if hub:  # whose converter decides what a model has by default
-            held = {key: value for key, value in held.items() if fields.of_run(key)}
+            held = {key: value for key, value in held.items() if fields.is_run_field(key)}
         shown = {k: v for k, v in said.items() if k != "model" or not hub}
-        options, said.names = fields.given(
+        options, said.names = fields.find_options(
             known.options, known.besides, held, {**held, **shown}, place
         )
         said |= options
@@ -248,26 +252,26 @@ def _said(text: str, known: Framework, place: Place, function: str) -> Said:
     return said
 
 
-def _of_options(said: Said, place: Place) -> dict[str, Any] | str:
+def _find_model(said: LaunchValues, place: Place) -> dict[str, Any] | str:
     """The model of Megatron-LM's options, or the shipped one whose page on the Hub a file names."""
     found = {key: said.get(key) for key in said.given if not fields.is_field(key)}
     if not str(dict.get(said, "model")).startswith(HUB):
         if said.names and "num-layers" not in found:
             allowed = "its fields, or the page of a built-in model"
             raise PlanError(Fault("no known model", place, allowed))
-        return megatron.of_options(found, place, said.names)
+        return megatron.convert_options(found, place, said.names)
     page = said.get(f"model.{FIRST}")
-    shipped = aliases.preset("model", str(page), references.preset_names("model"))
+    shipped = aliases.find_preset("model", str(page), references.preset_names("model"))
     if shipped is None:
         fault = f"{one_line(str(page))} is no known model"
         raise PlanError(Fault(fault, place, "the page of a built-in model"))
-    if changed := megatron.shaping(found):
+    if changed := megatron.find_shaper(found):
         fault = f"{said.names[changed]} changes a model of the Hub, and is not read"
         raise PlanError(Fault(fault, place))
     return shipped
 
 
-def _overrides(text: str) -> dict[str, Any]:
+def _parse_changes(text: str) -> dict[str, Any]:
     """Changes one after another, as on the line of a script; none where the text is another."""
     try:
         words = shlex.split(text, comments=True)
@@ -276,12 +280,12 @@ def _overrides(text: str) -> dict[str, Any]:
     found = [OVERRIDE.fullmatch(word) for word in words]
     if not all(found):
         return {}
-    nodes = {one[1]: yaml_nodes.compose(one[2], "changes") for one in found if one}
+    nodes = {one[1]: yaml_nodes.parse_yaml(one[2], "changes") for one in found if one}
     return {key: node and node.plain() for key, node in nodes.items()}
 
 
-def _keys(
-    said: Said | trainers.Options,
+def _derive_keys(
+    said: LaunchValues | trainers.Options,
     known: Framework,
     name: str,
     place: Place,
@@ -292,33 +296,35 @@ def _keys(
     are of the keys ``before``, where these are known, and of those to ``start`` with."""
     flags, keys, asked = known.form == "flags", dict(start), set(start)
     came_from: dict[str, tuple[str, ...]] = {}
-    names = said.names if isinstance(said, Said) else {}
+    names = said.names if isinstance(said, LaunchValues) else {}
     of_plan, of_asked = (keys, asked) if before is None else (before, EVERY)
 
     def hear(rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             key, about = next(iter(row.items()))
             if key in CONDITIONS:
-                if _may_hold(of_plan, of_asked, key, about):
+                if _is_possible(of_plan, of_asked, key, about):
                     hear(row["rows"])
                 continue
-            key = _of_model(key)
+            key = _lift_key(key)
             if not key.startswith(SECTIONS[name]) or key in keys:
                 continue
             about = {"to": about} if isinstance(about, str) else about
             where = [(one, about[one]) for one in about if one in CONDITIONS and about[one] != key]
-            if not all(_may_hold(of_plan, of_asked, *one) for one in where):
+            if not all(_is_possible(of_plan, of_asked, *one) for one in where):
                 continue
-            value = _meant(about, said, place)
+            value = _match_option(about, said, place)
             asked.add(key)
-            if isinstance(said, trainers.Options) and said.leaves(key, value, _options(about)):
+            if isinstance(said, trainers.Options) and said.is_left_out(
+                key, value, _list_options(about)
+            ):
                 continue
             if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
                 own = said.given
-                options = dict.fromkeys(one for one in _options(about) if one in own)
+                options = dict.fromkeys(one for one in _list_options(about) if one in own)
                 shown = tuple(names.get(one, f"--{one}" if flags else one) for one in options)
                 came_from[key] = shown or (f"the default of {name}",)
-                keys[key] = _typed(value, place) if flags else value
+                keys[key] = _parse_value(value, place) if flags else value
 
     hear(known.rows)
     return keys, came_from
@@ -334,7 +340,7 @@ class _Every(Container[str]):
 EVERY = _Every()
 
 
-def _axes(said: Said) -> dict[str, Any]:
+def _read_mesh(said: LaunchValues) -> dict[str, Any]:
     """Sizes of a layout and of a batch by the axes of MaxText's mesh."""
 
     def size(axis: str) -> int:
@@ -360,7 +366,7 @@ def _axes(said: Said) -> dict[str, Any]:
     }
 
 
-def _chunks(said: Said, keys: Mapping[str, Any]) -> dict[str, Any]:
+def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
     modules = said.get("parallelism.module_fqns_per_model_part")
     each, layers = (
@@ -377,7 +383,7 @@ def _chunks(said: Said, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _flavor(said: Said, known: Framework, name: str) -> str | None:
+def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
     """The model that ships as the flavor of a registry which a file calls: of the family that the
     call is from, else of one in the name of file and function."""
     flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
@@ -387,49 +393,49 @@ def _flavor(said: Said, known: Framework, name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _may_hold(
+def _is_possible(
     keys: Mapping[str, Any], asked: Container[str], name: str, about: str | Sequence[str] | Row
 ) -> bool:
     """Whether a condition holds of what was read; where its keys were not read yet, it may."""
     over = [about] if isinstance(about, str) else about
-    if not all(_of_model(key) in asked for key in over):
+    if not all(_lift_key(key) in asked for key in over):
         return True
     neutral = {"several": 1, "single": 1}.get(name)
     try:
-        return bool(holds(lambda key: keys.get(_of_model(key), neutral), name, about))
+        return bool(is_met(lambda key: keys.get(_lift_key(key), neutral), name, about))
     except TypeError:  # no number, which the plan's schema will say
         return True
 
 
-def _of_model(key: str) -> str:
+def _lift_key(key: str) -> str:
     """The key of a model that a key of its layers is said by."""
     return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
-def _yaml(text: str, place: Place) -> Mapping[str, Any]:
-    root = yaml_nodes.compose(text, place.file)
+def _parse_yaml(text: str, place: Place) -> Mapping[str, Any]:
+    root = yaml_nodes.parse_yaml(text, place.file)
     found = root.plain() if root is not None else None
     if not isinstance(found, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
     return found
 
 
-def _flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """The keys of mappings in mappings, dotted."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         inner = isinstance(value, Mapping)
-        found |= _flat(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
+        found |= _flatten_tree(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
     return found
 
 
-def _rows(rows: Iterable[Row]) -> Iterator[Row]:
+def _walk_rows(rows: Iterable[Row]) -> Iterator[Row]:
     """All rows, whatever condition they stand under."""
     for row in rows:
-        yield from _rows(row["rows"]) if "rows" in row else [row]
+        yield from _walk_rows(row["rows"]) if "rows" in row else [row]
 
 
-def _options(about: Mapping[str, Any]) -> Iterator[str]:
+def _list_options(about: Mapping[str, Any]) -> Iterator[str]:
     """The options that a row may write."""
     if "to" in about:
         yield about["to"]
@@ -438,12 +444,12 @@ def _options(about: Mapping[str, Any]) -> Iterator[str]:
             yield from word.get("near", word)
 
 
-def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
+def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
     """The value of a key whose words a file has: of several the one with most of them; the one that
     goes without saying where none is there."""
     to, words = about.get("to"), about.get("words")
     if to and "each" in about and said.get(to) is not None:
-        return _each(said.get(to), to, about["each"], place)
+        return _match_each(said.get(to), to, about["each"], place)
     if words is None:
         return said.get(to, about.get("otherwise")) if to else about.get("only")
     found, silent = [], []
@@ -454,44 +460,44 @@ def _meant(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> A
         options = word["near"] if near else word
         options = options if isinstance(options, Mapping) else {to: options}
         if isinstance(said, trainers.Options):
-            options = {k: one for k, one in options.items() if not said.changes_nothing(k)}
+            options = {k: one for k, one in options.items() if not said.is_ignored(k)}
         if not options:
             silent += [] if near else [value]
-        elif all(_same(said.get(key), option) for key, option in options.items()):
+        elif all(_has_value(said.get(key), option) for key, option in options.items()):
             found.append((len(options), not near, value))
     if found:
         return max(found, key=lambda one: one[:2])[2]
     if to and said.get(to) is not None:
         known = [str(word) for word in words.values() if not isinstance(word, Mapping)]
-        raise PlanError(Fault.among(f"{to} is {said.get(to)}", str(said.get(to)), known, place))
+        raise PlanError(Fault.from_pool(f"{to} is {said.get(to)}", str(said.get(to)), known, place))
     return silent[0] if len(silent) == 1 else None
 
 
-def _each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
+def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
     """The values of a key that an option lists by their own names."""
     listed = given if isinstance(given, list) else [one.strip() for one in str(given).split(",")]
     ours = {theirs: name for name, theirs in names.items()}
     for one in listed:
         if one not in ours:
-            raise PlanError(Fault.among(f"{option} has {one}", str(one), list(ours), place))
+            raise PlanError(Fault.from_pool(f"{option} has {one}", str(one), list(ours), place))
     return [ours[one] for one in listed]
 
 
-def _same(given: Any, option: Any) -> bool:
+def _has_value(given: Any, option: Any) -> bool:
     if isinstance(option, list) and not isinstance(given, list):
         return [str(one) for one in option] == (str(given).split() if given is not None else None)
     return given == option or (given is not None and str(given) == str(option))
 
 
-def _typed(value: Any, place: Place) -> Any:
+def _parse_value(value: Any, place: Place) -> Any:
     """The argument of an option as a document has it."""
     if not isinstance(value, str):
         return value
-    node = yaml_nodes.compose(value, place.file)
+    node = yaml_nodes.parse_yaml(value, place.file)
     return None if node is None else node.plain()
 
 
-def _stages(said: Said, layers: int, count: int, virtual: int) -> Sequence[int] | None:
+def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> Sequence[int] | None:
     """Layers of each stage, where they are said, or embedding and loss count as a layer each."""
     apart = [
         bool(said.get(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")

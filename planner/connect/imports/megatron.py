@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports.table import texts
-from planner.connect.imports.arguments import Arguments, parse
+from planner.connect.exports.table import walk_texts
+from planner.connect.imports.arguments import Arguments, parse_arguments
 from planner.connect.imports.families import ARGUMENTS, row
-from planner.connect.imports.rules import values
-from planner.connect.imports.tidy import without_defaults
+from planner.connect.imports.rules import read_traits
+from planner.connect.imports.tidy import drop_defaults
 
 #: Rows of families.yaml that arguments are read by.
 ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
@@ -20,16 +20,16 @@ DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
 PADDING = ("make-vocab-size-divisible-by", "tensor-model-parallel-size")
 
 
-def read(text: str, place: Place | None = None) -> dict[str, Any]:
+def read_megatron(text: str, place: Place | None = None) -> dict[str, Any]:
     """The model document of an argument list, defaults left out.
 
     Raises:
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
     """
-    return of_options(parse(text, place), place)
+    return convert_options(parse_arguments(text, place), place)
 
 
-def of_options(
+def convert_options(
     found: Mapping[str, Any], place: Place | None = None, names: Mapping[str, str] = {}
 ) -> dict[str, Any]:
     """The model document of options, defaults left out.
@@ -42,20 +42,20 @@ def of_options(
     """
     _judge_unknown(found, place, names)
     c = Arguments({"model_type": "megatron", **found}, {}, names, place)
-    latent = c.flag("multi-latent-attention")
+    latent = c.read_flag("multi-latent-attention")
     left_out = {"megatron_heads" if latent else "megatron_latent"}
     if "num-experts" not in found:
         left_out.add("megatron_experts")
     document: dict[str, Any] = {}
     for kind in ROWS:
         if kind not in left_out:
-            document |= values(row(kind).traits, c)
-    return without_defaults(document, place)
+            document |= read_traits(row(kind).traits, c)
+    return drop_defaults(document, place)
 
 
 def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
     """An argument that no row names is harmless, or refused."""
-    known = {*ARGUMENTS["others"], *texts([list(row(kind).traits.values()) for kind in ROWS])}
+    known = {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
         if name in known or harmless.search(name) or not shaped.search(name) or value == "0":
@@ -65,9 +65,9 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
         raise PlanError(Fault(fault, place, None, nearest(name, known)))
 
 
-def shaping(found: Mapping[str, Any]) -> str | None:
+def find_shaper(found: Mapping[str, Any]) -> str | None:
     """The first option that shapes a model."""
     traits = {key: said for kind in ROWS for key, said in row(kind).traits.items()}
-    shaped = {*texts([said for key, said in traits.items() if key not in DESCRIBING])}
+    shaped = {*walk_texts([said for key, said in traits.items() if key not in DESCRIBING])}
     others = {*ARGUMENTS["others"]} - {*PADDING}
     return next((name for name in found if name in shaped | others), None)

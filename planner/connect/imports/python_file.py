@@ -26,7 +26,9 @@ class Unread(NamedTuple):
     text: str
 
 
-def read(text: str, place: Place, calls: Container[str], function: str = "") -> dict[str, Any]:
+def read_python(
+    text: str, place: Place, calls: Container[str], function: str = ""
+) -> dict[str, Any]:
     """What a configuration of a file says, by dotted keys of the object that it makes: values,
     calls as text (``Name()``, or as one of ``calls``) with their arguments below them, and what is
     no literal as ``Unread``.
@@ -43,21 +45,21 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
         raise PlanError(Fault("too long for a configuration", place, allowed))
     try:
         body = ast.parse(text).body
-        reader = _Reader(body, calls)
+        reader = _PythonReader(body, calls)
         made = [
             name
             for name, function_of in reader.functions.items()
             if any(isinstance(one, ast.Return) and one.value for one in ast.walk(function_of))
         ]
         if function and function not in made:
-            raise PlanError(Fault.among(f"no function {function}", function, made, place))
+            raise PlanError(Fault.from_pool(f"no function {function}", function, made, place))
         if len(made) > 1 and not function:
             fault = f"several configurations in it ({', '.join(made[:4])}, …)"
             raise PlanError(Fault(fault, place, f"{place.file}:{made[0]}"))
-        found = reader.run(body)
+        found = reader.run_body(body)
         reader.globals = {name: one for name, one in reader.names.items() if len(one) == 1}
         for name in [function] if function else made:
-            found = reader.run(reader.functions[name].body)
+            found = reader.run_body(reader.functions[name].body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise PlanError(Fault("not valid Python", place._replace(line=line))) from None
@@ -67,7 +69,7 @@ def read(text: str, place: Place, calls: Container[str], function: str = "") -> 
     return found
 
 
-class _Reader:
+class _PythonReader:
     """Functions and names of a file."""
 
     def __init__(self, body: list[ast.stmt], calls: Container[str]) -> None:
@@ -82,23 +84,23 @@ class _Reader:
             for each in one.names
         }
 
-    def run(self, body: list[ast.stmt]) -> dict[str, Any]:
+    def run_body(self, body: list[ast.stmt]) -> dict[str, Any]:
         """What assignments one after another make of `config`, or of what is returned."""
         found: dict[str, Any] = {}
         for one in body:
             if isinstance(one, ast.Assign) and len(one.targets) == 1:
-                self.assign(one.targets[0], self.value(one.value))
+                self.assign_value(one.targets[0], self.read_value(one.value))
             elif isinstance(one, ast.AnnAssign) and one.value is not None:
-                self.assign(one.target, self.value(one.value))
+                self.assign_value(one.target, self.read_value(one.value))
             elif isinstance(one, ast.Return) and one.value is not None:
-                return self.value(one.value)
+                return self.read_value(one.value)
             else:
                 for inner in ast.walk(one) if isinstance(one, CONDITIONAL) else [one]:
-                    for target in _targets(inner):
-                        self.assign(target, {"": Unread(target.lineno, "set on a condition")})
+                    for target in _list_targets(inner):
+                        self.assign_value(target, {"": Unread(target.lineno, "set on a condition")})
         return next((self.names[name] for name in ("config", "cfg") if name in self.names), found)
 
-    def assign(self, target: ast.expr, found: dict[str, Any]) -> None:
+    def assign_value(self, target: ast.expr, found: dict[str, Any]) -> None:
         name, _, key = ast.unparse(target).partition(".")
         if not isinstance(target, (ast.Name, ast.Attribute)) or "(" in key or "[" in key:
             return
@@ -109,9 +111,9 @@ class _Reader:
             if f"{name}.{key}" not in str(found.get("")):  # else it goes on from what there was
                 for old in [one for one in held if f"{one}.".startswith(f"{key}.")]:
                     del held[old]
-            held |= _below(key, found)
+            held |= _join_keys(key, found)
 
-    def value(self, node: ast.expr) -> dict[str, Any]:
+    def read_value(self, node: ast.expr) -> dict[str, Any]:
         """What a value is (below the empty key) and what stands below it."""
         self.steps += 1
         if self.steps > MOST:
@@ -122,12 +124,12 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id in self.names:
             return self.names[node.id]
         if isinstance(node, ast.Call):
-            return self.call(node)
+            return self.read_call(node)
         if isinstance(node, (ast.List, ast.Tuple)):
             listed = [one for one in node.elts if not isinstance(one, ast.Name)]
-            return {"": [self.value(one).get("") for one in listed]}
+            return {"": [self.read_value(one).get("") for one in listed]}
         if isinstance(node, ast.BinOp):
-            return {"": self.joined(node)}
+            return {"": self.join_lists(node)}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = node.operand.value if isinstance(node.operand, ast.Constant) else None
             if isinstance(value, (int, float)):
@@ -136,10 +138,10 @@ class _Reader:
             return {"": node.value}
         return {"": Unread(node.lineno, text[:80])}
 
-    def joined(self, node: ast.BinOp) -> Any:
+    def join_lists(self, node: ast.BinOp) -> Any:
         """Lists that are repeated or joined, as ``[0] * 3 + [1] * 58``; nothing else is worked
         out."""
-        left, right = (self.value(one).get("") for one in (node.left, node.right))
+        left, right = (self.read_value(one).get("") for one in (node.left, node.right))
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
             made = left + right
         elif isinstance(node.op, ast.Mult) and isinstance(left, list) and type(right) is int:
@@ -151,23 +153,23 @@ class _Reader:
         self.steps += len(made)
         return made
 
-    def call(self, node: ast.Call) -> dict[str, Any]:
+    def read_call(self, node: ast.Call) -> dict[str, Any]:
         name = ast.unparse(node.func)
         if name in self.functions and not node.args and not node.keywords:
             outer, self.names = self.names, dict(self.globals)
-            made = self.run(self.functions[name].body)
+            made = self.run_body(self.functions[name].body)
             self.names = outer
             return made
         found: dict[str, Any] = {"": f"{name}()"}
         found[MODULE] = self.modules.get(name, "")
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
-            before = self.call(node.func.value)  # X("page").model() is of the page
+            before = self.read_call(node.func.value)  # X("page").model() is of the page
             found |= {FIRST: before[FIRST]} if FIRST in before else {}
         if len(node.args) == 1:
-            found |= _below(FIRST, self.value(node.args[0]))
+            found |= _join_keys(FIRST, self.read_value(node.args[0]))
         for each in node.keywords:
             if each.arg:
-                found |= _below(each.arg, self.value(each.value))
+                found |= _join_keys(each.arg, self.read_value(each.value))
         self.steps += len(found)
         return found
 
@@ -176,11 +178,11 @@ class _Reader:
 MODULE = "module of"
 
 
-def _below(key: str, found: dict[str, Any]) -> dict[str, Any]:
+def _join_keys(key: str, found: dict[str, Any]) -> dict[str, Any]:
     return {f"{key}.{inner}" if inner else key: value for inner, value in found.items()}
 
 
-def _targets(statement: ast.AST) -> list[ast.expr]:
+def _list_targets(statement: ast.AST) -> list[ast.expr]:
     if isinstance(statement, ast.Assign):
         return statement.targets
     return [statement.target] if isinstance(statement, (ast.AugAssign, ast.AnnAssign)) else []

@@ -10,12 +10,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from planner.base.display import flow
+from planner.base.display import format_flow
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.families import DOCUMENT
 from planner.documents import schema, schema_files, source
-from planner.documents.source import lookup, nested
-from planner.plans.plan import begun
+from planner.documents.source import expand_keys, lookup
+from planner.plans.plan import begin_plan
 
 #: Sections of which everything is written.
 WHOLE = (
@@ -26,7 +26,7 @@ WHOLE = (
 WIDTH = 96
 
 
-def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
+def match_experts(labels: Sequence[str]) -> dict[str, int] | None:
     """Dense and sparse layers as moe.first_dense_layers, every and offset; None if they are not."""
     sparse = [i for i, label in enumerate(labels) if label == "sparse"]
     step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
@@ -41,14 +41,14 @@ def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
     return None
 
 
-def windows_rule(labels: Sequence[str]) -> int | None:
+def match_windows(labels: Sequence[str]) -> int | None:
     """Windowed layers with one full layer every so many, as attention.global_every."""
     step = labels.index("full") + 1
     fits = all((label == "full") == (i % step == step - 1) for i, label in enumerate(labels))
     return step if fits and step > 1 else None
 
 
-def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
+def fold_pattern(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
     kinds = list(dict.fromkeys(sequence))
     # The shortest start that repeats: what follows it is a start too. A byte a layer and no copies,
@@ -61,7 +61,7 @@ def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
 
 
 @contextmanager
-def placed(place: Place | None) -> Iterator[None]:
+def place_faults(place: Place | None) -> Iterator[None]:
     """Faults of a document that was made are placed in what it was made of."""
     try:
         yield
@@ -70,38 +70,38 @@ def placed(place: Place | None) -> Iterator[None]:
         raise PlanError(faults) from None
 
 
-def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
+def fill_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     """The document with every default, checked; faults are placed in the configuration."""
-    with placed(place):
-        read = schema.validate(source.load(nested(document)), "model")
-        draft, _ = begun(replace(read, held={"model": read.data}))
+    with place_faults(place):
+        read = schema.validate(source.load(expand_keys(document)), "model")
+        draft, _ = begin_plan(replace(read, held={"model": read.data}))
     data: dict[str, Any] = draft.data["model"]
     return data
 
 
-def without_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
+def drop_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     """A document of dotted keys less what its defaults say anyway, as mappings in mappings.
 
     All that could be a default is left out first; what then comes out different is put back.
     """
-    filled(document, place)  # faults of the whole are the configuration's
-    document = _obvious(document)
+    fill_defaults(document, place)  # faults of the whole are the configuration's
+    document = _drop_obvious(document)
     size, own = document.get("attention.head_dim"), set(DOCUMENT["written"])
     if size is not None and document["attention.heads"] * size != document["hidden"]:
         own.add("attention.head_dim")
     left = [key for key in document if key not in own and key.partition(".")[0] not in WHOLE]
     kept = {dotted: value for dotted, value in document.items() if dotted not in left}
     for _ in range(6):
-        complete = filled(kept, place)
+        complete = fill_defaults(kept, place)
         wrong = [dotted for dotted in left if lookup(complete, dotted) != document[dotted]]
         if not wrong:
-            return nested(kept)
+            return expand_keys(kept)
         kept |= {dotted: document[dotted] for dotted in wrong}
         left = [dotted for dotted in left if dotted not in wrong]
-    return nested(document)
+    return expand_keys(document)
 
 
-def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     """Less what repeats the model's own bias, and a feed-forward block that goes without saying:
     blocks that no layer uses are not completed, so their defaults would not be seen."""
     bias = document.get("bias", False)
@@ -119,7 +119,7 @@ def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
 # As YAML ----------------------------------------------------------------------------------------
 
 
-def write(
+def write_import(
     document: Mapping[str, Any],
     came_from: Mapping[str, tuple[str, ...]],
     family: str,
@@ -139,27 +139,27 @@ def write(
             return ""
         return "  # " + (", ".join(came_from.get(dotted, ())) or family)
 
-    lines = [schema_files.line(kind)]
-    for key in _ordered(document, "order"):
+    lines = [schema_files.make_schema_line(kind)]
+    for key in _sort_keys(document, "order"):
         value = document[key]
         if key == "kinds":
-            lines += ["kinds:", *(f"  {name}: {flow(kind)}" for name, kind in value.items())]
+            lines += ["kinds:", *(f"  {name}: {format_flow(kind)}" for name, kind in value.items())]
             continue
         if not isinstance(value, Mapping):
-            lines.append(f"{key}: {flow(value)}{comment(key)}")
+            lines.append(f"{key}: {format_flow(value)}{comment(key)}")
             continue
-        keys = _ordered(value, "inner_order")
-        line = f"{key}: {flow({inner: value[inner] for inner in keys})}"
+        keys = _sort_keys(value, "inner_order")
+        line = f"{key}: {format_flow({inner: value[inner] for inner in keys})}"
         usual = all(f"{key}.{inner}" in DOCUMENT["usual"] for inner in keys)
         if len(line) <= WIDTH and (usual or key == "encoder"):
             lines.append(line + (comment(key) if key == "encoder" else ""))
         else:
-            inside = (f"  {i}: {flow(value[i])}{comment(f'{key}.{i}')}" for i in keys)
+            inside = (f"  {i}: {format_flow(value[i])}{comment(f'{key}.{i}')}" for i in keys)
             lines += [f"{key}:", *inside]
     return "\n".join(lines) + "\n"
 
 
-def _ordered(keys: Iterable[str], order: str) -> list[str]:
+def _sort_keys(keys: Iterable[str], order: str) -> list[str]:
     """Keys in one of the orders of documents, others behind as they come."""
     known = DOCUMENT[order]
     return sorted(keys, key=lambda key: known.index(key) if key in known else len(known))

@@ -11,8 +11,8 @@ from planner.base import resources
 from planner.base.errors import Place, PlanError
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS, Traits
-from planner.connect.imports.rules import values
-from planner.documents.source import nested
+from planner.connect.imports.rules import read_traits
+from planner.documents.source import expand_keys
 
 _SAID = resources.read_yaml(Path(__file__).with_name("towers.yaml"))
 #: Wrappers whose towers are known: what each tower is read from, and what leads behind it.
@@ -33,7 +33,7 @@ def _row(kind: str) -> Traits:
     return {**(_row(like) if like else {}), **said}
 
 
-def towers(
+def read_towers(
     wrapper: Mapping[str, Any], kind: str, hidden: int, flat: bool, place: Place | None
 ) -> dict[str, Any]:
     """The towers of a wrapper by the key of the model document.
@@ -67,13 +67,13 @@ def towers(
         c = Config(keys, defaults, _row(own).get("names", {}), place)
         row = {key: value for key, value in _row(own).items() if key not in ("harmless", "names")}
         leads = {key: value for key, value in said.items() if key not in ("of", "is", "as")}
-        found[name] = nested(values({**row, **leads}, c))
+        found[name] = expand_keys(read_traits({**row, **leads}, c))
         known = {*_row(own).get("harmless", ()), *_SAID["harmless"], *_OUTER, "text.hidden_size"}
         # Where the wrapper is flat, its keys are judged as the language model's.
         c.judge(known, HARMLESS, "wrapper.", flat)
     return found
 
 
-def left_out(error: PlanError) -> str:
+def explain_skip(error: PlanError) -> str:
     """Why the towers of a configuration are left out, in a clause."""
     return "; ".join(fault.message for fault in error.faults)

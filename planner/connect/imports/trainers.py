@@ -16,8 +16,8 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
-from planner.connect.exports.rules import Row, follow
-from planner.connect.exports.table import Draft
+from planner.connect.exports.rules import Row, follow_rows
+from planner.connect.exports.table import ExportDraft
 from planner.documents import yaml_nodes
 from planner.plans.document import Plan
 from planner.plans.layout import ROW
@@ -37,19 +37,21 @@ class Options(dict[str, Any]):
         told = ENVIRONMENT.search(text)
         pairs = (each.partition("=") for each in told[1].split()) if told else ()
         variables = {f"{VARIABLES}{name}": value for name, _, value in pairs}
-        self.given = dict(self._named({**found, **variables}))
+        self.given = dict(self._rename_options({**found, **variables}))
         self.open = [
             key
             for key, value in self.given.items()
-            if same(value, "auto") and not self.changes_nothing(key)
+            if is_same(value, "auto") and not self.is_ignored(key)
         ]
-        self.given = {k: v for k, v in self.given.items() if v is not None and not same(v, "auto")}
+        self.given = {
+            k: v for k, v in self.given.items() if v is not None and not is_same(v, "auto")
+        }
         super().__init__({**known.defaults, **self.given})
         for rule in known.also:
-            if all(same(self.get(key), value) for key, value in rule["when"].items()):
-                self._mean(rule["when"], rule["means"])
+            if all(is_same(self.get(key), value) for key, value in rule["when"].items()):
+                self._replace_words(rule["when"], rule["means"])
 
-    def _named(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _rename_options(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Options by the names that rows write."""
         for key, value in found.items():
             for pattern, name in self.known.renamed.items():
@@ -57,7 +59,7 @@ class Options(dict[str, Any]):
             digits = key.startswith(VARIABLES) and re.fullmatch(r"[0-9]{1,9}", str(value))
             yield key, int(value) if digits else value
 
-    def _mean(self, when: Mapping[str, Any], means: Mapping[str, Any]) -> None:
+    def _replace_words(self, when: Mapping[str, Any], means: Mapping[str, Any]) -> None:
         """What is said in other words, in those that rows write; nothing takes an option away."""
         for held in (self, self.given):
             mine = any(key in held for key in when)
@@ -67,7 +69,7 @@ class Options(dict[str, Any]):
             for key in (key for key, value in means.items() if value is None):
                 held.pop(key, None)
 
-    def leaves(self, key: str, value: Any, options: Iterable[str]) -> bool:
+    def is_left_out(self, key: str, value: Any, options: Iterable[str]) -> bool:
         """Whether a key is better left out: its options are left to the trainer, or none of them is
         there and it divides nothing or does not happen."""
         options = set(options)
@@ -79,18 +81,18 @@ class Options(dict[str, Any]):
         of_defaults = not options.isdisjoint(self)
         return not of_defaults and (quiet or not options.isdisjoint(self.open))
 
-    def changes_nothing(self, option: str) -> bool:
+    def is_ignored(self, option: str) -> bool:
         return any(re.match(pattern, option) for pattern in self.known.besides)
 
 
-def same(given: Any, option: Any) -> bool:
+def is_same(given: Any, option: Any) -> bool:
     """Whether an option has a value, however it is written; numbers of a file are exact."""
     if isinstance(given, Fraction) and isinstance(option, float):
         return given == Fraction(str(option))
     return given == option or (given is not None and str(given) == str(option))
 
 
-def sizes(
+def derive_sizes(
     options: Options, keys: dict[str, Any], rows: Sequence[Row], told: int | None
 ) -> dict[str, Any]:
     """Keys that follow: devices and data-parallel size, batches, tokens.
@@ -105,12 +107,12 @@ def sizes(
 
     def whole(key: str) -> int:
         """A size that is known, else 0; copies of the shards are one unless they are said."""
-        return _count(keys.get(key, 1 if key == "parallelism.replicate" else 0))
+        return _read_count(keys.get(key, 1 if key == "parallelism.replicate" else 0))
 
     def multiplied(key: str) -> int:
         """A size that a file says divided by others, where these are known, else 0."""
         rows_of = (row for row in quotients if row["of"] == key)
-        found = (prod([_count(options[row["to"]]), *map(whole, row["by"])]) for row in rows_of)
+        found = (prod([_read_count(options[row["to"]]), *map(whole, row["by"])]) for row in rows_of)
         return max(found, default=0)
 
     degrees = (whole(f"parallelism.{one}") or 1 for one in ("tensor", "context", "pipeline"))
@@ -128,7 +130,7 @@ def sizes(
     if keys.get("training.tokens") is None and multiplied("training.tokens"):
         keys["training.tokens"] = multiplied("training.tokens")
     for row in quotients:
-        nodes = _count(options[row["to"]])
+        nodes = _read_count(options[row["to"]])
         if row["of"] == "cluster.devices" and nodes:
             keys.setdefault(row["by"][0], -(-devices // nodes))
     # Said apart, so that the batch is checked against it.
@@ -136,12 +138,12 @@ def sizes(
     return keys
 
 
-def _count(value: Any) -> int:
+def _read_count(value: Any) -> int:
     """A number of things that a file says, else 0."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def chosen(changes: Sequence[str]) -> dict[str, Any]:
+def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     """The keys of ``--set KEY=VALUE``.
 
     Raises:
@@ -153,12 +155,12 @@ def chosen(changes: Sequence[str]) -> dict[str, Any]:
         place = Place(f"--set {one_line(each)}"[:200])
         if not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z_0-9]+)*", key):
             raise PlanError(Fault(f"'{one_line(key)}' is not a key", place, "--set a.b=value"))
-        node = yaml_nodes.compose(value, place.file)
+        node = yaml_nodes.parse_yaml(value, place.file)
         found[key] = None if node is None else node.plain()
     return found
 
 
-def judge(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) -> list[str]:
+def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) -> list[str]:
     """What a file says that its plan does not: a line each.
 
     Args:
@@ -167,40 +169,42 @@ def judge(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) 
     Raises:
         PlanError: an option that decides something else than the plan.
     """
-    draft, known = Draft(plan), options.known
-    follow(draft, known.rows)
-    of_rows = set(_options(known.rows))
+    draft, known = ExportDraft(plan), options.known
+    follow_rows(draft, known.rows)
+    of_rows = set(_walk_options(known.rows))
     unread, faults = [], []
     for option, value in options.given.items():
         refused = next((p for p in known.refused if re.match(p, option)), None)
         again = draft.said.get(option)
-        nothing = value is False or same(value, "none") or value in ({}, [])
-        if same(value, again) or options.changes_nothing(option) or (nothing and not again):
+        nothing = value is False or is_same(value, "none") or value in ({}, [])
+        if is_same(value, again) or options.is_ignored(option) or (nothing and not again):
             continue
         key = known.refused.get(refused) if refused else None
         if refused and (key is None or key not in fixed):
-            shown = f"{option} is {_short(value)}, which is not read"
+            shown = f"{option} is {_trim_text(value)}, which is not read"
             faults.append(Fault(shown, place, f"--set {key}=…" if key else None))
         elif option in of_rows:
-            said = "nothing of it" if again is None else _short(again)
-            faults.append(Fault(f"{option} is {_short(value)}; its plan would say {said}", place))
+            said = "nothing of it" if again is None else _trim_text(again)
+            faults.append(
+                Fault(f"{option} is {_trim_text(value)}; its plan would say {said}", place)
+            )
         else:
             unread.append(option)
     if faults:
         raise PlanError(faults)
-    lines = [f"not read: {', '.join(map(_short, unread))}"] if unread else []
+    lines = [f"not read: {', '.join(map(_trim_text, unread))}"] if unread else []
     return lines + ([f"left to the trainer: {', '.join(options.open)}"] if options.open else [])
 
 
-def _short(value: Any) -> str:
+def _trim_text(value: Any) -> str:
     shown = one_line(str(value))
     return shown if len(shown) <= 60 else shown[:57] + "…"
 
 
-def _options(rows: Sequence[Row]) -> Iterator[str]:
+def _walk_options(rows: Sequence[Row]) -> Iterator[str]:
     """All options that rows may write."""
     for row in rows:
-        yield from _options(row.get("rows", ()))
+        yield from _walk_options(row.get("rows", ()))
         key, about = next(iter(row.items()))
         if row.get("rule") == "says":
             yield from (name for name in row if name != "rule")

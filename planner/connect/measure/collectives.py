@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from planner.base.errors import Fault, PlanError
-from planner.connect.measure.devices import synchronize
+from planner.connect.measure.devices import wait_for_device
 from planner.connect.measure.jobs import Collective
 
 #: Seconds after which processes that do not answer are given up.
@@ -25,7 +25,9 @@ PATIENCE = 120
 SILENT = "--processes: the processes of collectives do not answer"
 
 
-def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collective, list[float]]:
+def run_jobs(
+    jobs: Sequence[Collective], device: str, seconds: float
+) -> dict[Collective, list[float]]:
     """Seconds of each of some collectives, as the slowest of their processes sees it, several times
     over; all share `seconds`.
 
@@ -36,7 +38,7 @@ def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collect
     with tempfile.TemporaryDirectory(prefix="measure-") as named:
         folder = Path(named)
         given = (jobs, device, seconds, folder)
-        started = multiprocessing.spawn(_work, given, jobs[0].processes, join=False)
+        started = multiprocessing.spawn(_run_rank, given, jobs[0].processes, join=False)
         try:
             while not started.join(max(0, end - time.monotonic())):
                 if time.monotonic() > end:
@@ -55,7 +57,9 @@ def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collect
     return dict(zip(jobs, answer, strict=True))
 
 
-def _work(rank: int, jobs: Sequence[Collective], device: str, seconds: float, folder: Path) -> None:
+def _run_rank(
+    rank: int, jobs: Sequence[Collective], device: str, seconds: float, folder: Path
+) -> None:
     """One process of several; the first one answers."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what libraries say is not the answer
@@ -69,7 +73,7 @@ def _work(rank: int, jobs: Sequence[Collective], device: str, seconds: float, fo
     backend, store = "nccl" if gpu else "gloo", (folder / "store").as_uri()
     dist.init_process_group(backend, store, rank=rank, world_size=jobs[0].processes)
     where = torch.device(device, rank) if gpu else torch.device(device)
-    found = [_timed(job, where, seconds / len(jobs)) for job in jobs]
+    found = [_time_job(job, where, seconds / len(jobs)) for job in jobs]
     if rank == 0:
         (folder / "answer.json").write_text(json.dumps(found), "utf-8")
     dist.barrier()
@@ -77,7 +81,7 @@ def _work(rank: int, jobs: Sequence[Collective], device: str, seconds: float, fo
         dist.destroy_process_group()
 
 
-def _timed(job: Collective, where: Any, seconds: float) -> list[float]:
+def _time_job(job: Collective, where: Any, seconds: float) -> list[float]:
     size = max(job.size // 4 // job.processes, 1) * job.processes
     whole, other = (torch.zeros(size, device=where) for _ in range(2))
     part = torch.zeros(size // job.processes, device=where)
@@ -90,10 +94,10 @@ def _timed(job: Collective, where: Any, seconds: float) -> list[float]:
 
     def once() -> float:
         dist.barrier()
-        synchronize(where)
+        wait_for_device(where)
         start = time.perf_counter()
         call()
-        synchronize(where)
+        wait_for_device(where)
         slowest = torch.tensor([time.perf_counter() - start], device=where)
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         return float(slowest.item())

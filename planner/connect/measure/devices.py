@@ -22,7 +22,7 @@ KERNELS = {
 }
 
 
-def device(wanted: str | None) -> Any:
+def pick_device(wanted: str | None) -> Any:
     """The device of that kind, or the fastest that is there.
 
     Raises:
@@ -36,11 +36,11 @@ def device(wanted: str | None) -> Any:
     return torch.device(wanted or there[0])
 
 
-def device_name(where: Any) -> str:
+def read_name(where: Any) -> str:
     """The product's name; of a CPU with the threads that run."""
     if where.type == "cuda":
         return str(torch.cuda.get_device_name(where))
-    name = _said("/proc/cpuinfo", "model name") or platform.processor()
+    name = _read_proc("/proc/cpuinfo", "model name") or platform.processor()
     name = name or platform.machine() or "CPU"
     if where.type == "mps":
         return f"{name}, GPU"
@@ -48,7 +48,7 @@ def device_name(where: Any) -> str:
     return f"{name}, {threads} thread{'s' * (threads > 1)}"
 
 
-def total_memory(where: Any) -> int:
+def read_memory(where: Any) -> int:
     """Memory of the device, bytes."""
     if where.type == "cuda":
         return int(torch.cuda.get_device_properties(where).total_memory)
@@ -57,7 +57,7 @@ def total_memory(where: Any) -> int:
     return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _said(file: str, label: str) -> str:
+def _read_proc(file: str, label: str) -> str:
     """What Linux says behind the first such label; nothing where it says nothing."""
     with contextlib.suppress(OSError):
         for line in Path(file).read_text("utf-8", "replace").splitlines():
@@ -66,7 +66,7 @@ def _said(file: str, label: str) -> str:
     return ""
 
 
-def synchronize(where: Any) -> None:
+def wait_for_device(where: Any) -> None:
     """Wait for what the device has been told to do."""
     if where.type == "cuda":
         torch.cuda.synchronize(where)
@@ -74,6 +74,6 @@ def synchronize(where: Any) -> None:
         torch.mps.synchronize()
 
 
-def attention_kernels(*names: str) -> Any:
+def use_kernels(*names: str) -> Any:
     """The context in which PyTorch's attention runs by one of these kernels."""
     return sdpa_kernel([getattr(SDPBackend, KERNELS[name]) for name in names])

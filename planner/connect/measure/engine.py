@@ -36,7 +36,7 @@ class Engine:
     """PyTorch on one device, or on several for collectives."""
 
     def __init__(self, device: str | None = None, processes: int | None = None) -> None:
-        self.where = devices.device(device)
+        self.where = devices.pick_device(device)
         count = torch.cuda.device_count() if self.where.type == "cuda" else 1
         if processes is not None and self.where.type == "cuda" and processes > count:
             fault = f"--processes {processes}: there are {count} GPUs"
@@ -45,7 +45,7 @@ class Engine:
         if self.processes > 1 and self.where.type == "mps":
             raise PlanError(Fault("--processes needs cuda or cpu", None, "--device cpu"))
 
-    def machine(self) -> jobs.Machine:
+    def read_machine(self) -> jobs.Machine:
         """What the device says about itself."""
         where = self.where
         facts: dict[str, Any] = {}
@@ -58,11 +58,11 @@ class Engine:
                 "multiprocessors": given.multi_processor_count,
                 "clock": kilohertz * 1000 if kilohertz else None,
             }
-        name, memory = devices.device_name(where), devices.total_memory(where)
-        version, formats = str(torch.__version__), tuple(self._formats())
+        name, memory = devices.read_name(where), devices.read_memory(where)
+        version, formats = str(torch.__version__), tuple(self._list_formats())
         return jobs.Machine(where.type, name, memory, version, formats, **facts)
 
-    def _formats(self) -> Iterator[str]:
+    def _list_formats(self) -> Iterator[str]:
         """The number formats whose products the device runs."""
         cuda = self.where.type == "cuda"
         capability = torch.cuda.get_device_capability(self.where) if cuda else (0, 0)
@@ -74,54 +74,54 @@ class Engine:
             "fp8": capability >= (8, 9),
         }
         for form, may in tried.items():
-            if may and self.times(jobs.Product(form, 64, 64, 64), 0):
+            if may and self.time_job(jobs.Product(form, 64, 64, 64), 0):
                 yield form
 
     # -- times --------------------------------------------------------------------------------
 
-    def times(self, job: jobs.Job, seconds: float) -> list[float]:
+    def time_job(self, job: jobs.Job, seconds: float) -> list[float]:
         """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
         the device cannot run it."""
         made: Callable[[Any], Call] = getattr(self, f"_{type(job).__name__.lower()}")
         try:
             with contextlib.ExitStack() as stack:
                 if isinstance(job, jobs.Attention):
-                    stack.enter_context(devices.attention_kernels(job.kernel))
+                    stack.enter_context(devices.use_kernels(job.kernel))
                 elif isinstance(job, jobs.Product) and self.where.type == "cuda":
                     matmul = torch.backends.cuda.matmul
                     stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
                     matmul.allow_tf32 = job.form == "tf32"
-                return self._timed(made(job), seconds)
+                return self._time_call(made(job), seconds)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 torch.cuda.empty_cache()
             return []
 
-    def collectives(
+    def time_group(
         self, wanted: list[jobs.Collective], seconds: float
     ) -> dict[jobs.Collective, list[float]]:
         """Seconds of each collective between the processes; all share `seconds`."""
-        return collectives.run(wanted, self.where.type, seconds)
+        return collectives.run_jobs(wanted, self.where.type, seconds)
 
-    def _timed(self, call: Call, seconds: float) -> list[float]:
+    def _time_call(self, call: Call, seconds: float) -> list[float]:
         call()
-        devices.synchronize(self.where)
-        first = self._once(call, 1)
+        devices.wait_for_device(self.where)
+        first = self._time_once(call, 1)
         inner = max(1, math.ceil(SHORTEST / max(first, 1e-9)))
         found: list[float] = []
         end = time.perf_counter() + seconds
         while len(found) < FEWEST or (len(found) < MOST and time.perf_counter() < end):
-            found.append(self._once(call, inner))
+            found.append(self._time_once(call, inner))
         return found
 
-    def _once(self, call: Call, inner: int) -> float:
+    def _time_once(self, call: Call, inner: int) -> float:
         """Seconds of one call, averaged over `inner` in a row. CUDA keeps the time itself: what the
         host does meanwhile does not count."""
         if self.where.type != "cuda":
             start = time.perf_counter()
             for _ in range(inner):
                 call()
-            devices.synchronize(self.where)
+            devices.wait_for_device(self.where)
             return (time.perf_counter() - start) / inner
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -196,7 +196,7 @@ class Engine:
         return call
 
     def _launches(self, job: jobs.Launches) -> Call:
-        plan = expected.tiny(job)
+        plan = expected.make_tiny(job)
         layers = [Layer(plan).to(self.where) for _ in range(job.layers)]
         length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")
         x = self._random(1, length, hidden, grad=True)

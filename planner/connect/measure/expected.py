@@ -17,7 +17,7 @@ from planner.engine.evaluate import Evaluation
 from planner.plans import kernels
 from planner.plans import plan as plans
 from planner.plans.document import Plan
-from planner.results.result import evaluate
+from planner.results.result import evaluate_plan
 
 #: A rate at which nothing takes time beside what is looked at.
 ENDLESS = 10**24
@@ -30,37 +30,39 @@ Document = Mapping[str, Any]
 Number = int | Fraction | float
 
 
-def device(peak: Number, bandwidth: Number, more: Document | None = None) -> Document:
+def build_device(peak: Number, bandwidth: Number, more: Document | None = None) -> Document:
     """An accelerator whose every format runs at one rate."""
     figure = {"value": peak, "convention": "dense"}
     peaks = dict.fromkeys(("fp32", "bf16", "fp16", "fp8"), figure)
     return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
 
 
-def plan(accelerator: Document | str, changes: Document) -> Plan:
+def make_plan(accelerator: Document | str, changes: Document) -> Plan:
     """A plan of one layer on one node of accelerators, by their document or its name, with other
     values of some dotted keys."""
     devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
-    document = source.load(source.with_values(LAYER, {"cluster": node, **changes}))
-    return plans.planned(schema.validate(document, "plan"))
+    document = source.load(source.change_keys(LAYER, {"cluster": node, **changes}))
+    return plans.build_plan(schema.validate(document, "plan"))
 
 
-def value(made: Plan, identifier: str) -> Any:
+def find_value(made: Plan, identifier: str) -> Any:
     """The value of one quantity of a plan."""
-    return evaluate(made)[identifier].value
+    return evaluate_plan(made)[identifier].value
 
 
-def dense(peak: Document) -> float:
+def to_dense(peak: Document) -> float:
     """A figure of a datasheet, in its convention, as the dense rate that it stands for, FLOP/s."""
-    facts = {**device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
-    return float(value(plan(facts, {}), "time.peak"))
+    facts = {**build_device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
+    return float(find_value(make_plan(facts, {}), "time.peak"))
 
 
-def direction(link: Document) -> float:
+def to_direction(link: Document) -> float:
     """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
     pair = {"model.attention.heads": 2, "parallelism.tensor": 2, "time.efficiency.link": 1}
-    return float(value(plan(device(ENDLESS, ENDLESS, {"link": link}), pair), "network.link"))
+    return float(
+        find_value(make_plan(build_device(ENDLESS, ENDLESS, {"link": link}), pair), "network.link")
+    )
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -73,8 +75,8 @@ class ProductTime:
     """
 
     def __init__(self, job: Product, more: Document) -> None:
-        made = plan(
-            device(1, ENDLESS, more),
+        made = make_plan(
+            build_device(1, ENDLESS, more),
             {
                 "model.hidden": job.depth,
                 "model.mlp.intermediate": job.columns,
@@ -89,12 +91,12 @@ class ProductTime:
         entries: Any = self.evaluation.case.axes["product"]
         self.point = {"product": next(entry for entry in entries if entry.name == "up")}
 
-    def seconds(self, rate: float, small: Number) -> float:
+    def predict_time(self, rate: float, small: Number) -> float:
         """Its time where large products run at `rate` FLOP/s, whatever their widths."""
         inputs = {P_listed: Fraction(rate), d_min: small, k_64: 1, k_8: 1}
         varied = self.evaluation
         for symbol, given in inputs.items():
-            varied = varied.varied(symbol, given)
+            varied = varied.change_input(symbol, given)
         return float(varied.value("time.product.forward", self.point))
 
     def rate(self, seconds: float, small: Number) -> float:
@@ -102,7 +104,7 @@ class ProductTime:
         the rate, one may not."""
         rate = self.flops / seconds
         for _ in range(3):
-            once, twice = self.seconds(rate, small), self.seconds(2 * rate, small)
+            once, twice = self.predict_time(rate, small), self.predict_time(2 * rate, small)
             falls = 2 * (once - twice)  # a in a/x + b, x in units of `rate`
             rest = once - falls
             if falls <= 0 or rest >= seconds:
@@ -114,12 +116,12 @@ class ProductTime:
 # -- a layer -----------------------------------------------------------------------------------
 
 
-def attention(job: Attention, accelerator: Document) -> float:
+def predict_core(job: Attention, accelerator: Document) -> float:
     """Seconds of attention, forward and backward, if the whole of the kernel's rate were
     sustained."""
     vendor = job.kernel == "vendor"
     given = {**accelerator, "efficiency": {"attention": {"value": 1, "rows": "looked for"}}}
-    made = plan(
+    made = make_plan(
         given if vendor else accelerator,
         {
             "model.hidden": job.heads * job.width,
@@ -134,16 +136,16 @@ def attention(job: Attention, accelerator: Document) -> float:
             "time.efficiency.attention": 1,
         },
     )
-    return sum(float(value(made, f"time.core.{way}[layer.attention]")) for way in PASSES)
+    return sum(float(find_value(made, f"time.core.{way}[layer.attention]")) for way in PASSES)
 
 
-def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
+def predict_pass(job: Elementwise, bandwidth: Number, share: Number) -> float:
     """Seconds of elementwise kernels of a layer and the loss, forward and backward, in plain
     PyTorch."""
 
     def passes(factor: Number) -> float:
-        made = plan(
-            device(ENDLESS, bandwidth),
+        made = make_plan(
+            build_device(ENDLESS, bandwidth),
             {
                 "model.hidden": job.hidden,
                 "model.vocab": job.wide,
@@ -154,26 +156,26 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
             },
         )
         parts = [f"time.part.{way}[{part}]" for way in PASSES for part in ("layer", "head")]
-        return sum(float(value(made, part)) for part in parts)
+        return sum(float(find_value(made, part)) for part in parts)
 
-    return passes(kernels.load("pytorch")["time"]["elementwise"]) - passes(0)
+    return passes(kernels.load_profile("pytorch")["time"]["elementwise"]) - passes(0)
 
 
-def tiny(job: Launches) -> Plan:
+def make_tiny(job: Launches) -> Plan:
     """The plan of layers that take no time but to be launched."""
     layers = {"model.layers": job.layers, "time.efficiency.launch": 1}
-    return plan(device(ENDLESS, ENDLESS), layers)
+    return make_plan(build_device(ENDLESS, ENDLESS), layers)
 
 
 # -- collectives -------------------------------------------------------------------------------
 
 
-def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
+def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
     """Seconds of a collective over a link of which it sustains everything. An all-gather moves
     half of what an all-reduce does."""
     count, tokens = job.processes, 64
     link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
-    accelerator = device(ENDLESS, ENDLESS, {"link": link})
+    accelerator = build_device(ENDLESS, ENDLESS, {"link": link})
     keys: dict[str, Any] = {
         "model.hidden": max(job.size // (2 * tokens * count), 1) * count,
         "model.attention.heads": count,
@@ -184,6 +186,6 @@ def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
     if job.kind == "all-to-all":
         keys["model.moe"] = {"experts": count, "top_k": 1}
         keys |= {"parallelism.expert": count, "parallelism.data": count}
-        return float(value(plan(accelerator, keys), "network.experts[layer.moe]"))
-    made = plan(accelerator, {**keys, "parallelism.tensor": count})
-    return float(value(made, "network.tensor")) / (2 if job.kind == "all-gather" else 1)
+        return float(find_value(make_plan(accelerator, keys), "network.experts[layer.moe]"))
+    made = make_plan(accelerator, {**keys, "parallelism.tensor": count})
+    return float(find_value(made, "network.tensor")) / (2 if job.kind == "all-gather" else 1)

@@ -39,7 +39,7 @@ MAIN = ("bf16", "fp16", "fp32")
 
 
 @dataclass
-class Found:
+class Measurements:
     """What the benchmarks say, in the words of an accelerator document; ``tell`` is called with a
     line about what happens."""
 
@@ -61,11 +61,11 @@ class Found:
     def gpu(self) -> bool:
         return self.machine.device == "cuda"
 
-    def key(self, name: str, form: str) -> str:
+    def name_key(self, name: str, form: str) -> str:
         """The key of a share of one format."""
         return name if form == self.main else f"{name}_{form}"
 
-    def facts(self) -> dict[str, Any]:
+    def list_facts(self) -> dict[str, Any]:
         """What formulas ask of the accelerator beside its rates."""
         own = {"multiprocessors": self.machine.multiprocessors, "clock": self.machine.clock}
         return {key: self.base.get(key) or value for key, value in own.items() if value}
@@ -75,26 +75,26 @@ class Found:
     ) -> None:
         """A share by its samples: their median and spread, and what they are of."""
         rows = f"{what}, {len(samples)} runs"
-        spread = rates.spread(samples)
+        spread = rates.find_spread(samples)
         self.efficiency[key] = Share(median(samples), rows, spread, unit, tuple(remarks))
 
-    def times(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
+    def time_jobs(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
         """Times of those benchmarks that run here."""
         found: dict[J, list[float]] = {}
         for job in jobs:
             self.tell(f"{kind}: {job}")
-            times = self.backend.times(job, seconds / len(jobs))
+            times = self.backend.time_job(job, seconds / len(jobs))
             if times:
                 found[job] = times
         return found
 
 
-def measure(
+def measure_machine(
     backend: Engine,
     seconds: float = SECONDS,
     extends: str | None = None,
     tell: Tell = lambda line: None,
-) -> Found:
+) -> Measurements:
     """Run all benchmarks.
 
     Args:
@@ -107,46 +107,48 @@ def measure(
     Raises:
         PlanError: nothing runs, or `extends` names no accelerator.
     """
-    found = Found(backend, backend.machine(), extends, tell)
+    found = Measurements(backend, backend.read_machine(), extends, tell)
     if extends is not None:
         document = source.load({"extends": extends}, kind="accelerator")
         found.base = schema.validate(document, "accelerator").data
         found.bandwidth = float(found.base["memory_bandwidth"])
-        found.peaks = {form: expected.dense(peak) for form, peak in found.base["peaks"].items()}
-    _memory(found, seconds * PARTS["memory"])
+        found.peaks = {form: expected.to_dense(peak) for form, peak in found.base["peaks"].items()}
+    _time_memory(found, seconds * PARTS["memory"])
     forms = found.machine.formats
     for form in forms:
-        _products(found, form, seconds * PARTS["products"] / len(forms))
+        _time_products(found, form, seconds * PARTS["products"] / len(forms))
     both = [form for form in dict.fromkeys((found.main, "fp32")) if form in forms]
-    for kind, run in (("attention", _attention), ("elementwise", _elementwise)):
+    for kind, run in (("attention", _time_attention), ("elementwise", _time_elementwise)):
         for form in both:
             run(found, form, seconds * PARTS[kind] / len(both))
     job = Launches()
-    for times in found.times([job], seconds * PARTS["launches"], "launches").values():
+    for times in found.time_jobs([job], seconds * PARTS["launches"], "launches").values():
         # Launches of all layers, forward and backward.
-        count = job.layers * float(expected.value(expected.tiny(job), "time.part.host[layer]"))
+        count = job.layers * float(
+            expected.find_value(expected.make_tiny(job), "time.part.host[layer]")
+        )
         samples = [each / count for each in times]
         found.add("launch", samples, f"{job}, forward and backward", "s")
     if backend.processes > 1:
-        _collectives(found, seconds * COLLECTIVES)
+        _time_collectives(found, seconds * COLLECTIVES)
     return found
 
 
-def _remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -> list[str]:
+def _list_remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -> list[str]:
     """For each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
     remarks = []
     for job, found in rates_of.items():
-        rate = median(found), *rates.spread(found)
+        rate = median(found), *rates.find_spread(found)
         middle, low, high = (plain_text(x / scale, 4) for x in rate)
         remarks.append(f"{job}: {middle} {unit} ({low} to {high}), {len(found)} runs")
     return remarks
 
 
-def _memory(found: Found, seconds: float) -> None:
+def _time_memory(found: Measurements, seconds: float) -> None:
     most = 2**30 if found.gpu else 2**28
     size = min(most, found.machine.memory // 32) // 4096 * 4096
     jobs = [Traffic(kind, size) for kind in ("read", "copy", "triad")]
-    times = found.times(jobs, seconds, "memory")
+    times = found.time_jobs(jobs, seconds, "memory")
     speeds = {job: [job.moved / each for each in seen] for job, seen in times.items()}
     if not speeds:
         raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
@@ -155,14 +157,14 @@ def _memory(found: Found, seconds: float) -> None:
     # Kernels write as well as read.
     kernels = [speed for job, seen in speeds.items() if job.kind != "read" for speed in seen]
     shares = [speed / found.bandwidth for speed in kernels or next(iter(speeds.values()))]
-    found.add("memory", shares, "copy and triad", remarks=_remarks(speeds, 1e9, "GB/s"))
+    found.add("memory", shares, "copy and triad", remarks=_list_remarks(speeds, 1e9, "GB/s"))
 
 
-def _widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
+def _find_widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
     """The widest square product of which all benchmarks take about `seconds`."""
     width = 256
     while True:
-        times = backend.times(Product(form, width, width, width), 0)
+        times = backend.time_job(Product(form, width, width, width), 0)
         if not times:
             return None
         # One twice as wide takes eight times as long, all benchmarks together eight times that.
@@ -172,107 +174,109 @@ def _widest(backend: Engine, form: str, seconds: float, memory: int) -> int | No
         width *= 2
 
 
-def _products(found: Found, form: str, seconds: float) -> None:
+def _time_products(found: Measurements, form: str, seconds: float) -> None:
     found.tell(f"products: {form}, looking for a size")
-    n = _widest(found.backend, form, seconds / 2, found.machine.memory)
+    n = _find_widest(found.backend, form, seconds / 2, found.machine.memory)
     if n is None:
         return
     quarter = n // 4
     shapes = [(n, n, n), (n, n, quarter), (n, quarter, n), (quarter, n, n), (n // 2,) * 3]
     jobs = [Product(form, *shape) for shape in shapes]
-    times = found.times(jobs, seconds / 2, f"products in {form}")
+    times = found.time_jobs(jobs, seconds / 2, f"products in {form}")
     if not times:
         return
-    models = {job: expected.ProductTime(job, found.facts()) for job in times}
-    rated, small = rates.products(times, models)
+    models = {job: expected.ProductTime(job, found.list_facts()) for job in times}
+    rated, small = rates.fit_products(times, models)
     every = [rate for samples in rated.values() for rate in samples]
     if not every:
         return
     peak = found.peaks.setdefault(form, max(every))
-    key, shares = found.key("matmul", form), [rate / peak for rate in every]
-    remarks = _remarks(rated, 1e12, "TFLOP/s")
+    key, shares = found.name_key("matmul", form), [rate / peak for rate in every]
+    remarks = _list_remarks(rated, 1e12, "TFLOP/s")
     found.add(key, shares, f"{len(times)} products in {form}", remarks=remarks)
     if form not in MAIN:
         return
     if small is not None:
         rows = found.efficiency[key].rows
-        found.efficiency[found.key("small_dimension", form)] = Share(small, rows)
+        found.efficiency[found.name_key("small_dimension", form)] = Share(small, rows)
     half = jobs[-1]
     if half in rated:
-        _uneven(found, half, median(rated[half]), small, seconds / 20)
+        _time_uneven(found, half, median(rated[half]), small, seconds / 20)
 
 
-def _uneven(found: Found, even: Product, rate: float, small: float | None, seconds: float) -> None:
+def _time_uneven(
+    found: Measurements, even: Product, rate: float, small: float | None, seconds: float
+) -> None:
     """The same product a little wider, by 8 and by 1: what its widths slow it down, at least 1. The
     formulas believe no more of it than what padding costs; a fact is written as it was measured."""
     slowdown = 1.0
     for key, more in (("alignment", 8), ("alignment_8", 1)):
         job = replace(even, columns=even.columns + more)
-        times = found.backend.times(job, seconds)
+        times = found.backend.time_job(job, seconds)
         if not times:
             return
-        model = expected.ProductTime(job, found.facts())
-        usual = model.seconds(rate, model.small_dimension if small is None else small)
+        model = expected.ProductTime(job, found.list_facts())
+        usual = model.predict_time(rate, model.small_dimension if small is None else small)
         samples = [max(1.0, each / usual / slowdown) for each in times]
         slowdown = median(samples)
-        found.add(found.key(key, even.form), samples, f"{job} beside {even} in {even.form}")
+        found.add(found.name_key(key, even.form), samples, f"{job} beside {even} in {even.form}")
 
 
-def _attention(found: Found, form: str, seconds: float) -> None:
+def _time_attention(found: Measurements, form: str, seconds: float) -> None:
     batch, heads, length = (4, 16, 4096) if found.gpu else (1, 8, 1024)
     job = partial(Attention, form, batch=batch, heads=heads, width=128, length=length)
     fused = [job("flash", width=64), job("flash")]
     others = [job("flash", causal=False), job("efficient"), job("math")]
     vendor = [job("vendor", width=64), job("vendor")] if found.gpu else []
-    times = found.times([*fused, *others, *vendor], seconds, f"attention in {form}")
+    times = found.time_jobs([*fused, *others, *vendor], seconds, f"attention in {form}")
     accelerator = {
         "memory": found.machine.memory,
         "memory_bandwidth": found.bandwidth,
         "peaks": {f: {"value": r, "convention": "dense"} for f, r in found.peaks.items()},
-        **found.facts(),
+        **found.list_facts(),
     }
     shares = {
-        job: [expected.attention(job, accelerator) / each for each in seen]
+        job: [expected.predict_core(job, accelerator) / each for each in seen]
         for job, seen in times.items()
     }
-    remarks = _remarks(shares, 1, "of the kernel's rate")
+    remarks = _list_remarks(shares, 1, "of the kernel's rate")
     open_ = [job for job in fused if job in shares] or [j for j in others[1:2] if j in shares]
     for name, jobs in (("attention_open", open_), ("attention", vendor)):
         samples = [each for job in jobs for each in shares.get(job, ())]
         if samples:
             what = f"fused attention in {form}, forward and backward"
-            found.add(found.key(name, form), samples, what, remarks=remarks)
+            found.add(found.name_key(name, form), samples, what, remarks=remarks)
             remarks = []
 
 
-def _elementwise(found: Found, form: str, seconds: float) -> None:
+def _time_elementwise(found: Measurements, form: str, seconds: float) -> None:
     job = Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
-    for times in found.times([job], seconds, f"elementwise kernels in {form}").values():
-        moved = expected.elementwise(job, found.bandwidth, found.efficiency["memory"].value)
+    for times in found.time_jobs([job], seconds, f"elementwise kernels in {form}").values():
+        moved = expected.predict_pass(job, found.bandwidth, found.efficiency["memory"].value)
         what = f"norms, sums, gelu and loss of {job} in {form}"
-        found.add(found.key("elementwise", form), [each / moved for each in times], what)
+        found.add(found.name_key("elementwise", form), [each / moved for each in times], what)
 
 
-def _collectives(found: Found, seconds: float) -> None:
+def _time_collectives(found: Measurements, seconds: float) -> None:
     count = found.backend.processes
     sizes = (2**12, 2**20, 2**28 if found.gpu else 2**24)
     kinds = ("all-reduce", "all-gather", "all-to-all")
     jobs = [Collective(kind, size, count) for kind in kinds for size in sizes]
     found.tell(f"collectives between {count} processes")
-    times = {job: seen for job, seen in found.backend.collectives(jobs, seconds).items() if seen}
-    volumes = {job: expected.collective(job, 1, 0) for job in times}
-    hops = {job: expected.collective(job, expected.ENDLESS, 1) for job in times}
-    sustained = rates.link(times, volumes, hops)
+    times = {job: seen for job, seen in found.backend.time_group(jobs, seconds).items() if seen}
+    volumes = {job: expected.predict_comm(job, 1, 0) for job in times}
+    hops = {job: expected.predict_comm(job, expected.ENDLESS, 1) for job in times}
+    sustained = rates.fit_link(times, volumes, hops)
     if sustained is None:
         return
     bandwidths, latency = sustained
     given = found.base.get("link")
-    peak = max(bandwidths) if given is None else expected.direction(given)
+    peak = max(bandwidths) if given is None else expected.to_direction(given)
     found.link = peak, latency
     speeds = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}
     what = f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}"
     shares = [rate / peak for rate in bandwidths]
-    found.add("link", shares, what, remarks=_remarks(speeds, 1e9, "GB/s"))
+    found.add("link", shares, what, remarks=_list_remarks(speeds, 1e9, "GB/s"))
     largest = Collective("all-to-all", sizes[-1], count)
     if largest in speeds:
         samples = [speed / median(bandwidths) for speed in speeds[largest]]

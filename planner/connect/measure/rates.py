@@ -26,7 +26,7 @@ class Share:
     remarks: tuple[str, ...] = ()
 
 
-def spread(samples: Sequence[float]) -> tuple[float, float]:
+def find_spread(samples: Sequence[float]) -> tuple[float, float]:
     """What 5 and 95 % of the samples lie below."""
     if len(samples) < 2:
         return samples[0], samples[0]
@@ -34,7 +34,7 @@ def spread(samples: Sequence[float]) -> tuple[float, float]:
     return cuts[0], cuts[-1]
 
 
-def products(
+def fit_products(
     times: Mapping[Product, Sequence[float]], expected: Mapping[Product, ProductTime]
 ) -> tuple[dict[Product, list[float]], float | None]:
     """The rate of large products in every sample, with what small widths cost divided out: of the
@@ -52,7 +52,7 @@ def products(
         return max(found) / min(found) - 1 if min(found) > 0 else float("inf")
 
     # How uncertain the median time of one product is, typically, as a share of it.
-    ends = {job: spread(found) for job, found in times.items()}
+    ends = {job: find_spread(found) for job, found in times.items()}
     noise = median(
         (ends[job][1] - ends[job][0]) / typical[job] / math.sqrt(len(found))
         for job, found in times.items()
@@ -68,7 +68,7 @@ def products(
     return sustained, None if best == 1.0 else float(calibrated * best)
 
 
-def link(
+def fit_link(
     times: Mapping[Collective, Sequence[float]],
     volumes: Mapping[Collective, float],
     hops: Mapping[Collective, float],

@@ -35,14 +35,14 @@ class ArrayGraph(Graph):
         self.checked, self.book = checked, book
         self._counts: dict[int, bool] = {}
 
-    def quantity(self, value: int, key: Any) -> int:
+    def add_quantity(self, value: int, key: Any) -> int:
         """Return the value, for arrays have no trace; add a check if it can leave its range."""
         low, high = within = self.book.quantities[key[0]].within
-        if not self.checked or (high is None and (low is None or self.counts(value))):
+        if not self.checked or (high is None and (low is None or self.is_nonnegative(value))):
             return value
-        return self.node("within", value, self._magnitude(value), self.node("name", within))
+        return self.add_node("within", value, self._magnitude(value), self.add_node("name", within))
 
-    def counts(self, place: int) -> bool:
+    def is_nonnegative(self, place: int) -> bool:
         """Decide whether a node is never negative, as no input is."""
         if place not in self._counts:
             operation, arguments = self.nodes[place]
@@ -51,13 +51,13 @@ class ArrayGraph(Graph):
             elif operation == "within":
                 found = self.nodes[arguments[2]][1][0] != SIGNED
             elif operation == "max":
-                found = any(map(self.counts, arguments))
+                found = any(map(self.is_nonnegative, arguments))
             elif operation in ("pick", "select"):
-                found = all(map(self.counts, arguments[1::2]))
+                found = all(map(self.is_nonnegative, arguments[1::2]))
             elif operation in LEAVES or operation == "pow":
                 found = True
             else:
-                found = operation != "log" and all(map(self.counts, arguments))
+                found = operation != "log" and all(map(self.is_nonnegative, arguments))
             self._counts[place] = found
         return self._counts[place]
 
@@ -65,33 +65,35 @@ class ArrayGraph(Graph):
         """Add a bound on a node's magnitude: its value if nothing in it cancelled."""
         operation, arguments = self.nodes[place]
         if operation == "const":
-            return self.const(abs(arguments[0]))
-        if self.counts(place):
+            return self.add_constant(abs(arguments[0]))
+        if self.is_nonnegative(place):
             return place
         if operation == "finite":
             return self._magnitude(arguments[0])
         if operation in ("add", "mul", "max", "min"):
             terms = [self._magnitude(argument) for argument in arguments]
             if operation == "add":
-                return self.add(terms)
-            return self.mul(terms) if operation == "mul" else self.extreme("max", terms)
+                return self.add_sum(terms)
+            return self.add_product(terms) if operation == "mul" else self.add_extreme("max", terms)
         if operation == "div":
-            return self.mul([self._magnitude(arguments[0])], [self._magnitude(arguments[1])])
+            return self.add_product(
+                [self._magnitude(arguments[0])], [self._magnitude(arguments[1])]
+            )
         return place
 
-    def _finite(self, place: int) -> int:
+    def _check_finite(self, place: int) -> int:
         """Replace a quotient or power that is not finite by NaN, if checked."""
-        return self.node("finite", place) if self.checked else place
+        return self.add_node("finite", place) if self.checked else place
 
-    def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
+    def add_input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
         """Add an input; a number bound by one entry is the same in all rows, so a constant."""
         if len(scope) == 1 and isinstance(value, (int, Fraction, float)):
-            return self.const(value)
-        return super().input(symbol, scope, value)
+            return self.add_constant(value)
+        return super().add_input(symbol, scope, value)
 
     # -- sums, products and choices ---------------------------------------------------------------
 
-    def add(self, terms: Iterable[int]) -> int:
+    def add_sum(self, terms: Iterable[int]) -> int:
         """Add a sum. Bodies that are picked by the same values are summed before the choice; if a
         picked body and the other terms sum to what it is picked by, add the maximum instead."""
         others: list[int] = []
@@ -100,56 +102,56 @@ class ArrayGraph(Graph):
             operation, arguments = self.nodes[term]
             if operation == "pick":
                 picks.setdefault(arguments[0::2], []).append(term)
-            elif self.number(term) != 0:
+            elif self.get_number(term) != 0:
                 others.append(term)
         for bys, found in picks.items():
             pick = found[0]
             if len(found) > 1:
                 bodies = [self.nodes[term][1][1::2] for term in found]
-                pick = self.pick(bys, [self.add(at) for at in zip(*bodies, strict=True)])
-            if len(picks) == 1 and self._completes(others, pick):
-                return self.extreme("max", bys)
+                pick = self.add_pick(bys, [self.add_sum(at) for at in zip(*bodies, strict=True)])
+            if len(picks) == 1 and self._is_full_sum(others, pick):
+                return self.add_extreme("max", bys)
             others.append(pick)
-        return super().add(sorted(others))
+        return super().add_sum(sorted(others))
 
-    def _completes(self, others: Sequence[int], pick: int) -> bool:
+    def _is_full_sum(self, others: Sequence[int], pick: int) -> bool:
         """Decide whether a picked body and some other terms sum to what it is picked by."""
         operation, arguments = self.nodes[pick]
         return operation == "pick" and all(
-            sorted((*others, *self._terms(body))) == self._terms(by)
+            sorted((*others, *self._list_terms(body))) == self._list_terms(by)
             for by, body in zip(arguments[0::2], arguments[1::2], strict=True)
         )
 
-    def _terms(self, place: int) -> list[int]:
+    def _list_terms(self, place: int) -> list[int]:
         """List the terms of which a node is the sum."""
         operation, arguments = self.nodes[place]
         if operation == "add":
             return sorted(arguments)
-        return [] if self.number(place) == 0 else [place]
+        return [] if self.get_number(place) == 0 else [place]
 
-    def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
+    def add_product(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
         """Add a product over a product: divisors are multiplied first, so that a quotient of whole
         numbers is rounded once."""
         below = sorted(divisors)
-        if any(self.number(place) == 0 for place in below):
+        if any(self.get_number(place) == 0 for place in below):
             raise ZeroDivisionError
-        found = super().mul(sorted(factors), below)
-        return self._finite(found) if below else found
+        found = super().add_product(sorted(factors), below)
+        return self._check_finite(found) if below else found
 
-    def power(self, base: int, exponent: int) -> int:
-        return self._finite(super().power(base, exponent))
+    def add_power(self, base: int, exponent: int) -> int:
+        return self._check_finite(super().add_power(base, exponent))
 
-    def extreme(self, operation: str, values: Iterable[int]) -> int:
+    def add_extreme(self, operation: str, values: Iterable[int]) -> int:
         """Add ``max`` or ``min`` of some values; terms common to all are added outside."""
         places = sorted(set(values))
-        sums = [Counter(self._terms(place)) for place in places]
+        sums = [Counter(self._list_terms(place)) for place in places]
         shared = reduce(and_, sums)
         if len(sums) > 1 and shared:
-            rest = [self.add((terms - shared).elements()) for terms in sums]
-            return self.add([*shared.elements(), self.extreme(operation, rest)])
-        return super().extreme(operation, places)
+            rest = [self.add_sum((terms - shared).elements()) for terms in sums]
+            return self.add_sum([*shared.elements(), self.add_extreme(operation, rest)])
+        return super().add_extreme(operation, places)
 
-    def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
+    def add_pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
         """Add the body at the largest ``by``."""
         lost = next((place for place in bys if place in self.lacking), None)
         if self.checked and lost is not None:
@@ -157,9 +159,9 @@ class ArrayGraph(Graph):
         if len(set(bodies)) == 1:
             return bodies[0]
         if list(bys) == list(bodies):
-            return self.extreme("max", bodies)
+            return self.add_extreme("max", bodies)
         pairs = dict.fromkeys(zip(bys, bodies, strict=True))
-        return self.node("pick", *(place for pair in pairs for place in pair))
+        return self.add_node("pick", *(place for pair in pairs for place in pair))
 
 
 class Compiled(NamedTuple):
@@ -170,7 +172,7 @@ class Compiled(NamedTuple):
     absent: Mapping[str, str]
 
 
-def compiled(
+def compile_graph(
     case: Case,
     quantities: Sequence[str],
     conditional: Mapping[Entry, int] | None = None,

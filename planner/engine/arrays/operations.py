@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.engine.arrays.table import Group
 from planner.engine.lower import Absent
-from planner.engine.run import EXACT, FLOATS, SNAP, tidy
+from planner.engine.run import EXACT, FLOATS, SNAP, simplify_value
 
 #: Rounding error of a sum of doubles, as a share of its terms.
 ROUNDING = 1e-12
@@ -37,17 +37,19 @@ Apply = Callable[[Callable[..., Any], Sequence[State]], State]
 Operation = Callable[[Apply, list[State]], State]
 
 
-def _number(plain: Callable[..., Any], numbers: Sequence[Any]) -> State:
+def _apply_numbers(plain: Callable[..., Any], numbers: Sequence[Any]) -> State:
     """Apply an operation to Python numbers; return NaN if it has no value or an operand is NaN."""
     if any(number != number for number in numbers):
         return State(number=math.nan)
     try:
-        return State(number=tidy(plain(*numbers)))
+        return State(number=simplify_value(plain(*numbers)))
     except (Absent, ArithmeticError, ValueError):
         return State(number=math.nan)
 
 
-def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any]) -> Operation:
+def _make_reduction(
+    function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any]
+) -> Operation:
     """Make an operation on any number of nodes in any order: the cheapest are combined first."""
 
     def joined(apply: Apply, states: list[State]) -> State:
@@ -55,7 +57,7 @@ def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any])
         arrays = [state for state in states if state.number is None]
         if len(arrays) > 2:
             arrays.sort(key=lambda state: math.inf if state.array is None else state.array.size)
-        result = _number(lambda *given: plain(given), numbers) if numbers else arrays.pop(0)
+        result = _apply_numbers(lambda *given: plain(given), numbers) if numbers else arrays.pop(0)
         for state in arrays:
             result = apply(function, [result, state])
         return result
@@ -63,7 +65,7 @@ def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any])
     return joined
 
 
-def _of(name: str, function: Callable[..., Any]) -> Operation:
+def _make_operation(name: str, function: Callable[..., Any]) -> Operation:
     """Make an operation on nodes in their order; on numbers, that of ``run.py`` of this name."""
 
     def of_numbers(*numbers: Any) -> Any:
@@ -72,12 +74,12 @@ def _of(name: str, function: Callable[..., Any]) -> Operation:
 
     def applied(apply: Apply, states: list[State]) -> State:
         numbers = [state.number for state in states]
-        return apply(function, states) if None in numbers else _number(of_numbers, numbers)
+        return apply(function, states) if None in numbers else _apply_numbers(of_numbers, numbers)
 
     return applied
 
 
-def _select(apply: Apply, states: list[State]) -> State:
+def _select_value(apply: Apply, states: list[State]) -> State:
     """Select the value of the first true condition, NaN if there is none."""
     pairs = list(zip(states[0::2], states[1::2], strict=True))
     kept: list[tuple[State, State]] = []
@@ -88,7 +90,7 @@ def _select(apply: Apply, states: list[State]) -> State:
             break
     else:
         value = State(number=math.nan)
-        if kept and _exhaustive(apply, [condition for condition, _ in kept]):
+        if kept and _is_exhaustive(apply, [condition for condition, _ in kept]):
             _, value = kept.pop()
     for condition, other in reversed(kept):
         if other is not value:
@@ -96,7 +98,7 @@ def _select(apply: Apply, states: list[State]) -> State:
     return value
 
 
-def _exhaustive(apply: Apply, conditions: list[State]) -> bool:
+def _is_exhaustive(apply: Apply, conditions: list[State]) -> bool:
     """Decide whether one of the conditions is true everywhere."""
     if any(condition.slot is not None for condition in conditions):
         return False
@@ -106,7 +108,7 @@ def _exhaustive(apply: Apply, conditions: list[State]) -> bool:
     return either.slot is None and bool(either.array.all())
 
 
-def _pick(apply: Apply, states: list[State]) -> State:
+def _pick_body(apply: Apply, states: list[State]) -> State:
     by, body = states[0], states[1]
     for other_by, other in zip(states[2::2], states[3::2], strict=True):
         if by.number is not None and other_by.number is not None:
@@ -118,7 +120,7 @@ def _pick(apply: Apply, states: list[State]) -> State:
     return body
 
 
-def _within(apply: Apply, states: list[State]) -> State:
+def _clamp_value(apply: Apply, states: list[State]) -> State:
     """Keep a value in its range: beyond it by rounding, the end of the range; further, NaN."""
     value, terms, name = states
     low, high = name.number
@@ -134,34 +136,34 @@ def _within(apply: Apply, states: list[State]) -> State:
     return value if inside else State(number=math.nan)
 
 
-def _finite(apply: Apply, states: list[State]) -> State:
+def _replace_infinite(apply: Apply, states: list[State]) -> State:
     """Replace values that are not finite by NaN; numbers are finite."""
     if states[0].number is not None:
         return states[0]
     return apply(lambda x: np.where(np.isfinite(x), x, np.nan), states)
 
 
-def _exp(values: Any) -> Any:
+def _compute_exp(values: Any) -> Any:
     found = np.exp(values)
     return np.where((found > 0) & np.isfinite(found), found, np.nan)
 
 
 OPERATIONS: Mapping[str, Operation] = {
     "quantity": lambda _, states: states[0],
-    "add": _joined(np.add, sum),
-    "mul": _joined(np.multiply, math.prod),
-    "max": _joined(np.maximum, max),
-    "min": _joined(np.minimum, min),
-    "and": _joined(np.logical_and, all),
-    "div": _of("div", np.divide),
-    "pow": _of("pow", np.power),
-    "exp": _of("exp", _exp),
-    "tanh": _of("tanh", np.tanh),
-    "log": _of("log", lambda x: np.log(np.where(x > 0, x, np.nan))),
-    "ceil": _of("ceil", lambda x: np.ceil(x - SNAP * np.abs(x))),
-    "floor": _of("floor", lambda x: np.floor(x + SNAP * np.abs(x))),
-    "finite": _finite,
-    "select": _select,
-    "pick": _pick,
-    "within": _within,
+    "add": _make_reduction(np.add, sum),
+    "mul": _make_reduction(np.multiply, math.prod),
+    "max": _make_reduction(np.maximum, max),
+    "min": _make_reduction(np.minimum, min),
+    "and": _make_reduction(np.logical_and, all),
+    "div": _make_operation("div", np.divide),
+    "pow": _make_operation("pow", np.power),
+    "exp": _make_operation("exp", _compute_exp),
+    "tanh": _make_operation("tanh", np.tanh),
+    "log": _make_operation("log", lambda x: np.log(np.where(x > 0, x, np.nan))),
+    "ceil": _make_operation("ceil", lambda x: np.ceil(x - SNAP * np.abs(x))),
+    "floor": _make_operation("floor", lambda x: np.floor(x + SNAP * np.abs(x))),
+    "finite": _replace_infinite,
+    "select": _select_value,
+    "pick": _pick_body,
+    "within": _clamp_value,
 }

@@ -57,21 +57,21 @@ class Program:
         self._graph, self._leaf = graph, leaf
         self._narrow = table.size * WIDE if table.size > 4096 else math.inf
         with np.errstate(all="ignore"):
-            states = self._evaluated(frozenset(roots))
-        self._roots = {root: self._operand(state) for root, state in states.items()}
-        self._frees = self._last_uses()
+            states = self._evaluate_roots(frozenset(roots))
+        self._roots = {root: self._get_operand(state) for root, state in states.items()}
+        self._frees = self._list_last_uses()
 
     # -- what few columns decide --------------------------------------------------------------
 
-    def _evaluated(self, roots: Collection[int]) -> dict[int, State]:
+    def _evaluate_roots(self, roots: Collection[int]) -> dict[int, State]:
         """Evaluate the roots; drop other nodes after their last use."""
-        nodes, order = self._graph.nodes, self._graph.needed(roots)
+        nodes, order = self._graph.nodes, self._graph.list_needed(roots)
         last = {a: p for p in order if nodes[p][0] not in LEAVES for a in nodes[p][1]}
         states: dict[int, State] = {}
         for place in order:
             operation, arguments = nodes[place]
             if operation in LEAVES:
-                states[place] = self._of_leaf(nodes[place])
+                states[place] = self._make_leaf(nodes[place])
                 continue
             states[place] = OPERATIONS[operation](self.apply, [states[a] for a in arguments])
             for argument in arguments:
@@ -79,7 +79,7 @@ class Program:
                     states.pop(argument, None)
         return states
 
-    def _of_leaf(self, content: Content) -> State:
+    def _make_leaf(self, content: Content) -> State:
         operation, arguments = content
         value = arguments[0] if operation in ("const", "name") else self._leaf(content)
         if not isinstance(value, Values):
@@ -94,7 +94,7 @@ class Program:
                 return State(number=int(first) if whole else first)
             return State(array=array)
         mask = self.table.bits[value.column]
-        group = self.table.group(mask)
+        group = self.table.find_group(mask)
         codes = self.table.columns[value.column].of_row[group.first]
         return State(mask, array=array[:, :, codes], group=group)
 
@@ -106,22 +106,22 @@ class Program:
             mask |= state.mask
             wide |= state.slot is not None
         if not mask and not wide:
-            return State(array=function(*(_rowless(state) for state in states)))
-        group = None if wide else self.table.group(mask)
+            return State(array=function(*(_unpack_state(state) for state in states)))
+        group = None if wide else self.table.find_group(mask)
         if group is None or group.count > self._narrow:
-            slot = self._step(function, tuple(self._operand(state) for state in states))
+            slot = self._step(function, tuple(self._get_operand(state) for state in states))
             return State(mask, slot=slot)
-        arrays = [self._at(state, group) for state in states]
+        arrays = [self._expand_state(state, group) for state in states]
         return State(mask, array=function(*arrays), group=group)
 
-    def _at(self, state: State, group: Group) -> Any:
+    def _expand_state(self, state: State, group: Group) -> Any:
         """Expand a node to a group that distinguishes as many rows as its own, or more."""
         if state.group is None:
-            return _rowless(state)
+            return _unpack_state(state)
         if state.group is group:
             return state.array
         if group not in state.spread:
-            places = self.table.places(state.group, group)
+            places = self.table.map_places(state.group, group)
             state.spread[group] = state.array.take(places, axis=2)
         return state.spread[group]
 
@@ -131,18 +131,18 @@ class Program:
         self.steps.append((function, operands))
         return len(self.steps) - 1
 
-    def _operand(self, state: State) -> Any:
+    def _get_operand(self, state: State) -> Any:
         """Return a slot as ``(slot,)``, or a value that all rows share."""
         if state.slot is not None:
             return (state.slot,)
         if state.group is None:
-            return _rowless(state)
+            return _unpack_state(state)
         found = self._gathered.get(id(state.array))
         if found is None:
             found = self._gathered[id(state.array)] = self._step(_take, (state.array, state.group))
         return (found,)
 
-    def _last_uses(self) -> list[set[int]]:
+    def _list_last_uses(self) -> list[set[int]]:
         """List, for each step, the slots that are not needed after it."""
         needed = {operand[0] for operand in self._roots.values() if type(operand) is tuple}
         frees: list[set[int]] = []
@@ -153,7 +153,7 @@ class Program:
             needed |= used
         return frees[::-1]
 
-    def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
+    def run_rows(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
         """Run the roots for some rows, in their order, as (zero, recompute, rows, …): then the
         further axes, of length 1 if a root does not vary along one."""
         slots: list[Any] = []
@@ -185,7 +185,7 @@ def _take(array: Array, group: Group) -> None:
     raise AssertionError("gathers are done by Program.run")
 
 
-def _rowless(state: State) -> Any:
+def _unpack_state(state: State) -> Any:
     number = state.number
     if number is None:
         return state.array

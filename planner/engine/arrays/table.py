@@ -44,11 +44,11 @@ class Group:
         self.parent, self.of_parent = parent, of_parent
         self.count = len(first)
 
-    def of(self, rows: Array) -> Array:
+    def find_places(self, rows: Array) -> Array:
         """Return the places (rows,) of some rows (rows,) of the table."""
         if self.parent is None or self.of_parent is None:
             return rows
-        return self.of_parent[self.parent.of(rows)]
+        return self.of_parent[self.parent.find_places(rows)]
 
     @cached_property
     def of_rows(self) -> Array:
@@ -69,11 +69,11 @@ class Table:
         self._distinct: list[Group] = [self.all]
         self._places: dict[tuple[Group, Group], Array] = {}
 
-    def mask(self, names: Sequence[str]) -> int:
+    def encode_mask(self, names: Sequence[str]) -> int:
         """Encode a set of columns as a bit mask."""
         return sum({self.bits[name] for name in names})
 
-    def group(self, mask: int) -> Group:
+    def find_group(self, mask: int) -> Group:
         """Return the group of the columns of a mask, or a slightly larger one of more columns."""
         found = self._groups.get(mask)
         if found is None:
@@ -82,20 +82,20 @@ class Table:
                 key=lambda group: group.count,
             )
             if parent.count > FEW:
-                made = self.exact(mask, parent)
+                made = self.build_group(mask, parent)
                 if made.count <= SHARE * parent.count:
                     self._distinct.append(made)
                     found = made
             self._groups[mask] = found
         return found
 
-    def places(self, of: Group, at: Group) -> Array:
+    def map_places(self, of: Group, at: Group) -> Array:
         """Map each place of the finer group ``at`` to its place in ``of``, as (places,)."""
         if (of, at) not in self._places:
-            self._places[of, at] = of.of(at.first)
+            self._places[of, at] = of.find_places(at.first)
         return self._places[of, at]
 
-    def exact(self, mask: int, parent: Group | None = None) -> Group:
+    def build_group(self, mask: int, parent: Group | None = None) -> Group:
         """Build the group of exactly the columns of a mask, without duplicate places, from a
         ``parent`` that distinguishes at least as much."""
         parent = parent or self.all
@@ -104,15 +104,15 @@ class Table:
         columns = (self.columns[name] for name, bit in self.bits.items() if mask & bit)
         for column in sorted(columns, key=lambda column: column.count):
             if size * column.count > FLAGS * parent.count + FEW:
-                codes, first = numbered(codes, size)
+                codes, first = number_codes(codes, size)
                 size = len(first)
             codes = codes * np.int64(column.count) + column.of_row[parent.first]
             size *= column.count
-        codes, first = numbered(codes, size)
+        codes, first = number_codes(codes, size)
         return Group(mask, parent.first[first], parent, codes)
 
 
-def numbered(codes: Array, size: int) -> tuple[Array, Array]:
+def number_codes(codes: Array, size: int) -> tuple[Array, Array]:
     """Renumber codes below ``size`` without gaps, in the same order; also return the first index of
     each."""
     if size <= FLAGS * len(codes) + FEW:

@@ -17,12 +17,12 @@ from planner.base.numbers import exact_text
 from planner.documents.source import Document
 from planner.plans import plan as plans
 from planner.plans.document import Plan
-from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
+from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
 from planner.questions.constraints import MARGIN
-from planner.questions.healing import closed, near
+from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON
-from planner.questions.search.ranking import SPARED, of_how_many
+from planner.questions.search.ranking import SPARED, describe_scope
 
 #: Default tokens of a step: 4M, rounded to a power of two.
 TOKENS = 2**22
@@ -33,42 +33,42 @@ _FOUND: dict[str, tuple[Layout, str, Kept]] = {}
 MOST_KEPT = 64
 
 
-def planned(document: Document) -> Plan:
+def add_best_layout(document: Document) -> Plan:
     """Complete a document with the best layout.
 
     Raises:
         PlanError: no valid layout, or a document for which a step cannot be predicted.
     """
     key = repr((document.data, document.defaults and document.defaults.margin))
-    document, batch = _with_batch(document)
+    document, batch = _add_batch(document)
     if key not in _FOUND:
-        _FOUND[key] = _found(document)
+        _FOUND[key] = _find_layout(document)
         for old in [*_FOUND][:-MOST_KEPT]:
             del _FOUND[old]
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # Other keys of the document (an assumed utilisation, a loss) stay as they are.
-    found = plans.planned(closed(document).changed(chosen))
-    given = {k for k in chosen if _given(document, k)}
+    found = plans.build_plan(drop_auto_keys(document).change_keys(chosen))
+    given = {k for k in chosen if _is_given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)
 
 
-def _given(document: Document, key: str) -> bool:
+def _is_given(document: Document, key: str) -> bool:
     path = key.split(".")
-    return document.has(path) and document.origin(path).kind != "default"
+    return document.has_value(path) and document.find_origin(path).kind != "default"
 
 
-def _found(document: Document) -> tuple[Layout, str, Kept]:
-    place = document.key_place(("parallelism",))
-    for key in (*at(FOLLOWING), "parallelism.stages"):
-        if _given(document, key):
+def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
+    place = document.find_key_place(("parallelism",))
+    for key in (*filter_keys(FOLLOWING), "parallelism.stages"):
+        if _is_given(document, key):
             raise PlanError(
                 Fault(f"{key} follows from the layout, which parallelism: auto chooses",
-                      document.key_place(key.split(".")), "left out")
+                      document.find_key_place(key.split(".")), "left out")
             )  # fmt: skip
-    fixed = {k: document.get(k) for k in KEYS if _given(document, k)}
-    start = near(closed(document), fixed)
+    fixed = {k: document.get(k) for k in KEYS if _is_given(document, k)}
+    start = build_near_plan(drop_auto_keys(document), fixed)
     if start.model is None:
         raise PlanError(
             Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
@@ -94,7 +94,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
-    counted = of_how_many(found)
+    counted = describe_scope(found)
     if found.plain is not None:
         how = "tight: none fits at the 95th percentile, this is" if found.tight else "found:"
         (fastest,) = found.best
@@ -109,7 +109,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     return found.nearest, why, kept
 
 
-def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
+def _add_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
     """Return the document with a global batch, and the reason for one that it does not set: as many
     whole sequences as ``TOKENS`` fill, the same number for each device.
 
@@ -123,7 +123,7 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
     if length is None:
         raise PlanError(
             Fault("parallelism: auto needs a batch",
-                  document.key_place(("parallelism",)),
+                  document.find_key_place(("parallelism",)),
                   "training.global_batch and training.sequence_length")
         )  # fmt: skip
     devices = data["cluster"]["devices"]
@@ -132,4 +132,4 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
         f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
         "section 2.2), in whole sequences for each device"
     )
-    return document.changed({"training.global_batch": batch}), {"training.global_batch": why}
+    return document.change_keys({"training.global_batch": batch}), {"training.global_batch": why}

@@ -24,8 +24,8 @@ from planner.questions.search.engine import (
     STEP,
     Walk,
     explain_absence,
-    of_memory,
-    wanted,
+    is_memory_only,
+    list_criteria,
 )
 from planner.questions.search.layouts import SpaceRows
 from planner.questions.search.selection import Best, Item, Plain
@@ -65,14 +65,14 @@ class BoundedSearch:
         walk: Walk | None = None,
     ) -> None:
         self.plan, self.by, self.limits, self.fit = plan, by, tuple(limits), fits
-        names = wanted(by, (fits, *limits))
+        names = list_criteria(by, (fits, *limits))
         self.late = tuple(name for name in names if name.startswith("memory."))
         self.early = tuple(name for name in names if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
         #: The layout that lacks least memory, of chunks in which none fits.
         self.nearest = Best()
 
-    def ask(
+    def run_question(
         self, question: Callable[[BoundedSearch], Item | None], options: Options | None = None
     ) -> Item | None:
         """Run a question on all layouts, or on those that have one of some values of each of some
@@ -80,9 +80,9 @@ class BoundedSearch:
         memory is limited, it is run on those left out: this proves that nothing fits."""
         found, walk = None, None
         if options is not None:
-            walk = self.walk.having(options)
-        elif (found := question(self)) is None and of_memory(self.limits):
-            walk = self.walk.wider()
+            walk = self.walk.narrow_layouts(options)
+        elif (found := question(self)) is None and is_memory_only(self.limits):
+            walk = self.walk.widen_layouts()
         if walk is None:
             return found
         others = BoundedSearch(self.plan, self.by, self.limits, None, self.fit, walk)
@@ -91,50 +91,52 @@ class BoundedSearch:
 
     # -- questions ----------------------------------------------------------------------------
 
-    def first(self, within: bool = True) -> Item | None:
+    def find_best(self, within: bool = True) -> Item | None:
         """Find the layout with the smallest score that fits and satisfies the limits."""
         best = Best()
-        for chunk, places in self._in_order(lambda: best.most, within):
+        for chunk, places in self._yield_by_score(lambda: best.most, within):
             score, memory = (chunk.of(name, places) for name in (self.by, MEMORY))
-            best.add(score, memory, chunk.setting, places)
+            best.add(score, memory, chunk.build_setting, places)
         return best.first
 
-    def plainest(self) -> Item | None:
+    def find_simplest(self) -> Item | None:
         """Find the simplest layout with nearly the best score, as ``search`` and ``parallelism:
         auto`` take it; its second number is its simplicity score."""
         plain = Plain()
-        for chunk, places in self._in_order(lambda: plain.most, True):
-            plain.add(chunk.of(self.by, places), chunk.plainness, chunk.setting, places)
+        for chunk, places in self._yield_by_score(lambda: plain.most, True):
+            plain.add_layouts(
+                chunk.of(self.by, places), chunk.score_simplicity, chunk.build_setting, places
+            )
         return plain.first
 
-    def roomiest(self) -> Item | None:
+    def find_max_slack(self) -> Item | None:
         """Find the layout farthest inside all limits, of those that satisfy them."""
         best = Best()
         memory_alone = all(limit.quantity in self.late for limit in self.limits)
         if memory_alone:  # time is not evaluated
-            chunks = self._evaluated(np.arange(self.starts[-1]), self.late)
+            chunks = self._evaluate_rows(np.arange(self.starts[-1]), self.late)
         else:
             rows = np.flatnonzero(np.isfinite(self._least[1]))
-            chunks = self._evaluated(rows, self.early, self.late)
+            chunks = self._evaluate_rows(rows, self.early, self.late)
         for chunk in chunks:
             fits = chunk.within([self.fit])
             if memory_alone and not fits.any():
                 every = np.flatnonzero(chunk.valid)
-                lacking = -self.fit.slack(chunk.of(self.fit.quantity, every))
-                self.nearest.add(lacking, chunk.of(MEMORY, every), chunk.setting, every)
+                lacking = -self.fit.compute_slack(chunk.of(self.fit.quantity, every))
+                self.nearest.add(lacking, chunk.of(MEMORY, every), chunk.build_setting, every)
             places = np.flatnonzero(chunk.within(self.limits, fits))
-            share, memory = self._share(chunk, places), chunk.of(MEMORY, places)
-            best.add(-share, memory, chunk.setting, places)
+            share, memory = self._compute_share(chunk, places), chunk.of(MEMORY, places)
+            best.add(-share, memory, chunk.build_setting, places)
         return best.first
 
-    def _share(self, chunk: SpaceRows, places: Array) -> Array:
+    def _compute_share(self, chunk: SpaceRows, places: Array) -> Array:
         """Return the share of the tightest limit, memory included, that is left, as (layouts,)."""
         room, used = (chunk.of(name, places) for name in (FITS, MEMORY))
         least: Array = room / (room + used)
         for limit in self.limits:
             value, bound = chunk.of(limit.quantity, places), float(limit.value)
             size = np.maximum(np.abs(value), abs(bound) or np.finfo(float).tiny)
-            least = np.minimum(least, limit.slack(value) / size)
+            least = np.minimum(least, limit.compute_slack(value) / size)
         return least
 
     # -- order of evaluation ------------------------------------------------------------------
@@ -142,19 +144,19 @@ class BoundedSearch:
     @cached_property
     def blocks(self) -> list[SpaceRows]:
         """All rows; the index of a row counts over all blocks."""
-        return [*self.walk.rows()]
+        return [*self.walk.yield_rows()]
 
     @cached_property
     def starts(self) -> Array:
         """Index of the first row of each block, and the number of rows, as (blocks + 1,)."""
         return np.cumsum([0, *map(len, self.blocks)])
 
-    def _evaluated(self, places: Array, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
+    def _evaluate_rows(self, places: Array, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
         """Yield all layouts of some rows (rows,), in order, with groups of quantities."""
         inside = np.split(places, np.searchsorted(places, self.starts[1:-1]))
         for block, start, some in zip(self.blocks, self.starts, inside, strict=False):
             if len(some):
-                yield from self.walk.over(block.take(some - start), *groups)
+                yield from self.walk.evaluate_rows(block.take(some - start), *groups)
 
     @cached_property
     def _least(self) -> tuple[Array, Array]:
@@ -162,7 +164,7 @@ class BoundedSearch:
         limits that need no memory; -inf if the score is a quantity of memory."""
         every, within = [], []
         limits = [limit for limit in self.limits if limit.quantity in self.early]
-        for chunk in self._evaluated(np.arange(self.starts[-1]), self.early):
+        for chunk in self._evaluate_rows(np.arange(self.starts[-1]), self.early):
             score = chunk.values.get(self.by, np.full(chunk.shape, -np.inf))
             there = chunk.valid & ~np.isnan(score)
             kept = chunk.within(limits, there)
@@ -172,7 +174,7 @@ class BoundedSearch:
             explain_absence(self.walk, self.by)
         return np.concatenate(every), np.concatenate(within)
 
-    def _in_order(
+    def _yield_by_score(
         self, most: Callable[[], float], within: bool
     ) -> Iterator[tuple[SpaceRows, Array]]:
         """Yield chunks of layouts with the indices (layouts,) of those that fit and, with
@@ -183,9 +185,9 @@ class BoundedSearch:
         while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
             if done:  # none of the fastest is the answer: perhaps few others fit
-                room = (chunk.within([self.fit]) for chunk in self._evaluated(rows, self.late))
+                room = (chunk.within([self.fit]) for chunk in self._evaluate_rows(rows, self.late))
                 rows = rows[np.concatenate([fits.any(axis=(0, 1)) for fits in room])]
-            for chunk in self._evaluated(rows, self.early, self.late):
+            for chunk in self._evaluate_rows(rows, self.early, self.late):
                 fits = chunk.within([self.fit]) & np.isfinite(chunk.values[self.by])
                 yield chunk, np.flatnonzero(chunk.within(self.limits if within else (), fits))
             done, size = done + size, size * MORE

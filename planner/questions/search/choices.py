@@ -11,10 +11,10 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
-from planner.plans.plan import about, checked
+from planner.plans.plan import about, check_value
 
 
-def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
+def parse_fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
     """Parse keys of a layout that keep a value: ``KEY``, as in the plan, or ``KEY=VALUE``.
 
     Raises:
@@ -24,14 +24,14 @@ def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         key, given, value = text.partition("=")
         if key not in KEYS:
-            raise PlanError(Fault.among(f"--fix {key}: not a layout key", key, KEYS))
-        chosen = _value(key, value) if given else plan.get(key)
+            raise PlanError(Fault.from_pool(f"--fix {key}: not a layout key", key, KEYS))
+        chosen = _parse_choice(key, value) if given else plan.get(key)
         if found.setdefault(key, chosen) != chosen:
             raise PlanError(Fault(f"--fix {key}: both {found[key]} and {chosen}"))
     return found
 
 
-def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[Any, ...]]:
+def parse_varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[Any, ...]]:
     """Parse keys with the values that they may have: ``KEY=V1,V2``; ``KEY`` alone takes every value
     that the schema lists or, of a layout, every valid one (an empty tuple).
 
@@ -46,7 +46,9 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
             raise PlanError(Fault(f"--vary {key}: it has a value already"))
         said = about(key)
         if given:
-            found[key] = tuple(dict.fromkeys(_value(key, one) for one in listed(values, True)))
+            found[key] = tuple(
+                dict.fromkeys(_parse_choice(key, one) for one in split_values(values, True))
+            )
         elif key in KEYS:
             found[key] = ()
         elif said.get("enum") or "boolean" in said.get("type", ()):
@@ -56,7 +58,7 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
     return found
 
 
-def listed(text: str, compact: bool = False) -> list[str]:
+def split_values(text: str, compact: bool = False) -> list[str]:
     """Split a list of values at its commas; in `1,024, 2,048` only those before a space separate.
     With `compact` the commas of a list without spaces separate wherever they can.
 
@@ -76,7 +78,7 @@ def listed(text: str, compact: bool = False) -> list[str]:
     raise PlanError(Fault(f"{text}: do commas group digits or separate values?", None, either))
 
 
-def _value(key: str, text: str) -> Any:
+def _parse_choice(key: str, text: str) -> Any:
     """Parse a value by the schema of its key."""
     said, text = about(key), text.strip()
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
@@ -90,10 +92,10 @@ def _value(key: str, text: str) -> Any:
         return text.lower() == "true"
     if "unit" in said or kinds & {"integer", "number"}:
         try:
-            return checked(key, units.parse(text, said.get("unit", "1")))
+            return check_value(key, units.parse(text, said.get("unit", "1")))
         except units.UnitError as error:
             raise PlanError(Fault(f"{key}: {error}", None, error.allowed, error.hint)) from None
     if "boolean" in kinds:
         raise PlanError(Fault(f"{key}: {text!r}", None, "true or false"))
-    checked(key, text)
+    check_value(key, text)
     return text

@@ -22,24 +22,24 @@ from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
 from planner.base.numbers import exact_text
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.connect import exports
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
-from planner.plans.plan import chosen_by, variant
+from planner.plans.plan import is_own_choice, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
-from planner.questions.constraints import Limit, fit_limit, known_to_batch, margin_of, numeric
+from planner.questions.constraints import Limit, check_batchable, fit_limit, margin_of, numeric
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
-from planner.results.attribution import taken_apart
-from planner.results.intervals import around
+from planner.results.attribution import break_down
+from planner.results.intervals import compute_interval
 from planner.results.result import Result
-from planner.results.timeline import step_seconds
+from planner.results.timeline import simulate_seconds
 
 FITS = "memory.headroom"
 SURE = "memory.headroom_p95"
@@ -87,7 +87,7 @@ class Layout:
     @cached_property
     def parts(self) -> Mapping[str, Any]:
         """The parts of the minimised quantity; empty if not evaluated exactly."""
-        return {} if self.evaluated is None else taken_apart(*self.evaluated)
+        return {} if self.evaluated is None else break_down(*self.evaluated)
 
     @cached_property
     def simulated(self) -> float | None:
@@ -98,7 +98,7 @@ class Layout:
         layout, batches = self.made.data["parallelism"], self.made.get(BATCHES)
         if layout["pipeline"] * layout["virtual_pipeline"] * batches > PASSES:
             return None
-        return step_seconds(Result(self.made, self.evaluated[0]))
+        return simulate_seconds(Result(self.made, self.evaluated[0]))
 
     def get(self, key: str) -> Any:
         """Return a key that the layout sets, or that follows from it; None for any other."""
@@ -115,13 +115,13 @@ class Layout:
         if self.evaluated is None:
             return None
         evaluation, by = self.evaluated
-        return around(by, self.values[by], evaluation)
+        return compute_interval(by, self.values[by], evaluation)
 
     def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
         """Evaluate some quantities of the layout, with options ``how``, and keep the evaluation of
         ``by`` for its parts."""
         made = self.of(plan)
-        values, evaluation = _evaluated(made, quantities, **how)
+        values, evaluation = _evaluate_layout(made, quantities, **how)
         values = {**values, **self.values, **values}
         evaluated = (evaluation, by) if by else None
         return replace(self, values=values, evaluated=evaluated, made=made)
@@ -136,7 +136,7 @@ class Point(NamedTuple):
     front: bool = False
 
 
-class Choice(NamedTuple):
+class BestByValue(NamedTuple):
     """The best layout with one value of a key that has several; None if none fits. The values of
     each key are in order of ``by``, the smallest first."""
 
@@ -146,7 +146,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Found(Shown):
+class SearchResult(Shown):
     """The result of a search."""
 
     plan: Plan
@@ -160,7 +160,7 @@ class Found(Shown):
     varied: tuple[str, ...] = ()  # keys that took several values
     points: tuple[Point, ...] = ()
     nearest: Layout | None = None  # if nothing fits, the layout that lacks least memory
-    choices: tuple[Choice, ...] = ()  # of each key that has several values
+    choices: tuple[BestByValue, ...] = ()  # of each key that has several values
     every: int = 0  # all layouts, also those that a narrowed search left out
     same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
     narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
@@ -175,36 +175,36 @@ class Found(Shown):
         return f"<Found {size} layouts of {self.plan.name!r}, {len(self.best)} listed>"
 
 
-def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
+def list_criteria(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
     """Return the quantities that rank layouts: headroom, memory, the minimised and limited ones."""
     return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
-def of_memory(limits: Iterable[Limit]) -> bool:
+def is_memory_only(limits: Iterable[Limit]) -> bool:
     """Decide whether all limits are about memory; if so, “nothing fits” also holds with more
     replicas, which only add memory."""
     return all(limit.quantity in OF_MEMORY for limit in limits)
 
 
-def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
+def describe_subset(narrowed: Mapping[str, Sequence[Any]]) -> str:
     """Describe to which layouts a search was narrowed."""
     several = (
-        f"{key} {enumerated(values, 'or') if len(values) < 17 else f'{values[0]} to {values[-1]}'}"
+        f"{key} {join_values(values, 'or') if len(values) < 17 else f'{values[0]} to {values[-1]}'}"
         for key, values in narrowed.items()
     )
-    return f"only those with {enumerated(several)}"
+    return f"only those with {join_values(several)}"
 
 
-def enumerated(values: Iterable[Any], last: str = "and") -> str:
+def join_values(values: Iterable[Any], last: str = "and") -> str:
     """Join values in a sentence: one, two and three."""
     *first, end = map(str, values)
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-def left_out(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
+def describe_skipped(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
     """Describe what a narrowed search did not examine; ``proven``: if none of these fits, none
     does."""
-    said = f"where there are more than {exact_text(MOST)} layouts, {only(narrowed)} were searched"
+    said = f"where there are more than {exact_text(MOST)} layouts, {describe_subset(narrowed)} were searched"
     more = "what fails, fails with all" if proven else "what fails might hold with another"
     return f"{said}; {more}"
 
@@ -237,16 +237,16 @@ class Walk:
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
         self.given = frozenset(self.options)
-        if self.launcher is not None and not chosen_by(self.plan, KERNELS):
-            kernels = exports.framework(self.launcher).kernels
+        if self.launcher is not None and not is_own_choice(self.plan, KERNELS):
+            kernels = exports.load_framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
-        self.spaces = self._spaces()
+        self.spaces = self._build_spaces()
         self._batches: dict[Space, Batch] = {}
         #: Recomputation modes to skip, each with an equivalent mode; if keys of the plan have
         #: several values, it is equivalent for all of them.
         self.same: dict[str, str] = {}
         if not (self.full or modes.RECOMPUTE in self.options):
-            first, *others = (modes.equivalent_modes(s, self.quantities) for s in self.spaces)
+            first, *others = (modes.find_equivalents(s, self.quantities) for s in self.spaces)
             self.same = {m: by for m, by in first.items() if all(o.get(m) == by for o in others)}
         for space in self.spaces:
             space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
@@ -260,7 +260,7 @@ class Walk:
             if self.most is not None and self.size > self.most and key not in self.options:
                 self.narrowed[key] = values
 
-    def having(self, options: Mapping[str, Sequence[Any]]) -> Walk:
+    def narrow_layouts(self, options: Mapping[str, Sequence[Any]]) -> Walk:
         """Narrow the layouts to one of some values of each of some keys, except keys that were
         given.
 
@@ -274,7 +274,7 @@ class Walk:
             raise PlanError(Fault("no layout is valid"))
         return found
 
-    def wider(self) -> Walk | None:
+    def widen_layouts(self) -> Walk | None:
         """Return the layouts to try if nothing fits: all but those with replicas, which only add
         memory; None if no others were left out."""
         kept = {REPLICAS, *self.limited}
@@ -284,7 +284,7 @@ class Walk:
         found.narrowed = {k: values for k, values in self.narrowed.items() if k in kept}
         return found
 
-    def _spaces(self) -> list[Space]:
+    def _build_spaces(self) -> list[Space]:
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
         if self.plan.get("training.sequence_length") is None:
@@ -316,24 +316,24 @@ class Walk:
     @property
     def size(self) -> int:
         """The number of layouts."""
-        return sum(int(np.count_nonzero(rows.valid)) for rows in self.rows())
+        return sum(int(np.count_nonzero(rows.valid)) for rows in self.yield_rows())
 
-    def rows(self) -> Iterator[SpaceRows]:
+    def yield_rows(self) -> Iterator[SpaceRows]:
         """Yield all rows, in the blocks of their spaces."""
         for space in self.spaces:
-            for rows in space.blocks():
-                if len(found := rows.having(self.narrowed)):
+            for rows in space.yield_blocks():
+                if len(found := rows.filter_rows(self.narrowed)):
                     yield found
 
     def __iter__(self) -> Iterator[SpaceRows]:
-        for rows in self.rows():
-            yield from self.over(rows, self.quantities)
+        for rows in self.yield_rows():
+            yield from self.evaluate_rows(rows, self.quantities)
 
-    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
+    def evaluate_rows(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[SpaceRows]:
         """Yield stretches of some rows of a space with groups of quantities."""
         if rows.space not in self._batches:
             self._batches[rows.space] = Batch(rows.space, self.absent)
-        for part, values in self._batches[rows.space].over(rows, *groups):
+        for part, values in self._batches[rows.space].evaluate_rows(rows, *groups):
             yield rows.take(part, values)
 
 
@@ -352,7 +352,7 @@ def search(
     most: int | None = None,
     margin: str | None = None,
     launcher: str | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the best layouts of a plan that fit into memory, and the simplest near the best.
 
     Args:
@@ -379,32 +379,32 @@ def search(
     keeps = fit_limit(margin_of(plan, margin), plan)
     numeric(by, plan.book)
     for asked in (by, *(limit.quantity for limit in limits)):
-        known_to_batch(asked, plan.book)
-    quantities = wanted(by, (*limits, keeps))
+        check_batchable(asked, plan.book)
+    quantities = list_criteria(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk = searched = Walk(plan, quantities, options, full, most, launcher)
     ask = partial(_Selected, by, (*limits, PREDICTED), keeps, top, points, choices, progress)
     found = ask(walk)
-    wider = None if found.kept.count else walk.wider()
+    wider = None if found.kept.count else walk.widen_layouts()
     if wider is not None:
         searched, found = wider, ask(wider)
-    kept, proven = found.kept, not (found.kept.count or walk.limited) and of_memory(limits)
-    own = None if plan.invalid else own_layout(plan, quantities, by)
+    kept, proven = found.kept, not (found.kept.count or walk.limited) and is_memory_only(limits)
+    own = None if plan.invalid else find_own_layout(plan, quantities, by)
     like = [] if own is None else [own]
-    best = [layout_of(item, by, MEMORY) for item in kept.best.items()]
+    best = [make_layout(item, by, MEMORY) for item in kept.best.list_items()]
     for place, layout in enumerate(best[:EXACT]):
         best[place] = layout.evaluate(plan, quantities, by, like=like)
         like.append(best[place])
-    plain = kept.plain.first and layout_of(kept.plain.first, by)
+    plain = kept.plain.first and make_layout(kept.plain.first, by)
     if plain is not None:
         same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
         plain = next(same, None) or plain.evaluate(plan, quantities, by, like=like)
-    front = [layout_of(item, by, MEMORY) for item in kept.front.items()]
-    shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
+    front = [make_layout(item, by, MEMORY) for item in kept.front.list_items()]
+    shown = [Point(m, s, f) for s, m, f in found.sample.yield_points()]
     if points:
         shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in front]
     nearest = None if kept.count else found.nearest.first
-    return Found(
+    return SearchResult(
         plan=plan,
         by=by,
         size=walk.every if proven else searched.size,
@@ -415,10 +415,10 @@ def search(
         limits=tuple(limits),
         varied=tuple(vary or ()),
         points=tuple(shown),
-        nearest=nearest and layout_of(nearest).evaluate(plan, quantities),
+        nearest=nearest and make_layout(nearest).evaluate(plan, quantities),
         choices=tuple(
-            Choice(key, value, item and layout_of(item, by, MEMORY))
-            for key, values in kept.chosen.items().items()
+            BestByValue(key, value, item and make_layout(item, by, MEMORY))
+            for key, values in kept.chosen.list_items().items()
             for value, item in values
             if len(values) > 1
         ),
@@ -440,16 +440,16 @@ class _Kept:
         self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
         self.choices, self.chosen = choices, ByChoice()
 
-    def add(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
+    def add_chunk(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
         """Add the layouts of a chunk, as (zero, recompute, rows), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
         some, held = score.ravel()[kept], memory.ravel()[kept]
         for best in (self.best, self.front):
-            best.add(some, held, chunk.setting, kept)
-        self.plain.add(some, chunk.plainness, chunk.setting, kept)
+            best.add(some, held, chunk.build_setting, kept)
+        self.plain.add_layouts(some, chunk.score_simplicity, chunk.build_setting, kept)
         if self.choices:
-            self.chosen.add(score, memory, fits, chunk.choices, chunk.setting)
+            self.chosen.add_layouts(score, memory, fits, chunk.choices, chunk.build_setting)
 
 
 class _Selected:
@@ -482,16 +482,16 @@ class _Selected:
             some = some or bool(there.any())
             fits = chunk.within(limits, there)
             least = chunk.values[margin.quantity]
-            self.safe.add(chunk, score, memory, fits & margin.holds(least))
+            self.safe.add_chunk(chunk, score, memory, fits & margin.is_met(least))
             if not self.safe.count:
-                self.tight.add(chunk, score, memory, fits)
+                self.tight.add_chunk(chunk, score, memory, fits)
             if not self.kept.count:
                 short = np.flatnonzero(there)
                 lacking = -chunk.of(FITS, short)
-                self.nearest.add(lacking, chunk.of(by, short), chunk.setting, short)
+                self.nearest.add(lacking, chunk.of(by, short), chunk.build_setting, short)
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
-            tell(f"{numbers.text(done)} of {numbers.text(size)} layouts")
+            report_progress(f"{numbers.text(done)} of {numbers.text(size)} layouts")
             if progress is not None:
                 progress(done, size, time.perf_counter() - start)
         if not some:
@@ -514,14 +514,14 @@ def best(
     return search(plan, 1, by, fixed, limits=limits, most=MOST, margin="0").plain
 
 
-def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> Found:
+def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> SearchResult:
     """Search what a report shows: the best five, the cost of each choice, and ``points`` of a
     scatter plot of memory and ``by`` (a reproducible sample of the layouts and the whole front).
     ``own`` is the plan's layout. A large space is narrowed. ``options`` are those of a search."""
     return search(plan, 5, by, points=points, choices=True, most=MOST, **options)
 
 
-def layout_of(item: Item, *names: str) -> Layout:
+def make_layout(item: Item, *names: str) -> Layout:
     """Make a layout from a selected item, with names for its numbers."""
     *numbers, (changes, follows) = item
     over_arrays = dict(zip(names, numbers, strict=False))
@@ -530,7 +530,7 @@ def layout_of(item: Item, *names: str) -> Layout:
     return Layout(shown, follows, over_arrays, over_arrays, cleared)
 
 
-def _evaluated(
+def _evaluate_layout(
     plan: Plan, quantities: Iterable[str], like: Iterable[Layout] = (), exact: bool = True
 ) -> tuple[dict[str, Any], Evaluation]:
     """Return quantities of a plan, ``exact`` or in floats, and their evaluation, which shares the
@@ -540,19 +540,19 @@ def _evaluated(
         PlanError: one of them cannot be computed, with the reason.
     """
     built, others = case.build(plan), [layout.evaluated[0] for layout in like if layout.evaluated]
-    nearest = min(others, key=lambda other: other.differs(built), default=None)
+    nearest = min(others, key=lambda other: other.count_changes(built), default=None)
     evaluation = Evaluation(built, like=nearest, exact=exact)
-    return evaluation.values_of(quantities), evaluation
+    return evaluation.get_values(quantities), evaluation
 
 
-def own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
+def find_own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     """Return the plan's layout, with time predicted as for others; None if that is impossible."""
     try:
         made = variant(plan, {"time.mfu": None})
-        values, evaluation = _evaluated(made, quantities)
+        values, evaluation = _evaluate_layout(made, quantities)
     except PlanError:
         return None
-    open_ones = [key for key in FOLLOWS if not chosen_by(plan, key)]
+    open_ones = [key for key in FOLLOWS if not is_own_choice(plan, key)]
     changes, follows = (
         {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
     )
@@ -569,4 +569,4 @@ def explain_absence(walk: Walk, by: str) -> None:
         if name in walk.absent:
             raise PlanError(Fault(f"{name} cannot be computed: {walk.absent[name]}"))
     chunk = next(iter(walk))
-    evaluated(variant(walk.plan, chunk.changes(int(np.argmax(chunk.valid)))), [by])
+    compute_values(variant(walk.plan, chunk.build_changes(int(np.argmax(chunk.valid)))), [by])

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from planner.connect import exports
-from planner.connect.exports.rules import OF_SIZES, Row, follow
-from planner.connect.exports.table import Draft, Elsewhere
-from planner.documents.source import with_values
+from planner.connect.exports.rules import OF_SIZES, Row, follow_rows
+from planner.connect.exports.table import Elsewhere, ExportDraft
+from planner.documents.source import change_keys
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS, ROW
 
@@ -26,23 +26,23 @@ class Launcher:
     """
 
     def __init__(self, plan: Plan, name: str) -> None:
-        exports.check(plan, name)
+        exports.check_model(plan, name)
         self.plan = plan
         self.rows: list[Row] = []  # those that read a key of a layout
-        for row in exports.framework(name).rows:
-            draft = Draft(plan)
-            follow(draft, [row])
+        for row in exports.load_framework(name).rows:
+            draft = ExportDraft(plan)
+            follow_rows(draft, [row])
             if not draft.heard.isdisjoint(KEYS):
                 self.rows.append(row)
         #: Whether the size of degrees matters, not only whether they are above 1.
         self.of_sizes = any(row.get("rule") in OF_SIZES for row in self.rows)
 
-    def starts(self, layout: Mapping[str, Any]) -> bool:
+    def can_start(self, layout: Mapping[str, Any]) -> bool:
         """Decide whether the framework can start a layout, given by dotted keys; keys that it sets
         in the training script or the model count as supported."""
         # Neither completed nor checked.
-        draft = Draft(replace(self.plan, data=with_values(self.plan.data, layout)))
-        follow(draft, self.rows)
+        draft = ExportDraft(replace(self.plan, data=change_keys(self.plan.data, layout)))
+        follow_rows(draft, self.rows)
         unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
         unheard = {
             key

@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
-from planner.base.recent import recent
-from planner.documents.source import with_values
+from planner.base.recent import cache_last
+from planner.documents.source import change_keys
 from planner.engine import instance as case
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
-from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant
+from planner.plans.plan import build_draft, check_value, collect_devices, is_own_choice, variant
 from planner.questions.batch_graph import Kind
-from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, chosen
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, encode_values
 from planner.questions.constraints import Limit
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
@@ -86,14 +86,14 @@ class Space:
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
-                raise PlanError(Fault.among(f"{key} is not a layout key", key, KEYS))
+                raise PlanError(Fault.from_pool(f"{key} is not a layout key", key, KEYS))
             for value in self.options[key]:
-                checked(key, value)
+                check_value(key, value)
         kept = {
             key: None
             for key in NOT_KEPT
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
-            and not chosen_by(plan, key)
+            and not is_own_choice(plan, key)
         }  # fmt: skip
         batch = plan.get("training.global_batch")
         self.plan = plan
@@ -107,23 +107,23 @@ class Space:
         # Which layouts are valid depends on the model, on the plan's layout, training and memory,
         # on the number of devices and on how many a link joins, not on the type of device.
         document = plan.document.data
-        self._known: dict[Any, Any] = _known(
+        self._known: dict[Any, Any] = _get_cache(
             self.options, self.full, plan.model, document["parallelism"], document["training"],
-            plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
+            plan.data["model"], plan.data.get("memory"), collect_devices(plan.data),
             plan.get("cluster.link_domain"),
         )  # fmt: skip
         #: Every combination of degrees that makes a valid plan; keys with too many values to try
         #: them all, with those that were tried.
         self.degrees: tuple[Degrees, ...]
         self.limited: dict[str, tuple[int, ...]]
-        self.degrees, self.limited = self._once(("degrees",), self._valid_degrees)
+        self.degrees, self.limited = self._once(("degrees",), self._find_degrees)
         #: What each of these is crossed with: sequence parallelism, replicas, and pipelines with
         #: micro-batches; and the virtual stages, schedules and cuts that occur.
-        self.crossed, self.runs = self._once(("crossed",), self._crossing)
+        self.crossed, self.runs = self._once(("crossed",), self._combine_degrees)
         if self.launcher is not None:
             # Recomputation modes and ZeRO stages with which nothing starts are left out, so that
             # none of them represents another.
-            several = [rows.valid.any(axis=2) for rows in self.blocks()]
+            several = [rows.valid.any(axis=2) for rows in self.yield_blocks()]
             if several and (there := np.any(several, axis=0)).any():
                 started = {*compress(self.said, there.any(axis=1))}
                 self.stages = tuple(stage for stage in self.stages if stage in started)
@@ -136,13 +136,13 @@ class Space:
         found: T = self._known[key]
         return found
 
-    def plan_of(self, degrees: Degrees) -> Plan:
+    def build_plan(self, degrees: Degrees) -> Plan:
         """Build a plan with some degrees, and what follows from implementation and loss."""
         return variant(self.plan, {**self.start, **degrees.changes, **degrees.kernels})
 
-    def kind(self, degrees: Degrees) -> Kind:
+    def get_kind(self, degrees: Degrees) -> Kind:
         """Build a plan with some degrees, and its case."""
-        plan = self.plan_of(degrees)
+        plan = self.build_plan(degrees)
         return Kind(plan, case.build(plan))
 
     # -- running the plan's checks ------------------------------------------------------------
@@ -150,9 +150,9 @@ class Space:
     def _draft(self, changes: Mapping[str, Any], whole: bool = True) -> Draft:
         """Draft the undivided layout with some changes, with its faults; without ``whole``, check
         only what depends on the model's shape."""
-        return layout_draft(self.plan, {**self.start, **changes}, whole)
+        return build_draft(self.plan, {**self.start, **changes}, whole)
 
-    def _valid_degrees(self) -> tuple[tuple[Degrees, ...], dict[str, tuple[int, ...]]]:
+    def _find_degrees(self) -> tuple[tuple[Degrees, ...], dict[str, tuple[int, ...]]]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
 
         def accept(found: Iterable[Fault]) -> bool:
@@ -167,9 +167,9 @@ class Space:
             if key in OUTER or experts > 1:
                 free = divisors(experts if ROW[key].divides == layout.EXPERTS else devices)
             values = self.options.get(key, free)
-            sizes[key] = tuple(v for v in values if accept(self._indivisible(key, v)))
+            sizes[key] = tuple(v for v in values if accept(self._check_degree(key, v)))
             if self.options.get(key) and not sizes[key]:  # others were not requested
-                raise PlanError([f for value in values for f in self._indivisible(key, value)][:3])
+                raise PlanError([f for value in values for f in self._check_degree(key, value)][:3])
         limited = dict[str, tuple[int, ...]]()
         while math.prod(len(sizes[key]) for key in OUTER) > MOST_DEGREES:
             most = max(OUTER, key=lambda key: len(sizes[key]))
@@ -183,7 +183,7 @@ class Space:
             if not accept(draft.faults):
                 continue
             data, training = draft.get("parallelism.data"), draft.get("training")
-            for inner in product(*(self._alike(key, sizes[key], divided) for key in INNER)):
+            for inner in product(*(self._filter_sizes(key, sizes[key], divided) for key in INNER)):
                 # Experts divide over all devices of a stage, whatever the other degrees are.
                 told = ("experts", divided["parallelism.pipeline"], *inner)
                 changes = {**divided, **dict(zip(INNER, inner, strict=True))}
@@ -192,19 +192,19 @@ class Space:
                     found.append(Degrees((*outer, *inner), data, self.batch // data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
-        return (*found, *self._compared(found)), limited
+        return (*found, *self._repeat_layouts(found)), limited
 
-    def _compared(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
+    def _repeat_layouts(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
         """Yield layouts without tensor or pipeline parallelism again with the kernels of the
         others, unless the plan sets kernels: else kernels would be compared, not layouts."""
-        if not chosen_by(self.plan, KERNELS):
+        if not is_own_choice(self.plan, KERNELS):
             for name in dict.fromkeys(degrees.implementation for degrees in found):
                 for degrees in found:
                     one = degrees.named["tensor"] == degrees.named["pipeline"] == 1
                     if one and degrees.implementation != name:
                         yield replace(degrees, implementation=name, said=True)
 
-    def _alike(
+    def _filter_sizes(
         self, key: str, sizes: tuple[int, ...], divided: Mapping[str, int]
     ) -> tuple[int, ...]:
         """Filter the sizes of a degree that is coupled to another: sensibly 1 or the same size, as
@@ -215,7 +215,7 @@ class Space:
         most = divided[like]
         return tuple(n for n in sizes if (n <= most if key in self.full else n in (1, most)))
 
-    def _indivisible(self, key: str, value: int) -> list[Fault]:
+    def _check_degree(self, key: str, value: int) -> list[Fault]:
         """Return the faults of a degree on its own: it does not divide the model or the
         sequence."""
 
@@ -227,7 +227,7 @@ class Space:
 
         return self._once((key, value), find_faults)
 
-    def _schedules(self, stages: int) -> Iterator[Run]:
+    def _yield_runs(self, stages: int) -> Iterator[Run]:
         """Yield combinations of virtual stages, schedule and cut for a number of stages. If layers
         do not divide, embedding and head may count as one layer each, as 94 layers over 16 stages
         are trained (Qwen3-235B) and 126 (Llama 3.1)."""
@@ -237,7 +237,9 @@ class Space:
         own = self.plan.document.data["parallelism"].get("cut")
         uneven = len(model.sequence) % stages > 0 or CUT in self.full
         for cut in self.options.get(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
-            layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
+            layers = pipeline.count_cut_layers(
+                len(model.sequence), cut or self.plan.get(CUT), stages
+            )
             for virtual in self.options.get(VIRTUAL, divisors(layers // stages)):
                 for schedule in self.options.get(SCHEDULE, free):
                     if pipeline.suits(schedule, virtual) and (stages > 1 or schedule == "1f1b"):
@@ -246,7 +248,7 @@ class Space:
     def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
         """Yield the pipelines that can run a share of the batch, each with a micro-batch."""
         sizes = self.options.get(MICRO_BATCH, divisors(share))
-        for run in self._schedules(stages):
+        for run in self._yield_runs(stages):
             for size in sizes:
                 if share % size == 0 and self._can_run(stages, run, share // size):
                     yield run, size
@@ -260,26 +262,26 @@ class Space:
         def cut() -> Draft:
             chosen = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
             draft = self._draft(chosen, False)
-            pipeline.check(draft, model)
+            pipeline.check_pipeline(draft, model)
             return draft
 
         def check_steps() -> bool:
             steps = {"training.gradient_accumulation": micro_batches}
-            draft = Draft(self.plan.document, with_values(known.data, steps))
+            draft = Draft(self.plan.document, change_keys(known.data, steps))
             pipeline.check_schedule(draft, model)
             return not draft.faults
 
         known = self._once(("cut", stages, *run), cut)
         return not known.faults and self._once(("steps", stages, *run, micro_batches), check_steps)
 
-    def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
+    def _list_sequences(self, degrees: Degrees) -> tuple[bool, ...]:
         """List the values of sequence parallelism that are valid with some degrees."""
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
         free = self.options.get(SEQUENCE, (False, True) if tensor > 1 else (False,))
-        valid = partial(self._faultless, degrees, SEQUENCE, free)
+        valid = partial(self._yield_valid, degrees, SEQUENCE, free)
         return self._once(("sequences", tensor, context), lambda: tuple(valid()))
 
-    def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
+    def _list_replicas(self, degrees: Degrees) -> tuple[int, ...]:
         """List the replicas of hybrid sharding that still shard something: sensibly one, or as many
         as there are nodes, with the shards of each behind one link."""
         tensor = degrees.named["tensor"]
@@ -293,12 +295,12 @@ class Space:
                 node = self.plan.get("cluster.link_domain")
                 inside = [r for r in options if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
-            return tuple(islice(self._faultless(degrees, REPLICAS, options), most))
+            return tuple(islice(self._yield_valid(degrees, REPLICAS, options), most))
 
         inner = (degrees.changes[key] for key in INNER)
         return self._once(("replicas", shards, tensor, *inner), valid)
 
-    def _faultless(self, degrees: Degrees, key: str, values: Iterable[T]) -> Iterator[T]:
+    def _yield_valid(self, degrees: Degrees, key: str, values: Iterable[T]) -> Iterator[T]:
         """Yield the values of a key that are valid with some (already checked) degrees."""
         for value in values:
             if value == ROW[key].neutral or not self._draft({**degrees.changes, key: value}).faults:
@@ -306,7 +308,7 @@ class Space:
 
     # -- the rows -----------------------------------------------------------------------------
 
-    def _crossing(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
+    def _combine_degrees(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
         runs: dict[Run, int] = {}
         batches: dict[tuple[int, int], Array] = {}
         crossed: list[Crossed] = []
@@ -315,15 +317,17 @@ class Space:
             if share not in batches:
                 found = ((runs.setdefault(r, len(runs)), size) for r, size in self._batches(*share))
                 batches[share] = np.fromiter(found, np.dtype((np.int64, 2)))
-            crossed.append((self._sequences(degrees), self._replicas(degrees), batches[share]))
+            crossed.append(
+                (self._list_sequences(degrees), self._list_replicas(degrees), batches[share])
+            )
         return tuple(crossed), tuple(runs)
 
     @property
     def size(self) -> int:
         """The number of layouts."""
-        return sum(int(np.count_nonzero(rows.valid)) for rows in self.blocks())
+        return sum(int(np.count_nonzero(rows.valid)) for rows in self.yield_blocks())
 
-    def starts(self, rows: SpaceRows) -> Array:
+    def find_startable(self, rows: SpaceRows) -> Array:
         """Return which choices of some rows the launcher can start, as (zero, recompute, rows).
         Most rules test only whether a degree is above 1."""
         assert self.launcher is not None
@@ -331,7 +335,7 @@ class Space:
             told = np.stack(rows.columns)
         else:
             above = (tuple(n > 1 for n in degrees.values) for degrees in self.degrees)
-            _, kinds = chosen(above, rows.of_degrees)
+            _, kinds = encode_values(above, rows.of_degrees)
             told = np.stack((kinds, rows.of_run, rows.of_sequence, rows.of_replicate > 1))
         distinct, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
         keys = [(*key, self.stages, self.recompute) for key in distinct.T.tolist()]
@@ -345,19 +349,19 @@ class Space:
         assert self.launcher is not None
         found = np.zeros(rows.shape[:2], dtype=bool)
         for zero, mode in np.ndindex(*found.shape):
-            changes = rows.changes(int(np.ravel_multi_index((zero, mode, row), rows.shape)))
+            changes = rows.build_changes(int(np.ravel_multi_index((zero, mode, row), rows.shape)))
             chosen = {k: v for k, v in changes.items() if k in KEYS and v is not None}
             data = chosen["parallelism.data"] = self.degrees[rows.of_degrees[row]].data
             batch, micro = self.plan.get("training.global_batch"), chosen["training.micro_batch"]
             chosen["training.gradient_accumulation"] = batch // (data * micro)
-            found[zero, mode] = self.launcher.starts(chosen)
+            found[zero, mode] = self.launcher.can_start(chosen)
         return found
 
     @cached_property
     def alone(self) -> tuple[bool, ...]:
         """For each combination of degrees, whether no two devices hold the same weights; then ZeRO
         has nothing to shard, and all stages equal stage 0."""
-        copies = ((d.named["context"], *self.following(d).values()) for d in self.degrees)
+        copies = ((d.named["context"], *self.derive_sizes(d).values()) for d in self.degrees)
         return tuple(math.prod(several) == 1 for several in copies)
 
     @property
@@ -370,7 +374,7 @@ class Space:
         """The ZeRO stages that layouts report, for each element of ``zero``."""
         return tuple(stage if stage in self.stages else self.stages[0] for stage in self.zero)
 
-    def following(self, degrees: Degrees) -> dict[str, int]:
+    def derive_sizes(self, degrees: Degrees) -> dict[str, int]:
         """Return the sizes that follow from degrees: devices that hold the same part of the model,
         and of the experts."""
         devices, named = self.plan.get("cluster.devices"), degrees.named
@@ -388,7 +392,7 @@ class Space:
         said = [degrees.said for degrees in self.degrees]
         return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
 
-    def blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
+    def yield_blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
         """Yield all rows, in blocks of about ``most``."""
         made: dict[Any, Array] = {}  # rows that many combinations of degrees share
         pieces: list[Array] = []
@@ -437,10 +441,10 @@ class SpaceRows(Rows):
         default all that are valid."""
         found = self.valid if kept is None else kept
         for limit in limits:
-            found = found & limit.holds(self.values[limit.quantity])
+            found = found & limit.is_met(self.values[limit.quantity])
         return found
 
-    def having(self, options: Mapping[str, Sequence[Any]]) -> SpaceRows:
+    def filter_rows(self, options: Mapping[str, Sequence[Any]]) -> SpaceRows:
         """Filter the rows in which each of some keys (degrees or own columns) has a given value."""
         kept = np.full(len(self), True)
         for key, values in options.items():
@@ -466,10 +470,10 @@ class SpaceRows(Rows):
         alone = np.array(space.alone)[self.of_degrees]
         found = found & np.where(alone, stages == 0, np.isin(stages, space.stages))
         if space.launcher is not None:
-            found = found & space.starts(self)
+            found = found & space.find_startable(self)
         return np.broadcast_to(found, self.shape)
 
-    def plainness(self, places: Array) -> Array:
+    def score_simplicity(self, places: Array) -> Array:
         """Return the simplicity score of layouts, by their indices, both (layouts,); least is
         simplest.
 
@@ -511,26 +515,26 @@ class SpaceRows(Rows):
         the index of the value at each position, as (zero,), (recompute,) and (rows,)."""
         space, degrees, runs = self.space, self.space.degrees, self.space.runs
         along = {
-            key: chosen((d.changes[key] for d in degrees), self.of_degrees)
+            key: encode_values((d.changes[key] for d in degrees), self.of_degrees)
             for key in (*OUTER, *INNER)
         }
-        along[KERNELS] = chosen((d.implementation for d in degrees), self.of_degrees)
+        along[KERNELS] = encode_values((d.implementation for d in degrees), self.of_degrees)
         for number, key in enumerate(layout.RUN):
-            along[key] = chosen((run[number] for run in runs), self.of_run)
+            along[key] = encode_values((run[number] for run in runs), self.of_run)
         for key, own in self.own.items():
             values, places = np.unique(own, return_inverse=True)
-            along[key] = chosen((type(ROW[key].neutral)(v) for v in values), places)
+            along[key] = encode_values((type(ROW[key].neutral)(v) for v in values), places)
         for key, value in space.varied.items():
-            along[key] = chosen((value,), np.zeros(len(self), dtype=np.int64))
+            along[key] = encode_values((value,), np.zeros(len(self), dtype=np.int64))
         zero, recompute = (
-            list[Choices]([(key, *chosen(options, np.arange(length)))])
+            list[Choices]([(key, *encode_values(options, np.arange(length)))])
             for key, options, length in zip(
                 layout.AXES, (space.said, space.recompute), self.shape[:2], strict=True
             )
         )
         return zero, recompute, [(key, *found) for key, found in along.items()]
 
-    def changes(self, place: int) -> dict[str, Any]:
+    def build_changes(self, place: int) -> dict[str, Any]:
         """Return a layout by its index as changes of the plan, None for keys that follow."""
         space = self.space
         zero, recompute, row = np.unravel_index(place, self.shape)
@@ -542,26 +546,26 @@ class SpaceRows(Rows):
         own = {key: values[key] for key in KEYS}
         return {**space.varied, **space.base, **own, **degrees.kernels}
 
-    def setting(self, place: int) -> Setting:
+    def build_setting(self, place: int) -> Setting:
         """Return a layout by its index, with what follows from it unless the plan sets that."""
         space, row = self.space, place % len(self)
         degrees = space.degrees[self.of_degrees[row]]
         found = {
-            **space.following(degrees),
+            **space.derive_sizes(degrees),
             "training.gradient_accumulation": degrees.share // int(self.of_batch[row]),
             **dict(zip(layout.OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
         open_ones = space.base.keys() - degrees.kernels.keys()
         follows = {k: found[k] for k in layout.FOLLOWS if k in open_ones and k in found}
-        return Setting(self.changes(place), follows)
+        return Setting(self.build_changes(place), follows)
 
-    def all(self) -> Iterator[dict[str, Any]]:
+    def yield_layouts(self) -> Iterator[dict[str, Any]]:
         """Yield every layout, row after row."""
         for row, *choice in np.argwhere(np.moveaxis(self.valid, 2, 0)):
-            yield self.changes(int(np.ravel_multi_index((*choice, row), self.shape)))
+            yield self.build_changes(int(np.ravel_multi_index((*choice, row), self.shape)))
 
 
-@recent(4)
-def _known(*rests_on: Any) -> dict[Any, Any]:
+@cache_last(4)
+def _get_cache(*rests_on: Any) -> dict[Any, Any]:
     """Return the cache of all spaces with the same inputs, empty at first."""
     return {}

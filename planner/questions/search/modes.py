@@ -14,7 +14,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Point
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
-from planner.questions.batch_graph import below
+from planner.questions.batch_graph import collect_inputs
 from planner.questions.search.layouts import Space
 
 _, RECOMPUTE = AXES
@@ -23,7 +23,7 @@ STEP = "time.step_seconds"
 KEPT, AGAIN = "memory.activations.part", "memory.activations.again"
 
 
-def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str]:
+def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str]:
     """Return the modes to skip, each with an equivalent mode: the same step, and no more memory.
     Ties go to the plan's own mode, then to the first.
 
@@ -31,13 +31,13 @@ def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str
         quantities: what the search evaluates besides the time of a step.
     """
     kernels = {(d.implementation, d.loss): d for d in space.degrees}
-    plans = [space.plan_of(degrees) for degrees in kernels.values()]
+    plans = [space.build_plan(degrees) for degrees in kernels.values()]
     # Offloaded activations take time to travel to the host and back.
     if any(p.get("training.offload.activations") for p in plans):
         return {}
     if any(space.plan.book.quantities[name].own for name in quantities):
         return {}  # for these it is unknown whether more memory is better
-    names = resting(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
+    names = find_affected(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
 
     @cache
     def evaluate(mode: str, number: int) -> Evaluation:
@@ -48,8 +48,8 @@ def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str
     def is_equivalent(mode: str, other: str) -> bool:
         """Decide whether a mode makes the same step and holds no more, with all kernels."""
         pairs = [(evaluate(mode, number), evaluate(other, number)) for number in range(len(plans))]
-        return all(_agree(name, *pair) for pair in pairs for name in names) and all(
-            _holds_no_more(*pair) for pair in pairs
+        return all(_has_same_value(name, *pair) for pair in pairs for name in names) and all(
+            _is_no_larger(*pair) for pair in pairs
         )
 
     own = space.plan.get(RECOMPUTE)
@@ -63,23 +63,23 @@ def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str
     return {mode: next(one for one in kept if is_equivalent(one, mode)) for mode in left}
 
 
-def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
+def find_affected(quantities: tuple[str, ...]) -> tuple[str, ...]:
     """Return the quantities, of some and all that they depend on, whose formulas the mode selects;
     memory is left out."""
     return tuple(
         identifier
-        for identifier in sorted(below(quantities))
+        for identifier in sorted(collect_inputs(quantities))
         if not identifier.startswith("memory.")
         and any(RECOMPUTE in formula.when for formula in BOOK.quantities[identifier].formulas)
     )
 
 
-def _agree(identifier: str, one: Evaluation, other: Evaluation) -> bool:
+def _has_same_value(identifier: str, one: Evaluation, other: Evaluation) -> bool:
     """Decide whether a quantity is the same under two modes: by the same formula, or in value."""
     quantity = BOOK.quantities[identifier]
     for point, at in zip(_points(identifier, one), _points(identifier, other), strict=True):
-        formula = quantity.choose(partial(one.setting, point=point))
-        if formula is quantity.choose(partial(other.setting, point=at)):
+        formula = quantity.choose_formula(partial(one.read_setting, point=point))
+        if formula is quantity.choose_formula(partial(other.read_setting, point=at)):
             continue
         try:
             if one.value(identifier, point) != other.value(identifier, at):
@@ -97,11 +97,11 @@ def _points(identifier: str, evaluation: Evaluation) -> list[Point]:
     return points
 
 
-def _holds_no_more(one: Evaluation, other: Evaluation) -> bool:
+def _is_no_larger(one: Evaluation, other: Evaluation) -> bool:
     """Decide whether each layer keeps no more under a mode than under another, also while it is
     recomputed; then no stage needs more memory at any moment."""
     for point, at in zip(_points(KEPT, one), _points(KEPT, other), strict=True):
-        if not one.setting("layers", point):
+        if not one.read_setting("layers", point):
             continue
         kept, most = one.value(KEPT, point), other.value(KEPT, at)
         if kept > most or kept + one.value(AGAIN, point) > most + other.value(AGAIN, at):

@@ -11,14 +11,21 @@ from itertools import groupby
 from typing import Any
 
 from planner.base import numbers
-from planner.base.display import cell, plain
+from planner.base.display import escape_cell, plain
 from planner.base.numbers import exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
-from planner.plans.layout import KERNELS, KEYS, ROW, described
+from planner.plans.layout import KERNELS, KEYS, ROW, label_layout
 from planner.questions.constraints import Limit
-from planner.questions.search.engine import FITS, MEMORY, STEP, Found, Layout, only
+from planner.questions.search.engine import (
+    FITS,
+    MEMORY,
+    STEP,
+    Layout,
+    SearchResult,
+    describe_subset,
+)
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
 
@@ -28,7 +35,7 @@ COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KER
 LISTED = 6
 #: Number of the best that are simulated.
 SIMULATED = 5
-SPARED = numbers.trimmed(numbers.text(SPARE, style="share"))
+SPARED = numbers.trim_zeros(numbers.text(SPARE, style="share"))
 #: A part of the minimised quantity, and how much it grew.
 Difference = tuple[str, Any]
 #: Smallest differences of parts to report, as a share of the whole; gains, of the loss.
@@ -36,30 +43,30 @@ TOLD = Fraction(1, 10**6)
 OUTWEIGHS = Fraction(1, 2)
 
 
-def columns(found: Found) -> tuple[tuple[str, str], ...]:
+def choose_columns(found: SearchResult) -> tuple[tuple[str, str], ...]:
     """Return the columns of a layout, and one for each further key that was varied."""
     further = (key for key in found.varied if key not in dict(COLUMNS).values())
     return (*COLUMNS, *((key.split(".")[-1].replace("_", " "), key) for key in further))
 
 
-def counted(found: Found) -> str:
+def describe_count(found: SearchResult) -> str:
     """Describe how many layouts there are, and how many of them fit."""
-    said = f"{of_how_many(found)}, {exact_text(found.fitting)} fit into memory"
+    said = f"{describe_scope(found)}, {exact_text(found.fitting)} fit into memory"
     if found.limits:
         said += " and keep " + " and ".join(map(str, found.limits))
     if found.margin is not None and found.margin.quantity != FITS:
-        said += f" ({spared(found.margin)})"
+        said += f" ({describe_margin(found.margin)})"
     return f"{said}; those listed are tight: they fit only as predicted" if found.tight else said
 
 
-def spared(margin: Limit) -> str:
+def describe_margin(margin: Limit) -> str:
     """Describe the safety margin with which a layout fits."""
     if margin.quantity == MEMORY:
         return f"with a margin: {margin}"
     return "at the 95th percentile of published measurements"
 
 
-def plainest(found: Found) -> str:
+def describe_simplest(found: SearchResult) -> str:
     """Describe the simplest layout; empty if it is the best."""
     if found.plain is None or found.plain.changes == found.best[0].changes:
         return ""
@@ -73,37 +80,41 @@ def plainest(found: Found) -> str:
     )
 
 
-def of_how_many(found: Found) -> str:
+def describe_scope(found: SearchResult) -> str:
     """Describe how many layouts an answer is about, and which if not all."""
     started = f" that {found.launcher} can start" if found.launcher else ""
     if not found.narrowed:
         return f"{exact_text(found.size)} layouts{started}"
     several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts{started}"
-    return f"{several} ({only(found.narrowed)}; all are too many to search)"
+    return f"{several} ({describe_subset(found.narrowed)}; all are too many to search)"
 
 
-def labelled(found: Found, front: bool = False) -> list[tuple[str, Layout]]:
+def label_layouts(found: SearchResult, front: bool = False) -> list[tuple[str, Layout]]:
     """Label the best layouts or the front by number, after the simplest and before the plan's
     own."""
     listed = found.front if front else found.best
     numbered = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
-    if not front and found.plain is not None and plainest(found):
+    if not front and found.plain is not None and describe_simplest(found):
         rest = [pair for pair in numbered if pair[1].changes != found.plain.changes]
         numbered = [("simplest", found.plain), *rest]
     if (own := found.own) is not None:
-        is_own = [_choices(layout, found) == _choices(own, found) for _, layout in numbered]
+        is_own = [
+            _read_choices(layout, found) == _read_choices(own, found) for _, layout in numbered
+        ]
         numbered = [(f"own, {label}" if one else label, layout)
                     for (label, layout), one in zip(numbered, is_own, strict=True)]  # fmt: skip
         numbered += [] if any(is_own) else [("own", own)]
     return numbered
 
 
-def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
+def build_ranking(
+    found: SearchResult, front: bool = False
+) -> tuple[list[tuple[str, ...]], list[str]]:
     """Make the heading, a row for each labelled layout, and each row's main loss against the
     best."""
     listed = found.front if front else found.best
-    named = labelled(found, front)
-    said = [column for column in columns(found) if _differs(found, listed, column[1])]
+    named = label_layouts(found, front)
+    said = [column for column in choose_columns(found) if _is_shown(found, listed, column[1])]
     by, between = found.plan.book.quantities[found.by], any(layout.interval for layout in listed)
     headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
     #: Simulated steps of the first few and of labelled layouts, by label.
@@ -115,7 +126,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     rows = [("", *headings, title, *further)]
     reasons = [""]
     for label, layout in named:
-        cells = [label, *(word(layout.get(key)) for _, key in said)]
+        cells = [label, *(format_choice(layout.get(key)) for _, key in said)]
         cells.append(by.text(layout.values[found.by]))
         if between:
             cells.append(" to ".join(by.text(bound) for bound in layout.interval or ()))
@@ -123,17 +134,17 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
             seconds = runs.get(label)
             cells.append("" if seconds is None else by.text(seconds))
         rows.append((*cells, numbers.text(layout.values[MEMORY], "bytes")))
-        reasons.append(behind(layout, listed[0], found.by))
+        reasons.append(describe_loss(layout, listed[0], found.by))
     return rows, reasons
 
 
-def _choices(layout: Layout, found: Found) -> dict[str, Any]:
+def _read_choices(layout: Layout, found: SearchResult) -> dict[str, Any]:
     """Return the choices of a layout; a mode that was skipped is replaced by its equivalent."""
     chosen = {key: layout.get(key) for key in (*KEYS, KERNELS)}
     return {**chosen, RECOMPUTE: found.same.get(chosen[RECOMPUTE], chosen[RECOMPUTE])}
 
 
-def same(found: Found) -> str:
+def describe_modes(found: SearchResult) -> str:
     """Describe which recomputation modes are left out because another makes the same step."""
     return " ".join(
         f"Recomputation {mode} is not listed: here it takes as long as {by} and saves no memory."
@@ -141,7 +152,7 @@ def same(found: Found) -> str:
     )
 
 
-def leeway(found: Found) -> str:
+def leeway(found: SearchResult) -> str:
     """Describe the 90 % interval of the best layout; empty if its value has none."""
     between = found.best[0].interval if found.best else None
     if between is None:
@@ -153,7 +164,7 @@ def leeway(found: Found) -> str:
     )
 
 
-def simulation(found: Found) -> str:
+def simulation(found: SearchResult) -> str:
     """Describe the difference between the closed form of the best few and their simulated steps,
     and whether the order changes; empty if none is simulated."""
     few = found.best[:SIMULATED] if found.by == STEP else ()
@@ -170,16 +181,18 @@ def simulation(found: Found) -> str:
     )
 
 
-def behind(layout: Layout, best: Layout, by: str) -> str:
+def describe_loss(layout: Layout, best: Layout, by: str) -> str:
     """Describe the largest loss of a layout against a better one, and a gain that offsets much of
     it; empty if it loses nothing."""
-    most, least = _told(layout, best, by)
+    most, least = _find_differences(layout, best, by)
     unit = BOOK.quantities[by].unit if by in BOOK.quantities else ""
-    said = f"+{numbers.text(most[1], unit)} {named(most[0])}" if most else ""
-    return said + (f", −{numbers.text(-least[1], unit)} {named(least[0])}" if least else "")
+    said = f"+{numbers.text(most[1], unit)} {name_part(most[0])}" if most else ""
+    return said + (f", −{numbers.text(-least[1], unit)} {name_part(least[0])}" if least else "")
 
 
-def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Difference | None]:
+def _find_differences(
+    layout: Layout, best: Layout, by: str
+) -> tuple[Difference | None, Difference | None]:
     """Return the part that grew most against a better layout and the part that shrank most; None
     where the change is negligible."""
     if not layout.parts or layout is best:
@@ -192,16 +205,16 @@ def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Dif
     return most, least if -least[1] >= most[1] * OUTWEIGHS else None
 
 
-def named(part: str) -> str:
+def name_part(part: str) -> str:
     """Return the title of a part of the minimised quantity."""
     return BOOK.quantities[part].title if part in BOOK.quantities else part
 
 
-def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
+def compare_choices(found: SearchResult, reasons: bool = True) -> list[tuple[str, str, str]]:
     """For each choice, return its heading, the best value, and the other values with how much
     slower the best layout with each is, cheapest first; the first of them with its reason."""
-    headings = {key: heading for heading, key in columns(found)}
-    known = {_key(layout): layout for layout in found.best if layout.evaluated}
+    headings = {key: heading for heading, key in choose_columns(found)}
+    known = {_make_layout_key(layout): layout for layout in found.best if layout.evaluated}
     rows = []
     for key, several in groupby(found.choices, key=lambda choice: choice.key):
         choices = list(several)
@@ -217,69 +230,71 @@ def costs(found: Found, reasons: bool = True) -> list[tuple[str, str, str]]:
             if ratio >= 2:
                 slower = f"× {numbers.text(ratio, style='table', digits=2)}"
             told = reasons and not number and ratio > 1
-            why = _lost(choice.layout, found, known) if told else ""
-            said.append(f"{word(choice.value)}: {slower}{why}")
+            why = _explain_loss(choice.layout, found, known) if told else ""
+            said.append(f"{format_choice(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")
         if len(fitting) < len(choices):
-            none = ", ".join(word(choice.value) for choice in choices[len(fitting) :])
+            none = ", ".join(format_choice(choice.value) for choice in choices[len(fitting) :])
             said.append(f"fits with nothing: {none}")
-        rows.append((headings[key], word(first.value), "; ".join(said)))
+        rows.append((headings[key], format_choice(first.value), "; ".join(said)))
     order = list(headings.values())
     return sorted(rows, key=lambda row: order.index(row[0]))
 
 
-def _key(layout: Layout) -> str:
+def _make_layout_key(layout: Layout) -> str:
     return repr(layout.changes)
 
 
-def _lost(layout: Layout, found: Found, known: dict[str, Layout]) -> str:
+def _explain_loss(layout: Layout, found: SearchResult, known: dict[str, Layout]) -> str:
     """Return, in brackets, the largest loss of a layout against the best; the evaluated layout is
     added to ``known``."""
-    if _key(layout) not in known:
+    if _make_layout_key(layout) not in known:
         by = found.by  # floats suffice: only the name of the largest part is printed
-        known[_key(layout)] = layout.evaluate(found.plan, (by,), by, like=found.best, exact=False)
-    most, least = _told(known[_key(layout)], found.best[0], found.by)
-    less = f", less {named(least[0])}" if least else ""
-    return f" ({named(most[0])}{less})" if most else ""
+        known[_make_layout_key(layout)] = layout.evaluate(
+            found.plan, (by,), by, like=found.best, exact=False
+        )
+    most, least = _find_differences(known[_make_layout_key(layout)], found.best[0], found.by)
+    less = f", less {name_part(least[0])}" if least else ""
+    return f" ({name_part(most[0])}{less})" if most else ""
 
 
-def closest(found: Found) -> str:
+def describe_closest(found: SearchResult) -> str:
     """Describe the layout that is nearest to fitting."""
     if found.nearest is None:
         return ""
     room = found.nearest.values[FITS]
-    said = words(found.nearest)
+    said = name_layout(found.nearest)
     if room >= 0:
         return f"The layout with most room breaks a limit: {said}.\n"
     return f"The nearest lacks {numbers.text(-room, 'bytes')}: {said}.\n"
 
 
-def words(layout: Layout | Plan, kernels: bool = True) -> str:
+def name_layout(layout: Layout | Plan, kernels: bool = True) -> str:
     """Describe a layout in a few words: what is not neutral, and the kernels."""
-    return described(layout.get, (*KEYS, *([KERNELS] if kernels else [])))
+    return label_layout(layout.get, (*KEYS, *([KERNELS] if kernels else [])))
 
 
-def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
+def _is_shown(found: SearchResult, listed: Sequence[Layout], key: str) -> bool:
     """Decide whether a column is shown: layouts differ in it, or all share a value worth stating;
     kernels are shown only if they differ."""
     layouts = (*listed, *([found.own] if found.own else []))
     values = [layout.get(key) for layout in layouts]
-    if len(set(map(word, values))) > 1 or key not in ROW:
+    if len(set(map(format_choice, values))) > 1 or key not in ROW:
         return True
     value, row = values[0], ROW[key]
     always = row.stated and isinstance(value, str)  # a mode, not a size
     return value is not None and key != KERNELS and (always or value != row.neutral)
 
 
-def word(value: Any) -> str:
+def format_choice(value: Any) -> str:
     """Format a value; None is “default”."""
     if value is None:
         return "default"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def as_data(found: Found) -> dict[str, Any]:
+def dump_search(found: SearchResult) -> dict[str, Any]:
     """Return plain data for JSON."""
     between = found.best[0].interval if found.best else None
     data: dict[str, Any] = {
@@ -290,29 +305,29 @@ def as_data(found: Found) -> dict[str, Any]:
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
         "best": [
-            _data(layout, found.by == STEP and place < SIMULATED)
+            _dump_layout(layout, found.by == STEP and place < SIMULATED)
             for place, layout in enumerate(found.best)
         ],
         "interval": between and [float(bound) for bound in between],
-        "front": [_data(layout) for layout in found.front],
-        "own": None if found.own is None else _data(found.own),
+        "front": [_dump_layout(layout) for layout in found.front],
+        "own": None if found.own is None else _dump_layout(found.own),
         "same": {RECOMPUTE: dict(found.same)} if found.same else {},
         "margin": None if found.margin is None else str(found.margin),
         "tight": found.tight,
         "for": found.launcher,
-        "plain": None if found.plain is None else _data(found.plain),
+        "plain": None if found.plain is None else _dump_layout(found.plain),
     }
     if found.choices:
         data["choices"] = [
-            {"key": key, "value": value, **({} if layout is None else _data(layout))}
+            {"key": key, "value": value, **({} if layout is None else _dump_layout(layout))}
             for key, value, layout in found.choices
         ]
     if found.nearest is not None:
-        data["nearest"] = _data(found.nearest)
+        data["nearest"] = _dump_layout(found.nearest)
     return data
 
 
-def _data(layout: Layout, simulated: bool = False) -> dict[str, Any]:
+def _dump_layout(layout: Layout, simulated: bool = False) -> dict[str, Any]:
     """Return a layout with its interval, and on request its simulated step, as plain data."""
     data: dict[str, Any] = {
         "set": plain(layout.changes),
@@ -326,27 +341,27 @@ def _data(layout: Layout, simulated: bool = False) -> dict[str, Any]:
     return {**data, "parts": plain(layout.parts)} if layout.parts else data
 
 
-def to_json(found: Found, front: bool = False) -> str:
+def encode_search(found: SearchResult, front: bool = False) -> str:
     """Return JSON text, which always has both the best and the front."""
-    return json.dumps(as_data(found), indent=2) + "\n"
+    return json.dumps(dump_search(found), indent=2) + "\n"
 
 
-def to_csv(found: Found, front: bool = False) -> str:
+def to_csv(found: SearchResult, front: bool = False) -> str:
     """Return CSV with one line for each of the best layouts, or of those on the front."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     listed = found.front if front else found.best
-    keys = [key for _, key in columns(found)]
+    keys = [key for _, key in choose_columns(found)]
     names = list(listed[0].values) if listed else []
     writer.writerow([*keys, *names])
     for layout in listed:
         numbers = plain(layout.values)
         row = [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
-        writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
+        writer.writerow([escape_cell(value) if isinstance(value, str) else value for value in row])
     return buffer.getvalue()
 
 
-WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
-    "json": to_json,
+WRITERS: Mapping[str, Callable[[SearchResult, bool], str]] = {
+    "json": encode_search,
     "csv": to_csv,
 }

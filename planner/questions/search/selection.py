@@ -27,14 +27,14 @@ SPARE = 0.02
 COLLECTED = 20
 
 
-def rounded(values: Array) -> Array:
+def round_numbers(values: Array) -> Array:
     """Round numbers of any shape to ``DIGITS`` binary digits."""
     mantissa, exponent = np.frexp(values)
     rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
     return rounded
 
 
-def _as_good(value: float) -> float:
+def _widen_value(value: float) -> float:
     """Return a bound below which all numbers lie that round to the same as a value."""
     return value + abs(value) * 2.0 ** (1 - DIGITS)
 
@@ -50,13 +50,13 @@ class Best:
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
         """Add layouts of a chunk by their indices in it; arrays are (layouts,)."""
-        near = np.flatnonzero(self._near(score, memory))
+        near = np.flatnonzero(self._find_candidates(score, memory))
         if not len(near):
             return
         came = np.stack((score[near], memory[near]))
-        keys = np.concatenate((self._keys, rounded(came)), axis=1)
+        keys = np.concatenate((self._keys, round_numbers(came)), axis=1)
         order = np.lexsort(keys[::-1])
-        order = order[self._chosen(keys[:, order])]
+        order = order[self._select_kept(keys[:, order])]
         kept, self._keys, self._items = self._items, keys[:, order], []
         for number in order.tolist():
             if number < len(kept):
@@ -65,12 +65,12 @@ class Best:
                 number -= len(kept)
                 self._items.append((*came[:, number].tolist(), settings(int(places[near[number]]))))
 
-    def _near(self, score: Array, memory: Array) -> Array:
+    def _find_candidates(self, score: Array, memory: Array) -> Array:
         """Return which layouts may be among the best, all (layouts,)."""
         found: Array = np.isfinite(score) & (score <= self.most)
         return found
 
-    def _chosen(self, keys: Array) -> Array:
+    def _select_kept(self, keys: Array) -> Array:
         """Return the indices to keep among sorted candidates, from rounded numbers (2, layouts)."""
         differ = np.any(np.diff(keys, axis=1), axis=0) | (not self.distinct)
         return np.flatnonzero(np.concatenate(([True], differ)))[: self.count]
@@ -78,13 +78,13 @@ class Best:
     @property
     def most(self) -> float:
         """The largest score that is still as good as the worst one kept, or better."""
-        return _as_good(self._items[-1][0]) if len(self._items) == self.count else np.inf
+        return _widen_value(self._items[-1][0]) if len(self._items) == self.count else np.inf
 
     @property
     def first(self) -> Item | None:
         return self._items[0] if self._items else None
 
-    def items(self) -> list[Item]:
+    def list_items(self) -> list[Item]:
         """Return all that are kept, in order."""
         return self._items
 
@@ -95,7 +95,7 @@ class ByChoice:
     def __init__(self) -> None:
         self._best: dict[tuple[str, Any], Best] = {}
 
-    def add(
+    def add_layouts(
         self,
         score: Array,
         memory: Array,
@@ -122,11 +122,11 @@ class ByChoice:
                     least = along[has].min()
                     if not np.isfinite(least) or least > best.most:
                         continue
-                    near = (lowest <= _as_good(least)) & np.expand_dims(has, others)
+                    near = (lowest <= _widen_value(least)) & np.expand_dims(has, others)
                     found = np.flatnonzero(near)
                     best.add(score.ravel()[found], memory.ravel()[found], settings, found)
 
-    def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
+    def list_items(self) -> dict[str, list[tuple[Any, Item | None]]]:
         """Return for each key its values with their best layouts, the best first."""
         found: dict[str, list[tuple[Any, Item | None]]] = {}
         for (key, value), best in self._best.items():
@@ -135,7 +135,7 @@ class ByChoice:
         def rank(row: tuple[Any, Item | None]) -> tuple[Any, ...]:
             value, item = row
             last = (value is not None, value)
-            return item is None, *(rounded(np.array(item[:2])).tolist() if item else last)
+            return item is None, *(round_numbers(np.array(item[:2])).tolist() if item else last)
 
         return {key: sorted(rows, key=rank) for key, rows in found.items()}
 
@@ -143,13 +143,13 @@ class ByChoice:
 class Front(Best):
     """The Pareto front of score and memory, without a limit of its size, smallest score first."""
 
-    def _near(self, score: Array, memory: Array) -> Array:
+    def _find_candidates(self, score: Array, memory: Array) -> Array:
         scores, least = self._keys
         behind = np.searchsorted(scores, score, side="right")
         found: Array = memory < np.concatenate(([np.inf], least))[behind]
         return found
 
-    def _chosen(self, keys: Array) -> Array:
+    def _select_kept(self, keys: Array) -> Array:
         lowest = np.minimum.accumulate(keys[1])
         return np.flatnonzero(np.concatenate(([True], lowest[1:] < lowest[:-1])))
 
@@ -161,7 +161,7 @@ class Plain:
         self._front = Front()
         self._least = np.inf
 
-    def add(
+    def add_layouts(
         self,
         score: Array,
         plainness: Callable[[Array], Array],
@@ -184,7 +184,7 @@ class Plain:
 
     @property
     def first(self) -> Item | None:
-        within = [item for item in self._front.items() if item[0] <= self.most]
+        within = [item for item in self._front.list_items() if item[0] <= self.most]
         return within[-1] if within else None
 
 
@@ -204,14 +204,14 @@ class Sample:
         self._seen += len(places)
         self._parts.append(np.stack((score[chosen], memory[chosen], fits[chosen])))
 
-    def thinned(self) -> Iterator[tuple[float, float, bool]]:
+    def yield_points(self) -> Iterator[tuple[float, float, bool]]:
         """Yield score, memory and whether it fits, of about as many points as requested."""
         if not self._parts or not self.count:
             return
         score, memory, fits = np.concatenate(self._parts, axis=1)
         side, chosen = 2, np.arange(0)
         while side <= 4 * self.count:
-            fields = tuple(_fields(column, side) for column in (score, memory))
+            fields = tuple(_index_cells(column, side) for column in (score, memory))
             _, first = np.unique(np.ravel_multi_index(fields, (side, side)), return_index=True)
             if len(first) > self.count:
                 break
@@ -220,7 +220,7 @@ class Sample:
             yield float(score[i]), float(memory[i]), bool(fits[i])
 
 
-def _fields(values: Array, side: int) -> Array:
+def _index_cells(values: Array, side: int) -> Array:
     """Return the index of the cell of each value, on a grid of equal width in the logarithm."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     low, high = logs.min(), logs.max()

@@ -11,21 +11,21 @@ from planner.base.display import as_json, columns
 from planner.base.numbers import COUNTS
 from planner.book.quantity import Quantity
 from planner.engine.evaluate import Number
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
-from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, stated
-from planner.plans.plan import chosen_by
+from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, pick_shown
+from planner.plans.plan import is_own_choice
 from planner.questions.constraints import Limit
 from planner.questions.domains import DIGITS
 from planner.questions.solve import bounds
 from planner.questions.solve.evaluations import Goal, Probe
-from planner.questions.solve.intervals import Ends, of_answer, of_quantity
-from planner.questions.solve.references import below
+from planner.questions.solve.intervals import Ends, bound_answer, bound_quantity
+from planner.questions.solve.references import list_smaller
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
-    from planner.questions.solve.cheapest import Row
-    from planner.questions.solve.expression import ClosedForm
+    from planner.questions.solve.cheapest import OfferResult
+    from planner.questions.solve.expression import SolvedEquation
 
 #: Significant digits of a value that depends on a predicted time.
 ROUGH = 2
@@ -40,8 +40,8 @@ SAID = {
 
 def text(answer: Answer) -> str:
     """Format the certificate for a terminal: the answer first, then both sides of the limit."""
-    between = of_answer(answer)
-    lines = [f"{answer.name}: {_headline(answer, between)}", ""]
+    between = bound_answer(answer)
+    lines = [f"{answer.name}: {_write_headline(answer, between)}", ""]
     rows = answer.extra.get("closed", ())
     if rows:
         lines.append(f"By bytes per parameter alone, {rows[0].formula}:")
@@ -56,18 +56,18 @@ def text(answer: Answer) -> str:
         most = "Largest" if answer.direction == 1 else "Smallest"
         lines.append(f"{most} value that works, and the next one:")
     cells = []
-    for label, value, told in sides(answer):
+    for label, value, told in list_bounds(answer):
         what = ", ".join(f"{name} {text}" for name, text in told.items())
         cells.append((f"{label:<6} {value}", what))
     lines += columns(cells, indent="  ")
-    lines += _layout(answer)
+    lines += _state_layout(answer)
     lines += [
         "",
         *_costs(answer),
-        *_reasons(answer),
-        *_closed(answer),
-        *_notes(answer),
-        *_devices(answer),
+        *_explain_end(answer),
+        *_write_form(answer),
+        *_list_notes(answer),
+        *_format_devices(answer),
     ]
     lines.append(f"Plans tried: {answer.tried}; the answer is evaluated exactly.")
     return "\n".join(lines) + "\n"
@@ -76,13 +76,13 @@ def text(answer: Answer) -> str:
 def sentence(answer: Answer) -> str:
     """Return the answer and its certificate in one sentence, without the name of the question: the
     feasible value, the infeasible one and by how much that misses the limit."""
-    between = of_answer(answer)
-    said, holds, fails, limit = _headline(answer, between), answer.holds, answer.fails, None
+    between = bound_answer(answer)
+    said, holds, fails, limit = _write_headline(answer, between), answer.holds, answer.fails, None
     costs = "".join(f"; {costs[:1].lower()}{costs[1:].rstrip('.')}" for costs in _costs(answer))
     if answer.goal is None and holds is not None and fails is not None:
         limit = answer.binding
     if limit is None or holds is None or fails is None:
-        whys = [*_reasons(answer), *(answer.notes if holds is None else ())]
+        whys = [*_explain_end(answer), *(answer.notes if holds is None else ())]
         reasons = "; ".join(why[:1].lower() + why[1:].rstrip(".") for why in whys)
         return (f"{said}: {reasons}" if reasons else said) + costs
     exact = numbers.text(holds.number, answer.domain.unit, digits=DIGITS, full=True)
@@ -96,11 +96,11 @@ def sentence(answer: Answer) -> str:
 def tables(answer: Answer) -> list[list[Sequence[str]]]:
     """Return the tables of an answer, each with its header row first: the values of the
     certificate, the devices to choose from, and the sizes that bytes per parameter alone allow."""
-    rows = sides(answer)
+    rows = list_bounds(answer)
     names = list(dict.fromkeys(name for _, _, told in rows for name in told))
     found: list[list[Sequence[str]]] = [[("", "value", *names)]]
     found[0] += [(label, value, *(told.get(n, "–") for n in names)) for label, value, told in rows]
-    devices = offers(answer)
+    devices = list_offer_rows(answer)
     if devices:
         found.append([("device", "price", "comes to"), *devices])
     closed = answer.extra.get("closed", ())
@@ -114,35 +114,36 @@ def tables(answer: Answer) -> list[list[Sequence[str]]]:
 
 def remarks(answer: Answer) -> list[str]:
     """Return further remarks on an answer, one sentence each."""
-    said = [line for line in [*_layout(answer), *_reasons(answer)] if line]
-    form = expression(answer)
+    said = [line for line in [*_state_layout(answer), *_explain_end(answer)] if line]
+    form = find_equation(answer)
     if form is not None and not isinstance(form, str):
         value = numbers.text(form.value, answer.domain.unit, digits=DIGITS, full=True)
         said.append(
             f"In closed form: {form.unknown} = {form.formula} = {form.substituted} = {value}."
         )
-    return [*said, *_notes(answer)]
+    return [*said, *_list_notes(answer)]
 
 
 def _costs(answer: Answer) -> list[str]:
     """Return a sentence with the answer's days, cost, utilisation and memory, as far as known."""
-    found = bounds.costs(answer.holds.plan) if answer.holds else {}
+    found = bounds.evaluate_costs(answer.holds.plan) if answer.holds else {}
     after = {"time.mfu": " MFU", "memory.process": " a device"}
     told = [each.text() + after.get(key, "") for key, each in found.items()]
     return [f"It takes {', '.join(told)}."] if told else []
 
 
-def _layout(answer: Answer) -> list[str]:
+def _state_layout(answer: Answer) -> list[str]:
     """Return the line with the answer's layout; nothing where no layout was searched."""
     if "layouts" not in answer.extra or answer.holds is None:
         return []
-    return ["", f"Layout: {layout_words(answer.holds.plan)}."]
+    return ["", f"Layout: {summarise_layout(answer.holds.plan)}."]
 
 
-def _notes(answer: Answer) -> list[str]:
+def _list_notes(answer: Answer) -> list[str]:
     """List the published models next below the answer, the steps of the unknown, and notes."""
     names = [
-        f"{name} ({numbers.text(size, 'parameters', 'table')})" for name, size in published(answer)
+        f"{name} ({numbers.text(size, 'parameters', 'table')})"
+        for name, size in list_published(answer)
     ]
     lines = [f"Published models next below it: {', '.join(names)}."] if names else []
     if answer.domain.step:
@@ -150,7 +151,7 @@ def _notes(answer: Answer) -> list[str]:
     return [*lines, *(f"Note: {note}." for note in answer.notes)]
 
 
-def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
+def list_bounds(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
     """List the values of the certificate, each with its label, its text and its quantities."""
     best = answer.holds
     named = [("best" if answer.goal else "holds", best), ("fails", answer.fails)]
@@ -165,27 +166,30 @@ def sides(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
             continue
         values = {name: side.values[name] for name in asked}
         if FITTING & values.keys():  # beside the headroom: used memory and capacity
-            values |= evaluated(side.plan, ["memory.process", "memory.capacity"])
-        told = {name: declared(side, name).text(value, full=True) for name, value in values.items()}
+            values |= compute_values(side.plan, ["memory.process", "memory.capacity"])
+        told = {
+            name: find_definition(side, name).text(value, full=True)
+            for name, value in values.items()
+        }
         rows.append((label, value_text(answer, side), told))
     return rows
 
 
-def _headline(answer: Answer, between: Ends | None) -> str:
+def _write_headline(answer: Answer, between: Ends | None) -> str:
     # The lines below explain the limit by bytes alone.
     by_bytes = answer.question != "vary" and answer.domain.key == "model.parameters"
     named = answer.limits[by_bytes:]
     limits = " and ".join(SAID.get(limit, str(limit)) for limit in named)
     if answer.holds is None:
         return f"no value satisfies {limits}"
-    value = _value(answer, answer.holds, between)
+    value = _format_result(answer, answer.holds, between)
     if answer.goal is not None:
-        goal = declared(answer.holds, answer.goal.quantity)
+        goal = find_definition(answer.holds, answer.goal.quantity)
         value_of_goal = answer.holds.values[answer.goal.quantity]
-        ends = of_quantity(answer.holds, answer.goal.quantity)
+        ends = bound_quantity(answer.holds, answer.goal.quantity)
         best = goal.text(value_of_goal, full=True)
         if ends:
-            best = _between(value_of_goal, goal.unit, map(_rough, ends))
+            best = _append_interval(value_of_goal, goal.unit, map(_rough, ends))
         if answer.question == "cheapest":
             offer = answer.extra["offer"]
             best += f" at {numbers.text(offer.price, 'USD/h')} ({offer.whose})"
@@ -197,7 +201,7 @@ def _headline(answer: Answer, between: Ends | None) -> str:
     return f"{value} is the {which} {why}"
 
 
-def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
+def _format_result(answer: Answer, holds: Probe, between: Ends | None) -> str:
     """Format the value of the headline. One that depends on a predicted time is rounded and
     followed by its interval."""
     if between is None:
@@ -208,12 +212,12 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
     if None in between:
         told = ["no value", *told] if answer.direction == 1 else [*told, "no value"]
     if domain.key == "model":
-        told[-1] += f", as predicted {shape_of(holds)}"
+        told[-1] += f", as predicted {describe_shape(holds)}"
     unit = "devices" if domain.key == "cluster.devices" else domain.unit
-    return _between(holds.number, unit, told)
+    return _append_interval(holds.number, unit, told)
 
 
-def _between(value: Number, unit: str, ends: Iterable[str]) -> str:
+def _append_interval(value: Number, unit: str, ends: Iterable[str]) -> str:
     """Format a value to two digits, followed by the ends of its interval."""
     return f"~{_rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
@@ -231,13 +235,13 @@ def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
         return f"{numbers.text(probe.value, '1')} × {name}"
     if answer.domain.key == "model":
         size = numbers.text(probe.number, unit, full=not short)
-        return f"{size} ({shape_of(probe)})"
+        return f"{size} ({describe_shape(probe)})"
     if short and unit in COUNTS:
         return numbers.text(probe.value, unit)
     return numbers.text(probe.value, unit, digits=DIGITS, full=True)
 
 
-def shape_of(probe: Probe) -> str:
+def describe_shape(probe: Probe) -> str:
     """Return a model's layers, hidden size and heads in words."""
     model = probe.plan.get("model")
     heads = (model.get("attention") or {}).get("heads")
@@ -245,35 +249,35 @@ def shape_of(probe: Probe) -> str:
     return shape + (f", {heads} heads" if heads else "")
 
 
-def published(answer: Answer) -> list[tuple[str, int]]:
+def list_published(answer: Answer) -> list[tuple[str, int]]:
     """List built-in models next below the answer in size, with their parameters: of the same kind
     (dense or with experts), and with a size in their names."""
     if answer.domain.key != "model" or answer.holds is None:
         return []
-    return below(answer.holds.plan, int(answer.holds.number))
+    return list_smaller(answer.holds.plan, int(answer.holds.number))
 
 
-def declared(probe: Probe, quantity: str) -> Quantity:
+def find_definition(probe: Probe, quantity: str) -> Quantity:
     """Return the definition of a quantity in the plan's book."""
     return probe.plan.book.quantities[quantity]
 
 
-def _follows(row: LayoutKey, plan: Plan) -> bool:
+def _is_derived(row: LayoutKey, plan: Plan) -> bool:
     """Decide whether a key is the kernels and these follow from the rest of the layout."""
-    return row.key == KERNELS and not chosen_by(plan, KERNELS)
+    return row.key == KERNELS and not is_own_choice(plan, KERNELS)
 
 
-def layout_words(plan: Plan) -> str:
+def summarise_layout(plan: Plan) -> str:
     """Format a layout in words, without neutral values."""
     found = []
-    for row, value in stated(plan.get):
+    for row, value in pick_shown(plan.get):
         name = row.heading if row.key == KERNELS else row.name.replace("_", " ")
-        if not _follows(row, plan):
+        if not _is_derived(row, plan):
             found.append(name if value is True else f"{name} {value}")
     return ", ".join(found)
 
 
-def _reasons(answer: Answer) -> list[str]:
+def _explain_end(answer: Answer) -> list[str]:
     """Explain what ends the answer; of a best value, how its neighbours compare; without a feasible
     value, the limit that none meets, or two that contradict each other, and the nearest miss."""
     limit, holds, miss = answer.binding, answer.holds, answer.miss
@@ -287,29 +291,29 @@ def _reasons(answer: Answer) -> list[str]:
     ended = holds is not None and holds.index == answer.domain.last and answer.domain.bound
     reasons = [f"{ended[:1].upper()}{ended[1:]}."] if ended else []
     if answer.goal is not None and holds is not None:
-        beside = [_beside(answer.goal, holds, probe) for probe in answer.beside]
+        beside = [_compare_probe(answer.goal, holds, probe) for probe in answer.beside]
         return [*beside, *reasons] or ["No other value is valid."]
     if answer.fails is None or holds is None or limit is None:
         return reasons or ["No limit is reached: this is the last value that makes a valid plan."]
-    left, short = limit.text(holds.slack(limit)), answer.fails.shortfall(limit)
+    left, short = limit.format_value(holds.slack(limit)), answer.fails.shortfall(limit)
     return [f"Limiting factor: {limit}; {left} to spare here, the next value is {short} short."]
 
 
-def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
+def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
     where = "One step less" if probe.index < best.index else "One step more"
     if probe.broken:
         limit = min(probe.broken, key=probe.share)
         return f"{where}: {limit} is missed by {probe.shortfall(limit)}."
-    change = abs(goal.of(best) - goal.of(probe))
+    change = abs(goal.score_probe(best) - goal.score_probe(probe))
     if not change:
         return f"{where}: {goal.quantity} is the same."
-    by = declared(probe, goal.quantity).text(change, full=True)
+    by = find_definition(probe, goal.quantity).text(change, full=True)
     return f"{where}: {goal.quantity} is {by} {'less' if goal.sense == 1 else 'more'}."
 
 
-def _closed(answer: Answer) -> list[str]:
+def _write_form(answer: Answer) -> list[str]:
     """Return lines of the closed form, or why there is none; nothing if no limit was solved for."""
-    found = expression(answer)
+    found = find_equation(answer)
     if found is None:
         return []
     if isinstance(found, str):
@@ -327,22 +331,22 @@ def _closed(answer: Answer) -> list[str]:
     ]
 
 
-def expression(answer: Answer) -> ClosedForm | str | None:
+def find_equation(answer: Answer) -> SolvedEquation | str | None:
     """Return the closed form, or why there is none; None where no limit was solved for."""
-    from planner.questions.solve.expression import closed_form
+    from planner.questions.solve.expression import derive_equation
     from planner.results.collapse import NoForm
 
     if answer.binding is None or answer.holds is None or answer.fails is None:
         return None
     try:
-        return closed_form(answer)
+        return derive_equation(answer)
     except NoForm as none:
         return str(none)
 
 
-def _devices(answer: Answer) -> list[str]:
+def _format_devices(answer: Answer) -> list[str]:
     """Format the result of each kind of device and the sources of prices, for ``cheapest``."""
-    cells = offers(answer)
+    cells = list_offer_rows(answer)
     if not cells:
         return []
     rows = answer.extra["rows"]
@@ -357,7 +361,7 @@ def _devices(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
-def offers(answer: Answer) -> list[tuple[str, str, str]]:
+def list_offer_rows(answer: Answer) -> list[tuple[str, str, str]]:
     """List each kind of device with its price and result; empty for questions other than
     ``cheapest``."""
     cells = []
@@ -391,9 +395,9 @@ def data_of(answer: Answer) -> dict[str, Any]:
         "unit": answer.domain.unit,
         "direction": "largest" if answer.direction == 1 else "smallest",
         "limits": [li.to_json() for li in answer.limits],
-        **{label: _probe_data(answer, probe) for label, probe in sides.items() if probe},
+        **{label: _dump_probe(answer, probe) for label, probe in sides.items() if probe},
     }
-    between = of_answer(answer)
+    between = bound_answer(answer)
     if between is not None:  # the values for the slowest and the fastest run
         ends = (end and end.number for end in between)
         data["interval"] = dict(zip(("slowest", "fastest"), ends, strict=True))
@@ -401,36 +405,36 @@ def data_of(answer: Answer) -> dict[str, Any]:
     data["unmet"] = [li.to_json() for li in answer.unmet]
     if answer.goal is not None:
         quantity = answer.goal.quantity
-        leeway = answer.holds and of_quantity(answer.holds, quantity)
+        leeway = answer.holds and bound_quantity(answer.holds, quantity)
         data["goal"] = {"quantity": quantity, "which": answer.goal.word, "interval": leeway}
-        data["beside"] = [_probe_data(answer, probe) for probe in answer.beside]
+        data["beside"] = [_dump_probe(answer, probe) for probe in answer.beside]
     data["closed"] = list(map(asdict, extra.get("closed", ())))
-    found = expression(answer)
+    found = find_equation(answer)
     if isinstance(found, str):
         data["expression"] = {"none": found}
     else:
         data["expression"] = found and {**asdict(found), "where": dict(found.where)}
     data["family"] = extra.get("family")
     if answer.domain.key == "model":
-        data["published"] = dict(published(answer))
+        data["published"] = dict(list_published(answer))
     if answer.holds is not None:
-        costs = bounds.costs(answer.holds.plan)
+        costs = bounds.evaluate_costs(answer.holds.plan)
         data["costs"] = {key: each.number for key, each in costs.items()}
     if "rows" in extra:
-        data["accelerators"] = list(map(_offer_data, extra["rows"]))
+        data["accelerators"] = list(map(_dump_offer, extra["rows"]))
     data |= {"step": answer.domain.step, "notes": answer.notes}
     if "narrowed" in extra:  # to these values of keys, where layouts were too many to search
         data["narrowed"] = extra["narrowed"]
     return data
 
 
-def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
+def _dump_probe(answer: Answer, probe: Probe) -> dict[str, Any]:
     data = {"value": probe.number, "set": answer.domain.changes(probe.value)}
     if "layouts" in answer.extra:
         data["layout"] = {
             row.key: value
             for row in COLUMNS
-            if (value := probe.plan.get(row.key)) is not None and not _follows(row, probe.plan)
+            if (value := probe.plan.get(row.key)) is not None and not _is_derived(row, probe.plan)
         }
     if answer.question == "cheapest":
         data["accelerator"] = probe.plan.get("cluster.accelerator.name")
@@ -439,7 +443,7 @@ def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
     return data
 
 
-def _offer_data(row: Row) -> dict[str, Any]:
+def _dump_offer(row: OfferResult) -> dict[str, Any]:
     return {
         "accelerator": row.offer.accelerator,
         "price": row.offer.price,

@@ -16,14 +16,14 @@ from typing import Any
 from planner.base import resources
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.plans.plan import variant
 from planner.questions.domains import Domain, divisors
 from planner.questions.solve.evaluations import broken
 from planner.questions.solve.solve import Answer
-from planner.results.result import Quantity, evaluate
+from planner.results.result import Quantity, evaluate_plan
 
 DAYS, DEVICES = "time.training_days", "cluster.devices"
 MICRO_BATCH, BATCH = "training.micro_batch", "training.global_batch"
@@ -31,7 +31,7 @@ MICRO_BATCH, BATCH = "training.micro_batch", "training.global_batch"
 COSTS = (DAYS, "cost.total", "time.mfu", "memory.process")
 #: By how many times a batch is enlarged to find one that meets limits.
 TIMES = sorted(share * 2**power for power in range(9) for share in (2, 3))
-BOUNDS = resources.preset("scaling/bounds")["bounds"]
+BOUNDS = resources.load_preset("scaling/bounds")["bounds"]
 LAYOUTS = [row["key"] for row in BOUNDS if row["key"] in KEYS]
 
 
@@ -39,7 +39,7 @@ def bound_of(plan: Plan, key: str) -> tuple[int, str]:
     """Return the bound of a key or a quantity with its description; 0 and "" without a bound. The
     bound of a key is at least the plan's own value, unless the key is a degree."""
     row: Mapping[str, Any] = next((row for row in BOUNDS if row["key"] == key), {"most": 0})
-    most = row.get("most") if "most" in row else _critical_batch(plan, **row["critical"])
+    most = row.get("most") if "most" in row else _compute_batch(plan, **row["critical"])
     most = plan.get(most) if isinstance(most, str) else most
     if not most:
         return 0, ""
@@ -47,13 +47,13 @@ def bound_of(plan: Plan, key: str) -> tuple[int, str]:
     return most, f"{row['words'].format(exact_text(most))}; --unbounded goes further"
 
 
-def _critical_batch(plan: Plan, sequences: Any, exponent: Any, length: int) -> int:
+def _compute_batch(plan: Plan, sequences: Any, exponent: Any, length: int) -> int:
     """Compute the critical batch in sequences from a run's tokens; 0 without these or a length."""
     millions, own = (plan.get("training.tokens") or 0) / 10**6, plan.get("training.sequence_length")
     return int(float(sequences) * float(millions) ** float(exponent) * length / own) if own else 0
 
 
-def within(plan: Plan, domain: Domain) -> Domain:
+def cut_domain(plan: Plan, domain: Domain) -> Domain:
     """Cut a domain at the bound of its key."""
     most, words = bound_of(plan, domain.key)
     values = range(domain.first, 1 + (domain.last or most)) if words else ()
@@ -64,20 +64,20 @@ def within(plan: Plan, domain: Domain) -> Domain:
     return replace(domain, start=start, last=last, endless=False, bound=words)
 
 
-def layouts_within(plan: Plan) -> Mapping[str, tuple[int, ...]]:
+def bound_degrees(plan: Plan) -> Mapping[str, tuple[int, ...]]:
     """Map each bounded degree to the values whose groups fill the bound in equal parts, for a free
     layout: those of another size cross it, as 5 devices of nodes of 8."""
     whole = {key: min(bound_of(plan, key)[0], plan.get(DEVICES)) for key in LAYOUTS}
     return {key: divisors(most) for key, most in whole.items()}
 
 
-def costs(plan: Plan) -> dict[str, Quantity]:
+def evaluate_costs(plan: Plan) -> dict[str, Quantity]:
     """Evaluate days, cost, utilisation and memory of a plan; absent ones are left out."""
-    found = map(evaluate(plan).find, COSTS)
+    found = map(evaluate_plan(plan).find, COSTS)
     return {each.id: each for each in found if each.absent is None}
 
 
-def other_batch(answer: Answer) -> str:
+def suggest_batch(answer: Answer) -> str:
     """Name the micro-batch or the batch where it keeps devices from being more, and one that would
     meet the limits; empty where more devices with another one are no nearer to the limits."""
     miss, limit = answer.miss, answer.binding
@@ -90,8 +90,8 @@ def other_batch(answer: Answer) -> str:
             size = own * times if key == BATCH else own // times if own % times == 0 else 0
             more = {key: size, DEVICES: int(miss.value) * times}
             with suppress(PlanError):  # no such batch, or one that the layout does not divide
-                values = evaluated(variant(miss.plan, more), names)
-                if limit.slack(values[limit.quantity]) <= miss.slack(limit):
+                values = compute_values(variant(miss.plan, more), names)
+                if limit.compute_slack(values[limit.quantity]) <= miss.slack(limit):
                     break
                 if not broken(values, answer.limits):
                     would = f"{exact_text(size)} on {exact_text(more[DEVICES])} devices would do"

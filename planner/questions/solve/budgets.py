@@ -24,8 +24,8 @@ from planner.plans.document import Plan
 from planner.questions.constraints import Limit
 from planner.questions.solve import families
 from planner.questions.solve.evaluations import Probes
-from planner.questions.solve.solve import solve
-from planner.results.intervals import around
+from planner.questions.solve.solve import solve_domain
+from planner.results.intervals import compute_interval
 
 QUESTION = "compute-optimal"
 ACTIVE, SPENT = "parameters.active", "compute.training_flops_6nd"
@@ -37,7 +37,7 @@ BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
 
 @dataclass(frozen=True)
-class Choice:
+class LawChoice:
     """The result of one law: parameters and tokens for the budget, and how the plan compares."""
 
     law: Mapping[str, Any]  # as in presets/scaling
@@ -51,7 +51,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Shape:
+class NearestModel:
     """The model of the plan's family whose size is nearest to the size that a law chooses."""
 
     law: str
@@ -69,15 +69,15 @@ class Spending(Shown):
     cost: Number | None
     parameters: Number  # of the plan, those that a token uses
     tokens: Number | None
-    choices: tuple[Choice, ...]
+    choices: tuple[LawChoice, ...]
     notes: tuple[str, ...]
-    shape: Shape | None = None  # None: the plan's model has no shape to scale
+    shape: NearestModel | None = None  # None: the plan's model has no shape to scale
 
     def __repr__(self) -> str:
         return f"<Spending of {self.given or 'what the plan spends'}>"
 
 
-def ask(plan: Plan, budget: str | None = None) -> Spending:
+def solve_budget(plan: Plan, budget: str | None = None) -> Spending:
     """Find the compute-optimal parameters and tokens for a budget.
 
     Args:
@@ -92,20 +92,20 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     if isinstance(entries, Absent) or not entries:
         about = f"{QUESTION} applies to training all weights from scratch"
         raise PlanError(Fault(about, None, "training.mode: train, without training.lora"))
-    active = Fraction(base.values_of([ACTIVE])[ACTIVE])
-    rate, price = _value(base, "time.tokens_per_second"), plan.get("cluster.price")
-    flops, unit = _flops(base, plan, active, rate, budget)
+    active = Fraction(base.get_values([ACTIVE])[ACTIVE])
+    rate, price = _evaluate_law(base, "time.tokens_per_second"), plan.get("cluster.price")
+    flops, unit = _convert_budget(base, plan, active, rate, budget)
     tokens = Fraction(flops) / (6 * active)
-    spent = base.varied(notation.T, tokens)
+    spent = base.change_input(notation.T, tokens)
     seconds = None if rate is None else tokens / Fraction(rate)
     hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
     choices = tuple(
-        Choice(
+        LawChoice(
             law,
-            *(_value(spent, quantity, entry) for quantity in OF_BUDGET),
-            *(_value(base, quantity, entry) for quantity in OF_PLAN),
+            *(_evaluate_law(spent, quantity, entry) for quantity in OF_BUDGET),
+            *(_evaluate_law(base, quantity, entry) for quantity in OF_PLAN),
         )
-        for law, entry in zip(laws.published(), entries, strict=True)
+        for law, entry in zip(laws.load_laws(), entries, strict=True)
     )
     return Spending(
         budget,
@@ -115,12 +115,12 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
         active,
         plan.get("training.tokens"),
         choices,
-        tuple(_notes(base, plan, flops, unit, rate, seconds)),
-        _shape(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
+        tuple(_yield_caveats(base, plan, flops, unit, rate, seconds)),
+        _find_nearest(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
     )
 
 
-def amount(budget: str) -> tuple[Number, str]:
+def parse_budget(budget: str) -> tuple[Number, str]:
     """Parse a budget; return its value and its unit: FLOP, USD or s.
 
     Raises:
@@ -139,7 +139,7 @@ def amount(budget: str) -> tuple[Number, str]:
     return value, unit
 
 
-def _notes(
+def _yield_caveats(
     base: Evaluation,
     plan: Plan,
     flops: Number,
@@ -160,7 +160,7 @@ def _notes(
             "time and money at this plan's rate in 6ND FLOP/s, without interruptions; another size "
             "runs at another utilisation"
         )
-    between = rate and around("time.tokens_per_second", rate, base)
+    between = rate and compute_interval("time.tokens_per_second", rate, base)
     if between and rate and seconds is not None:
         low, high = (Fraction(bound) / Fraction(rate) for bound in between)
         if unit not in (None, "FLOP"):
@@ -173,41 +173,43 @@ def _notes(
         )
 
 
-def _shape(plan: Plan, choice: Choice) -> Shape | None:
+def _find_nearest(plan: Plan, choice: LawChoice) -> NearestModel | None:
     """Find the model nearest to a law's size; None where the plan's family has no such size."""
     limit = Limit(ACTIVE, "<=", choice.parameters)
     try:
-        whole, family = families.of_plan(plan)
-        answer = solve(Probes(whole, replace(family.domain, measure=ACTIVE), (limit,)))
+        whole, family = families.build_family(plan)
+        answer = solve_domain(Probes(whole, replace(family.domain, measure=ACTIVE), (limit,)))
     except PlanError:
         return None
     sides = filter(None, (answer.holds, answer.miss, *answer.beyond))
     best = min(sides, key=lambda probe: abs(float(probe.slack(limit))))
-    return Shape(str(choice.law["name"]), best.values[ACTIVE], family.changes(best.value))
+    return NearestModel(
+        str(choice.law["name"]), best.values[ACTIVE], family.build_changes(best.value)
+    )
 
 
-def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+def _evaluate_law(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
     """Return a quantity of the plan, or with ``entry`` of a law; None where it is absent."""
     with suppress(Absent):
         return evaluation.value(quantity, {"law": entry} if entry else None)
     return None
 
 
-def _flops(
+def _convert_budget(
     base: Evaluation, plan: Plan, active: Fraction, rate: Number | None, budget: str | None
 ) -> tuple[Number, str | None]:
     """Convert a budget to FLOP; return these and the unit of the budget. Without a budget: the
     plan's own compute and None."""
     if budget is None:
-        return base.values_of([SPENT])[SPENT], None
-    value, unit = amount(budget)
+        return base.get_values([SPENT])[SPENT], None
+    value, unit = parse_budget(budget)
     if unit == "FLOP":
         return value, unit
     seconds: Number = value
     if unit == "USD":
         price = plan.get("cluster.price")
         if not price:
-            place = plan.document.place(("cluster",))
+            place = plan.document.find_place(("cluster",))
             raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
         seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
     if rate is None:
@@ -221,8 +223,8 @@ def _flops(
 
 def text(answer: Spending) -> str:
     """Format the answer for a terminal: the budget, each law's choice, how the plan compares."""
-    lines = [f"{QUESTION} {_worth(answer)}", ""]
-    lines += columns(optima(answer), right=(1, 2, 3, 4), indent="  ")
+    lines = [f"{QUESTION} {_format_budget(answer)}", ""]
+    lines += columns(list_optima(answer), right=(1, 2, 3, 4), indent="  ")
     if answer.shape is not None:
         title = next(c.law["title"] for c in answer.choices if c.law["name"] == answer.shape.law)
         keys = " ".join(f"--set {key}={value}" for key, value in answer.shape.changes.items())
@@ -233,7 +235,7 @@ def text(answer: Spending) -> str:
             f"  {keys}",
         ]
     if answer.tokens is not None:
-        lines += ["", _of_plan(answer), ""]
+        lines += ["", _describe_own(answer), ""]
         rows = [("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute")]
         for choice in answer.choices:
             loss, lowest = (
@@ -241,14 +243,14 @@ def text(answer: Spending) -> str:
                 for each in (choice.plan_loss, choice.plan_lowest)
             )
             tokens = (_short(choice.model_tokens), numbers.text(choice.ratio))
-            rows.append((_title(choice), *tokens, loss, lowest))
+            rows.append((_name_law(choice), *tokens, loss, lowest))
         lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
     lines += ["", DOUBTED]
     lines += [f"Note: {note}." for note in answer.notes]
     return "\n".join(lines) + "\n"
 
 
-def _worth(answer: Spending) -> str:
+def _format_budget(answer: Spending) -> str:
     """Format the budget in each unit."""
     worth = ((answer.flops, "FLOP"), (answer.seconds, "s"), (answer.cost, "USD"))
     given = f"for {one_line(answer.given)}" if answer.given else "for what this plan spends"
@@ -257,7 +259,7 @@ def _worth(answer: Spending) -> str:
     )
 
 
-def optima(answer: Spending) -> list[tuple[str, ...]]:
+def list_optima(answer: Spending) -> list[tuple[str, ...]]:
     """List what each law chooses for the budget, after a header row."""
     rows: list[tuple[str, ...]] = [("law", "parameters", "tokens", "per parameter", "loss")]
     for choice in answer.choices:
@@ -266,7 +268,7 @@ def optima(answer: Spending) -> list[tuple[str, ...]]:
             numbers.text(choice.loss, style="table", digits=4),
         )
         sizes = (_short(choice.parameters), _short(choice.tokens))
-        rows.append((_title(choice), *sizes, each, loss))
+        rows.append((_name_law(choice), *sizes, each, loss))
     return rows
 
 
@@ -278,35 +280,35 @@ def sentence(answer: Spending) -> str:
         f"{_short(min(sizes))} to {_short(max(sizes))} parameters on {_short(min(tokens))} to "
         f"{_short(max(tokens))} tokens by the {len(current)} laws that later work confirms"
     )
-    plan = f"; the plan itself is {_verdict(answer)}" if answer.tokens is not None else ""
-    return f"{chosen} {_worth(answer)}{plan}"
+    plan = f"; the plan itself is {_judge_plan(answer)}" if answer.tokens is not None else ""
+    return f"{chosen} {_format_budget(answer)}{plan}"
 
 
 def tables(answer: Spending) -> list[list[tuple[str, ...]]]:
     """Return one table: what each law chooses for the budget, after a header row."""
-    return [optima(answer)]
+    return [list_optima(answer)]
 
 
 def remarks(answer: Spending) -> list[str]:
     """Return further remarks, one sentence each."""
-    plan = [f"{_of_plan(answer)}."] if answer.tokens is not None else []
+    plan = [f"{_describe_own(answer)}."] if answer.tokens is not None else []
     return [*plan, f"{DOUBTED}.", *(f"Note: {note}." for note in answer.notes)]
 
 
-def _of_plan(answer: Spending) -> str:
+def _describe_own(answer: Spending) -> str:
     """Describe the plan's own size and tokens, and whether it is over- or under-trained."""
     each = numbers.text(Fraction(answer.tokens or 0) / Fraction(answer.parameters))
     return (
         f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
-        f"{each} for each parameter: {_verdict(answer)}"
+        f"{each} for each parameter: {_judge_plan(answer)}"
     )
 
 
-def _title(choice: Choice) -> str:
+def _name_law(choice: LawChoice) -> str:
     return str(choice.law["title"]) + ("" if choice.law["current"] else " *")
 
 
-def _verdict(answer: Spending) -> str:
+def _judge_plan(answer: Spending) -> str:
     """Decide whether the plan is over- or under-trained, by the laws that later work confirms."""
     ratios = [c.ratio for c in answer.choices if c.law["current"] and c.ratio is not None]
     if not ratios:

@@ -16,21 +16,21 @@ from math import inf
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.engine.evaluate import Number
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
-from planner.plans.plan import at_utilisation, variant
+from planner.plans.plan import use_utilisation, variant
 from planner.questions import domains
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.bounded_search import Options
 from planner.questions.solve.evaluations import Goal, Probe, Probes
-from planner.questions.solve.priced_devices import Offer, offers
+from planner.questions.solve.priced_devices import Offer, list_offers
 from planner.questions.solve.solve import Answer
 from planner.questions.solve.solve_with_layout import (
-    Layouts,
-    any_layout,
+    FreeLayout,
+    build_options,
+    find_valid_plan,
     solve_free,
-    space_of,
 )
 
 GOAL = Goal("cost.total", -1)
@@ -41,7 +41,7 @@ CLEARLY = Fraction(5, 4)
 
 
 @dataclass(frozen=True)
-class Row:
+class OfferResult:
     """The result of one kind of device."""
 
     offer: Offer
@@ -57,7 +57,7 @@ class Row:
         return None if self.holds is None else self.holds.values[GOAL.quantity]
 
 
-def cheapest(
+def find_cheapest(
     plan: Plan, limits: tuple[Limit, ...], names: Sequence[str] | None, unbounded: bool = False
 ) -> Answer:
     """Find the cheapest devices, count and layout that meet the limits.
@@ -65,18 +65,20 @@ def cheapest(
     Raises:
         PlanError: an accelerator is unknown or without a price; no kind of device is valid.
     """
-    rows: list[Row] = []
+    rows: list[OfferResult] = []
     least: Number = inf
-    ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, names)]
+    ranked = [(*_bound_cost(plan, offer), offer) for offer in list_offers(plan, names)]
     # Offers at an assumed price come last; one is chosen only where no other is valid.
     for base, floor, offer in sorted(ranked, key=lambda entry: (entry[2].assumed, entry[1])):
         if isinstance(base, PlanError):
-            row = Row(offer, None, base.faults[0].message)
+            row = OfferResult(offer, None, base.faults[0].message)
         elif floor >= least:
-            row = Row(offer, None, f"{numbers.text(floor, 'USD')} even at 100 % utilisation")
+            row = OfferResult(
+                offer, None, f"{numbers.text(floor, 'USD')} even at 100 % utilisation"
+            )
         else:
-            space = space_of(plan, base, unbounded)
-            row = _price(base, offer, limits, least, space)
+            space = build_options(plan, base, unbounded)
+            row = _solve_offer(base, offer, limits, least, space)
             least = least if row.cost is None or offer.assumed else min(least, row.cost)
         rows.append(row)
     priced = [(row.answer, row.offer) for row in rows if row.answer is not None]
@@ -84,61 +86,61 @@ def cheapest(
         none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
     real = [(answer, offer) for answer, offer in priced if not offer.assumed]
-    answer, offer = max(real or priced, key=_rank)
+    answer, offer = max(real or priced, key=_rank_offer)
     extra = {**answer.extra, "rows": tuple(rows), "offer": offer}
     return replace(answer, question="cheapest", extra=extra)
 
 
-def _rank(priced: tuple[Answer, Offer]) -> tuple[bool, Number]:
+def _rank_offer(priced: tuple[Answer, Offer]) -> tuple[bool, Number]:
     """Return a sort key: feasible offers by cost, above infeasible ones by how little they miss."""
     told = priced[0].holds or priced[0].miss
     assert told is not None
-    return GOAL.rank(told)
+    return GOAL.rank_probe(told)
 
 
-def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
+def _bound_cost(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
     """Return a valid plan on these devices, or its fault, and its cost at 100 % utilisation."""
     devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
     try:
-        base = any_layout(plan, {**offer.keys, "cluster.devices": devices})
-        cost = evaluated(variant(base, at_utilisation(1)), [GOAL.quantity])[GOAL.quantity]
+        base = find_valid_plan(plan, {**offer.keys, "cluster.devices": devices})
+        cost = compute_values(variant(base, use_utilisation(1)), [GOAL.quantity])[GOAL.quantity]
     except PlanError as error:
         return error, inf
     return base, cost
 
 
-def _price(
+def _solve_offer(
     base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number, space: Options
-) -> Row:
+) -> OfferResult:
     """Find the fewest devices of an offer that meet the limits, or more where that is cheaper;
     ``least`` is the cost of the best other offer."""
-    layouts = Layouts(limits, (GOAL.quantity,), space=space)
+    layouts = FreeLayout(limits, (GOAL.quantity,), space=space)
     try:
-        domain = domains.devices(base, offer.per_node)
-        if least < inf and (reason := _too_few(base, domain, layouts, least)):
-            return Row(offer, None, reason)
+        domain = domains.make_count_domain(base, offer.per_node)
+        if least < inf and (reason := _explain_cost(base, domain, layouts, least)):
+            return OfferResult(offer, None, reason)
         answer = solve_free(base, domain, limits, -1, layouts=layouts)
     except PlanError as error:
-        return Row(offer, None, error.faults[0].message)
+        return OfferResult(offer, None, error.faults[0].message)
     if answer.holds is None:
         limit, miss = answer.binding, answer.miss
         assert limit is not None and miss is not None
-        return Row(offer, answer, f"{limit} missed by {miss.shortfall(limit)}")
-    if GOAL.of(answer.holds) < -CLEARLY * least:
-        return Row(offer, answer)
-    best, beside = _compare(base, domain, answer, space)
-    return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
+        return OfferResult(offer, answer, f"{limit} missed by {miss.shortfall(limit)}")
+    if GOAL.score_probe(answer.holds) < -CLEARLY * least:
+        return OfferResult(offer, answer)
+    best, beside = _compare_counts(base, domain, answer, space)
+    return OfferResult(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
 
 
-def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str | None:
+def _explain_cost(base: Plan, domain: Domain, layouts: FreeLayout, least: Number) -> str | None:
     """Explain why devices cannot cost less than ``least``: at the start of the domain they cost
     clearly more and miss the deadline, and more of them cost more still. None where this is not
     so."""
-    found = layouts.fastest(base, domain.changes(domain.value(domain.start)), within=False)
+    found = layouts.find_fastest(base, domain.changes(domain.value(domain.start)), within=False)
     if found is None:
         return None
-    _, values = layouts.values((variant(base, found),), exact=False)
-    slow = [li for li in layouts.limits if li.quantity == DAYS and not li.holds(values[DAYS])]
+    _, values = layouts.evaluate_best((variant(base, found),), exact=False)
+    slow = [li for li in layouts.limits if li.quantity == DAYS and not li.is_met(values[DAYS])]
     cost = values[GOAL.quantity]
     if not slow or cost < CLEARLY * least:
         return None
@@ -146,20 +148,20 @@ def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str
     return f"{numbers.text(cost, 'USD')} on {count} devices already, which take {days}"
 
 
-def _compare(
+def _compare_counts(
     base: Plan, domain: Domain, answer: Answer, space: Options
 ) -> tuple[Probe, tuple[Probe, ...]]:
     """Find the cheapest count from the fewest devices upwards, with the counts on both sides. The
     next count is searched for its best layout; larger ones are tried with known layouts."""
     assert answer.holds is not None
-    layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
+    layouts = FreeLayout(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)
     holds, first = answer.holds, answer.holds.index
     # The next counts above the fewest devices are priced too.
-    above, *further = (search.probe(first + more) for more in (1, 2, 4, 8))
-    best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
+    above, *further = (search.evaluate_index(first + more) for more in (1, 2, 4, 8))
+    best = max((holds, *filter(None, (above, *further))), key=GOAL.rank_probe)
     sides = (answer.fails, above)
     if best is not holds:
         layouts.searches = 2
-        sides = (search.probe(best.index - 1), search.probe(best.index + 1))
-    return search.confirm(best), tuple(search.confirm(side) for side in sides if side)
+        sides = (search.evaluate_index(best.index - 1), search.evaluate_index(best.index + 1))
+    return search.evaluate_exact(best), tuple(search.evaluate_exact(side) for side in sides if side)

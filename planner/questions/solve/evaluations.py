@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case, Evaluation, Number
-from planner.engine.run import tidy
+from planner.engine.run import simplify_value
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions.constraints import Limit
@@ -37,7 +37,7 @@ Evaluated = tuple[Plan, Mapping[str, Any]]
 
 def broken(values: Mapping[str, Any], limits: Iterable[Limit]) -> tuple[Limit, ...]:
     """Return the limits that some values of quantities violate."""
-    return tuple(limit for limit in limits if not limit.holds(values[limit.quantity]))
+    return tuple(limit for limit in limits if not limit.is_met(values[limit.quantity]))
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Probe:
     exact: bool
 
     def slack(self, limit: Limit) -> Number:
-        inside: Number = limit.slack(self.values[limit.quantity])
+        inside: Number = limit.compute_slack(self.values[limit.quantity])
         return inside
 
     def share(self, limit: Limit) -> float:
-        return limit.share(self.values[limit.quantity])
+        return limit.compute_share(self.values[limit.quantity])
 
     def shortfall(self, limit: Limit) -> str:
         """Format by how much a limit is missed."""
-        return limit.text(-self.slack(limit))
+        return limit.format_value(-self.slack(limit))
 
 
 class Goal(NamedTuple):
@@ -74,16 +74,16 @@ class Goal(NamedTuple):
     def word(self) -> str:
         return "largest" if self.sense == 1 else "smallest"
 
-    def of(self, probe: Probe) -> Number:
+    def score_probe(self, probe: Probe) -> Number:
         """Return the score of a value: larger is better."""
         value: Number = self.sense * probe.values[self.quantity]
         return value
 
-    def rank(self, probe: Probe) -> tuple[bool, Number]:
+    def rank_probe(self, probe: Probe) -> tuple[bool, Number]:
         """Return a sort key: feasible values by score, above others by how little they miss."""
         if probe.broken:
             return False, min(map(probe.share, probe.broken))
-        return True, self.of(probe)
+        return True, self.score_probe(probe)
 
 
 #: The last evaluations over one graph: the exact one (True) and the one in floats (False).
@@ -91,7 +91,7 @@ Last = dict[bool, Evaluation]
 
 
 @lru_cache(maxsize=8)
-def _asked(quantities: tuple[str, ...]) -> list[Last]:
+def _get_recent(quantities: tuple[str, ...]) -> list[Last]:
     """Return the list of earlier evaluations of these quantities, the most recent first."""
     return []
 
@@ -102,9 +102,9 @@ class AsItIs:
 
     def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
-        self._graphs = _asked(self.quantities)
+        self._graphs = _get_recent(self.quantities)
 
-    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+    def build_variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
         """Return the plans with some keys changed, at least one.
 
         Raises:
@@ -112,7 +112,7 @@ class AsItIs:
         """
         return (variant(plan, changes),)
 
-    def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
+    def evaluate_best(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
         """Return the best plan and its quantities, in floats unless ``exact`` or floats fail.
 
         Raises:
@@ -121,12 +121,12 @@ class AsItIs:
         (plan,) = plans
         built = case.build(plan)
         if not exact:
-            floats = self._evaluation(built, exact=False)
+            floats = self._find_evaluation(built, exact=False)
             with suppress(Absent, ArithmeticError):
-                return plan, {name: tidy(floats.value(name)) for name in self.quantities}
-        return plan, self._evaluation(built, exact=True).values_of(self.quantities)
+                return plan, {name: simplify_value(floats.value(name)) for name in self.quantities}
+        return plan, self._find_evaluation(built, exact=True).get_values(self.quantities)
 
-    def _evaluation(self, built: Case, exact: bool) -> Evaluation:
+    def _find_evaluation(self, built: Case, exact: bool) -> Evaluation:
         """Return an evaluation over a cached graph that fits, else over a new one."""
         for last in self._graphs:
             again = (last.get(exact) or last[not exact]).rerun(built, exact)
@@ -158,15 +158,15 @@ class Probes:
         self.probes: dict[int, Probe | None] = {}
         self.faults: dict[int, PlanError] = {}
 
-    def probe(self, index: int) -> Probe | None:
+    def evaluate_index(self, index: int) -> Probe | None:
         """Evaluate the value at an index; None outside the domain and where the plan is invalid."""
         if index in self.probes or not self.domain.has(index):
             return self.probes.get(index)
         self.probes[index] = None
-        tell(f"values of {self.domain.key} tried: {numbers.text(len(self.probes))}")
+        report_progress(f"values of {self.domain.key} tried: {numbers.text(len(self.probes))}")
         value = self.domain.value(index)
         try:
-            plans = self.evaluator.variants(self.plan, self.domain.changes(value))
+            plans = self.evaluator.build_variants(self.plan, self.domain.changes(value))
         except PlanError as error:
             self.faults[index] = error
             return None
@@ -177,28 +177,28 @@ class Probes:
         return probe
 
     def _evaluate(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
-        meant, values = self.evaluator.values(plans, exact)
+        meant, values = self.evaluator.evaluate_best(plans, exact)
         number = values[self.domain.measure] if self.domain.rows else value
         return Probe(index, value, number, meant, values, broken(values, self.limits), exact)
 
-    def confirm(self, probe: Probe) -> Probe:
+    def evaluate_exact(self, probe: Probe) -> Probe:
         """Evaluate a value exactly and replace its estimate."""
         if not probe.exact:
             probe = self._evaluate(probe.index, probe.value, (probe.plan,), exact=True)
             self.probes[probe.index] = probe
         return probe
 
-    def first_valid(self, indices: Iterable[int]) -> Probe | None:
-        return next(filter(None, map(self.probe, indices)), None)
+    def find_first_valid(self, indices: Iterable[int]) -> Probe | None:
+        return next(filter(None, map(self.evaluate_index, indices)), None)
 
-    def start(self) -> Probe:
+    def find_start(self) -> Probe:
         """Return the valid value nearest to the plan's own.
 
         Raises:
             PlanError: there is none near it; with the faults of the nearest.
         """
         aim = self.domain.start
-        found = self.nearest_valid(aim, aim - MOST_SKIPS, aim + MOST_SKIPS)
+        found = self.find_nearest(aim, aim - MOST_SKIPS, aim + MOST_SKIPS)
         if found is None:
             none = PlanError(Fault(f"no value of {self.domain.key}"))
             raise next(iter(self.faults.values()), none)
@@ -206,28 +206,28 @@ class Probes:
 
     def beyond(self, index: int, toward: int) -> Probe | None:
         """Return the first valid value from an index on in one direction, within ``MOST_SKIPS``."""
-        return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
+        return self.find_first_valid(index + toward * skip for skip in range(MOST_SKIPS))
 
-    def end_of(self, row: Iterable[int]) -> Probe | None:
+    def find_end(self, row: Iterable[int]) -> Probe | None:
         """Return the first valid value of a row of the domain, within ``MOST_SKIPS``."""
-        return self.first_valid(islice(row, MOST_SKIPS))
+        return self.find_first_valid(islice(row, MOST_SKIPS))
 
-    def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
+    def find_nearest(self, aim: int, low: int, high: int) -> Probe | None:
         """Return the valid value nearest to an index, strictly between two others."""
         low, high = sorted((low, high))
         near = (aim + sign * skip for skip in range(high - low) for sign in (1, -1))
-        return self.first_valid(index for index in near if low < index < high)
+        return self.find_first_valid(index for index in near if low < index < high)
 
-    def all(self) -> bool:
+    def evaluate_all(self) -> bool:
         """Evaluate the whole domain if it is small; return whether it is."""
         last = self.domain.last
         if last is None or last - self.domain.first >= FEW:
             return False
         for index in range(self.domain.first, last + 1):
-            self.probe(index)
+            self.evaluate_index(index)
         return True
 
-    def forget_broken(self) -> None:
+    def drop_infeasible(self) -> None:
         """Drop invalid and infeasible values: the evaluator knows more layouts now."""
         self.probes = {i: p for i, p in self.probes.items() if p is not None and not p.broken}
         self.faults = {}
@@ -237,7 +237,7 @@ class Probes:
         return sorted((p for p in self.probes.values() if p), key=lambda p: p.index)
 
 
-def narrow(
+def narrow_bounds(
     search: Probes, inside: Probe, outside: Probe, limits: tuple[Limit, ...] = ()
 ) -> tuple[Probe, Probe]:
     """Narrow a feasible and an infeasible value down to neighbours among the valid values, in turns
@@ -248,7 +248,7 @@ def narrow(
         fails = broken(outside.values, limits)
         lines = (inside.slack(li) / (inside.slack(li) - outside.slack(li)) for li in fails)
         aim = inside.index + int(width / 2 if halve else min(lines) * width)
-        probe = search.nearest_valid(aim, inside.index, outside.index)
+        probe = search.find_nearest(aim, inside.index, outside.index)
         if probe is None:
             break
         inside, outside = (inside, probe) if broken(probe.values, limits) else (probe, outside)

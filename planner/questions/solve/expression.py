@@ -21,17 +21,17 @@ from itertools import islice
 from typing import Any
 
 from planner.base.errors import PlanError
-from planner.book.canonical import factored
-from planner.book.expressions import Expression, Symbol, in_order, number
+from planner.book.canonical import factor_tree
+from planner.book.expressions import Expression, Symbol, make_in_order, make_number
 from planner.book.quantity import Notation, Quantity
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
-from planner.engine.run import operands
+from planner.engine.run import pick_operands
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
 from planner.results.collapse import NoForm
-from planner.typeset import LATEX, TEXT, Typesetter, parse, with_subscript
+from planner.typeset import LATEX, TEXT, Typesetter, add_subscript, parse_latex
 
 #: Plans from which it is inferred how inputs depend on the unknown.
 POINTS = 4
@@ -43,7 +43,7 @@ LAST = 10**6
 
 
 @dataclass(frozen=True)
-class ClosedForm:
+class SolvedEquation:
     """An equation ``unknown = formula`` in symbols, with numbers, and its value."""
 
     unknown: str
@@ -55,7 +55,7 @@ class ClosedForm:
     where: tuple[tuple[str, str], ...]  # symbols of the formula that are not in the book
 
 
-def closed_form(answer: Answer) -> ClosedForm:
+def derive_equation(answer: Answer) -> SolvedEquation:
     """Derive the closed form of an answer.
 
     Raises:
@@ -65,7 +65,7 @@ def closed_form(answer: Answer) -> ClosedForm:
         raise NoForm("width and depth change together, in steps")
     if answer.goal is not None or "layouts" in answer.extra:
         raise NoForm("it is found by trying values")
-    return _Solver(answer).solve()
+    return _Solver(answer).solve_unknown()
 
 
 # rational functions of the unknown ----------------------------------------------------------
@@ -86,11 +86,11 @@ class Coefficient:
         return Coefficient(operation(self.value, other.value), symbols)
 
     def __neg__(self) -> Coefficient:
-        return self.combine(operator.mul, Coefficient(Fraction(-1), number(-1)))
+        return self.combine(operator.mul, Coefficient(Fraction(-1), make_number(-1)))
 
 
 Terms = Mapping[int, Coefficient]  # by power of the unknown
-ONE: Terms = {0: Coefficient(Fraction(1), number(1))}
+ONE: Terms = {0: Coefficient(Fraction(1), make_number(1))}
 
 
 def _sum(a: Terms, b: Terms) -> Terms:
@@ -151,31 +151,33 @@ class _Solver:
         self.case = case.build(holds.plan)
         self.evaluation = Evaluation(self.case)
         self.result = self.evaluation.instance(self.limit.quantity, {})
-        self.evaluation.worth(self.result)
+        self.evaluation.evaluate_node(self.result)
         self.nodes, self.values = self.evaluation.graph.nodes, self.evaluation.values
         key = self.domain.key
         note = next(
             (n for n in self.case.book.notation.values() if n.key == key and not n.per), None
         )
-        self.unknown = TEXT.write(parse(note.latex if note else "x"))
+        self.unknown = TEXT.write(parse_latex(note.latex if note else "x"))
         #: The book with names for coefficients of its quantities, and the values of these.
         self.book = copy(self.case.book)
         self.book.notation = {**self.book.notation}
         self.numbers: dict[Symbol, Any] = {}
-        self.forms = self._inputs()
+        self.forms = self._fit_inputs()
         graph = self.evaluation.graph
-        moved = graph.dependents(self.forms)
-        for place in sorted({*moved}.intersection(graph.needed([self.result])) - self.forms.keys()):
-            self.forms[place] = self._form(*self.nodes[place])
+        moved = graph.list_dependents(self.forms)
+        for place in sorted(
+            {*moved}.intersection(graph.list_needed([self.result])) - self.forms.keys()
+        ):
+            self.forms[place] = self._build_ratio(*self.nodes[place])
 
-    def _inputs(self) -> dict[int, Ratio]:
+    def _fit_inputs(self) -> dict[int, Ratio]:
         """Fit a line in the unknown to each input that depends on it."""
-        points = list(islice(self._points(), POINTS))
+        points = list(islice(self._yield_points(), POINTS))
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
         found = {}
         for place in self.evaluation.graph.inputs:
-            values = [evaluation.worth(place) for _, evaluation in points]
+            values = [evaluation.evaluate_node(place) for _, evaluation in points]
             if len({*values}) == 1:
                 continue
             pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
@@ -184,10 +186,10 @@ class _Solver:
             if any(value != v0 + slope * (x - x0) for x, value in pairs):
                 raise NoForm("it is a step function")
             line = ((0, v0 - slope * x0), (1, slope))
-            found[place] = Ratio({power: Coefficient(v, number(v)) for power, v in line if v})
+            found[place] = Ratio({power: Coefficient(v, make_number(v)) for power, v in line if v})
         return found
 
-    def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
+    def _yield_points(self) -> Iterator[tuple[Fraction, Evaluation]]:
         """Yield values of the unknown and their evaluations, as long as the graph is the same."""
         domain = self.domain
         for index in filter(domain.has, dict.fromkeys(self.holds.index + step for step in AWAY)):
@@ -198,30 +200,32 @@ class _Solver:
                 if evaluation is not None:
                     yield Fraction(value), evaluation
 
-    def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
+    def _build_ratio(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
         """Return the rational function of a node that depends on the unknown."""
         if operation in ("max", "min", "pick"):
-            return self._of(self._choice(operation, arguments))
+            return self._get_ratio(self._pick_argument(operation, arguments))
         if operation in ("ceil", "floor"):
-            return self._of(arguments[0])
+            return self._get_ratio(arguments[0])
         if operation == "quantity":
-            return self._quantity(self._of(arguments[0]), *self.nodes[arguments[1]][1][0])
+            return self._name_quantity(
+                self._get_ratio(arguments[0]), *self.nodes[arguments[1]][1][0]
+            )
         if operation in _ARITHMETIC:
-            return reduce(_ARITHMETIC[operation], map(self._of, arguments))
+            return reduce(_ARITHMETIC[operation], map(self._get_ratio, arguments))
         exponent = self.values[arguments[-1]]
         if operation != "pow" or not isinstance(exponent, int) or arguments[-1] in self.forms:
             raise NoForm("it is below a root or in an exponent")
-        whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
+        whole = reduce(operator.mul, [self._get_ratio(arguments[0])] * abs(exponent))
         return whole if exponent > 0 else Ratio(ONE) / whole
 
-    def _choice(self, operation: str, arguments: tuple[int, ...]) -> int:
+    def _pick_argument(self, operation: str, arguments: tuple[int, ...]) -> int:
         """Return the argument that a max, min or pick selects."""
         if operation == "pick":
-            return operands(operation, arguments, self.values)[-1]
+            return pick_operands(operation, arguments, self.values)[-1]
         most = max if operation == "max" else min
         return most(arguments, key=self.values.__getitem__)
 
-    def _of(self, place: int) -> Ratio:
+    def _get_ratio(self, place: int) -> Ratio:
         if place in self.forms:
             return self.forms[place]
         value = self.values[place]
@@ -238,15 +242,15 @@ class _Solver:
         if operation == "input":
             return None if arguments[1:] else arguments[0]
         if operation in LEAVES:
-            return number(Fraction(self.values[place]))
+            return make_number(Fraction(self.values[place]))
         if operation == "pick":
-            return self._symbols(self._choice(operation, arguments))
+            return self._symbols(self._pick_argument(operation, arguments))
         known = [each for each in map(self._symbols, arguments) if each is not None]
         if len(known) < len(arguments):
             return None
-        return known[0] / known[1] if operation == "div" else in_order(operation, tuple(known))
+        return known[0] / known[1] if operation == "div" else make_in_order(operation, tuple(known))
 
-    def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
+    def _name_quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
         """Name a quantity: a constant by its own symbol, other ones by new symbols for their
         coefficients where these need entries of an axis."""
         quantity, polynomial = self.book.quantities[identifier], form.below is ONE
@@ -257,7 +261,7 @@ class _Solver:
         spelled = all(term.symbols for term in (*form.above.values(), *form.below.values()))
         if spelled or not polynomial or not form.above.keys() <= {0, 1, 2}:
             return form
-        formula = quantity.choose(self.case.settings.get)
+        formula = quantity.choose_formula(self.case.settings.get)
         title, x = (formula or quantity).title, self.unknown
         words = (f"the part without {x}", f"per {x}", f"per {x} squared")
         return Ratio(
@@ -270,14 +274,14 @@ class _Solver:
     def _name(self, quantity: Quantity, index: str, value: Any, meaning: str) -> Coefficient:
         """Add a symbol to the book: that of a quantity with one more index."""
         symbol = Symbol(f"{quantity.id} {index}", positive=True)
-        latex = LATEX.write(with_subscript(parse(quantity.latex), index))
+        latex = LATEX.write(add_subscript(parse_latex(quantity.latex), index))
         self.book.notation[symbol] = Notation(symbol, meaning, latex, LAST)
         self.numbers[symbol] = value
         return Coefficient(Fraction(value), symbol)
 
     # -- solving --------------------------------------------------------------------------------
 
-    def solve(self) -> ClosedForm:
+    def solve_unknown(self) -> SolvedEquation:
         """Solve for the unknown at which the quantity equals its limit.
 
         Raises:
@@ -296,41 +300,41 @@ class _Solver:
         degree = max(zero) - least
         if degree > MOST_DEGREE:
             raise NoForm(f"{quantity} is of degree {degree} in it")
-        nothing = Coefficient(Fraction(0), number(0))
+        nothing = Coefficient(Fraction(0), make_number(0))
         a, b, c = (zero.get(least + power, nothing) for power in (2, 1, 0))
         low, high = sorted((Fraction(self.holds.value), Fraction(self.fails.value)))
-        for root in _quadratic(a, b, c) if degree == 2 else _linear(b, c):
+        for root in _solve_quadratic(a, b, c) if degree == 2 else _solve_linear(b, c):
             if low <= root.value <= high:  # where bisection found the answer
                 if root.symbols is None:
                     raise NoForm(f"{quantity} reduces over more than one axis")
-                return self._print(degree, root.value, root.symbols)
+                return self._write_equation(degree, root.value, root.symbols)
         raise NoForm("roundings or another branch of the formula decide")
 
-    def _print(self, degree: int, value: Fraction, tree: Expression) -> ClosedForm:
+    def _write_equation(self, degree: int, value: Fraction, tree: Expression) -> SolvedEquation:
         bindings = {**self.case.bindings, **self.numbers}
         setter = Typesetter(Evaluation(replace(self.case, bindings=bindings), self.book))
         symbolic = setter.box(tree, {})
         named = [self.book.notation[symbol] for symbol in self.numbers if symbol in tree.symbols]
-        return ClosedForm(
+        return SolvedEquation(
             self.unknown,
             degree,
             TEXT.write(symbolic),
             LATEX.write(symbolic),
             TEXT.write(setter.box(tree, {}, numbers=True)),
             value,
-            tuple((TEXT.write(parse(note.latex)), note.meaning) for note in named),
+            tuple((TEXT.write(parse_latex(note.latex)), note.meaning) for note in named),
         )
 
 
-def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
+def _solve_linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """Return the root of b x + c, with a positive divisor."""
     found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
     if found.symbols is None:
         return [found]
-    return [replace(found, symbols=factored(found.symbols))]
+    return [replace(found, symbols=factor_tree(found.symbols))]
 
 
-def _quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficient]:
+def _solve_quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """Return the roots of a x² + b x + c, in symbols with denominators cleared."""
     import sympy
 

@@ -20,7 +20,7 @@ from planner.base.errors import Fault, PlanError
 from planner.documents import schema, source
 from planner.documents.source import lookup
 from planner.plans.document import Plan
-from planner.plans.pipeline import chunk_count, counted
+from planner.plans.pipeline import count_chunks, count_cut_layers
 from planner.plans.plan import variant
 from planner.questions.domains import MOST_LAYERS, Domain
 
@@ -72,7 +72,7 @@ class Family:
     ends: int = 0
     fixed: bool = False
 
-    def depths(self, place: int) -> tuple[int, int]:
+    def bound_depths(self, place: int) -> tuple[int, int]:
         """Return the least and the largest depth, in units, of a width by its index."""
         if self.fixed:
             return 1, 1
@@ -84,7 +84,7 @@ class Family:
             low = high = 1
         return low, high
 
-    def changes(self, index: Any) -> dict[str, Any]:
+    def build_changes(self, index: Any) -> dict[str, Any]:
         """Return the changed keys of a plan for a model of the family, by its index."""
         width, layers = self.widths[index // ROW], index % ROW * self.unit - self.ends
         if not self.together:
@@ -109,10 +109,10 @@ class Family:
         """The index of the model nearest to the family's own."""
         hidden, layers = self.model["hidden"], self.model["layers"]
         place = min(range(len(self.widths)), key=lambda i: abs(self.widths[i] - hidden))
-        low, high = self.depths(place)
+        low, high = self.bound_depths(place)
         return place * ROW + min(max(_round(Fraction(layers + self.ends, self.unit)), low), high)
 
-    def around(self) -> Iterator[int]:
+    def yield_indices(self) -> Iterator[int]:
         """Yield indices: the nearest model, then the shallowest of every width, nearest first."""
         yield self.nearest
         rows = self.domain.rows
@@ -122,23 +122,23 @@ class Family:
     @cached_property
     def domain(self) -> Domain:
         """Every width with its depths, one after another."""
-        depths = [self.depths(place) for place in range(len(self.widths))]
+        depths = [self.bound_depths(place) for place in range(len(self.widths))]
         rows = tuple(range(i * ROW + a, i * ROW + b + 1) for i, (a, b) in enumerate(depths))
         return Domain(
             "model",
             "parameters",
             lambda index: index,
-            self.changes,
+            self.build_changes,
             self.nearest,
             rows[0][0],
             rows[-1][-1],
-            self._steps(),
+            self._describe_steps(),
             not self.fixed,
             rows,
             SIZE,
         )
 
-    def _steps(self) -> str:
+    def _describe_steps(self) -> str:
         layers = f"layers in multiples of {self.unit}" if self.unit > 1 else "any number of layers"
         layers += f" less {self.ends}" if self.ends else ""
         shape = f"{layers} from hidden / {ASPECT[1]} to hidden / {ASPECT[0]}"
@@ -158,7 +158,7 @@ class Family:
         )
 
 
-def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[Plan, Family]:
+def build_family(plan: Plan, family: str | None = None, free: bool = False) -> tuple[Plan, Family]:
     """Build a family of models; return a plan that has one of them, and the family.
 
     Args:
@@ -174,15 +174,15 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
         if plan.model is None:
             size_only = "the model has only a size, no shape to scale"
             needed = "a model with layers, hidden and so on, or --family NAME"
-            raise PlanError(Fault(size_only, plan.document.place(("model",)), needed))
-        return plan, _family(plan, plan.document.data["model"], free)
+            raise PlanError(Fault(size_only, plan.document.find_place(("model",)), needed))
+        return plan, _make_family(plan, plan.document.data["model"], free)
     # Read like a plan's `model: NAME`: a built-in name, or a path.
     document = source.load({"extends": family}, kind="model")
     model = schema.validate(document, "model").data
     if not model.get("layers"):
         raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
-    found = _family(plan, model, free)
-    tried = ({"model": model, **found.domain.changes(index)} for index in found.around())
+    found = _make_family(plan, model, free)
+    tried = ({"model": model, **found.domain.changes(index)} for index in found.yield_indices())
     errors = list[PlanError]()
     for changes in tried:
         try:
@@ -192,11 +192,11 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
     raise errors[0]
 
 
-def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
+def _make_family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
     layout = plan.data["parallelism"]
     stages = None if free else layout.get("stages")
-    unit = 1 if free else chunk_count(layout)
-    ends = 0 if stages else counted(0, layout.get("cut"), unit)
+    unit = 1 if free else count_chunks(layout)
+    ends = 0 if stages else count_cut_layers(0, layout.get("cut"), unit)
     if stages:  # they count the encoder's layers too
         unit = sum(stages) - (lookup(model, "encoder.layers") or 0)
     fixed = bool(stages)
@@ -212,7 +212,7 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
             whole, together = FINEST, lcm(together, gcd(heads, NODE))
         else:
             whole = Fraction(model["hidden"] * together, heads).numerator
-        widths = _widths(whole)
+        widths = _list_widths(whole)
         if fixed:
             widths = tuple(width for width in widths if width <= ASPECT[1] * unit)
         return Family(model, widths or (model["hidden"],), unit, together, ends, fixed)
@@ -222,7 +222,7 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
     return Family(model, (model["hidden"],), unit, ends=ends, fixed=fixed)
 
 
-def _widths(whole: int) -> tuple[int, ...]:
+def _list_widths(whole: int) -> tuple[int, ...]:
     """List the hidden sizes that are multiples of ``whole``, which whole heads need."""
     found, width = list[int](), lcm(whole, FINEST)
     while width <= WIDEST:

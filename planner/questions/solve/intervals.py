@@ -15,24 +15,24 @@ from planner.base.errors import PlanError
 from planner.engine.evaluate import Number
 from planner.questions.solve import families
 from planner.questions.solve.evaluations import Probe, Probes
-from planner.questions.solve.solve import Answer, solve
-from planner.results.result import evaluate
+from planner.questions.solve.solve import Answer, solve_domain
+from planner.results.result import evaluate_plan
 
 Interval = tuple[Number, Number]
 Ends = tuple[Probe | None, Probe | None]
 
 
-def of_quantity(probe: Probe, quantity: str) -> Interval | None:
+def bound_quantity(probe: Probe, quantity: str) -> Interval | None:
     """Return the lowest and the highest value of a quantity by published runs; None where it does
     not depend on a predicted time."""
     declared = probe.plan.book.quantities[quantity]
     if not declared.scales_with and not declared.own:
         return None
-    found = evaluate(probe.plan).find(quantity).interval
+    found = evaluate_plan(probe.plan).find(quantity).interval
     return None if found is None else (Fraction(found[0]), Fraction(found[1]))
 
 
-def of_answer(answer: Answer) -> Ends | None:
+def bound_answer(answer: Answer) -> Ends | None:
     """Return the answers at both ends, for the slowest run first; an end is None where no value is
     feasible. None where the answer does not depend on a predicted time."""
     holds = answer.holds
@@ -40,7 +40,7 @@ def of_answer(answer: Answer) -> Ends | None:
         return None
     shares: dict[str, tuple[Fraction, Fraction]] = {}
     for limit in answer.limits:
-        found, value = of_quantity(holds, limit.quantity), holds.values[limit.quantity]
+        found, value = bound_quantity(holds, limit.quantity), holds.values[limit.quantity]
         if found is not None and value:
             low, high = (Fraction(bound) / Fraction(value) for bound in found)
             scaling = limit.scales_with
@@ -48,11 +48,13 @@ def of_answer(answer: Answer) -> Ends | None:
             shares[limit.quantity] = (high, low) if scaling == "time" else (low, high)
     if not shares:
         return None
-    slow, fast = (_moved(answer, {name: s[end] for name, s in shares.items()}) for end in (0, 1))
+    slow, fast = (
+        _solve_scaled(answer, {name: s[end] for name, s in shares.items()}) for end in (0, 1)
+    )
     return slow, fast
 
 
-def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
+def _solve_scaled(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     """Solve again in the answer's layout, with quantities that are so many times the predicted."""
     assert answer.holds is not None
     limits = tuple(
@@ -62,7 +64,7 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     plan, domain = answer.holds.plan, replace(answer.domain, start=answer.holds.index)
     try:
         if domain.rows and "layouts" in answer.extra:  # the layout divides only some values
-            domain = families.of_plan(plan)[1].domain
-        return solve(Probes(plan, domain, limits), answer.direction).holds
+            domain = families.build_family(plan)[1].domain
+        return solve_domain(Probes(plan, domain, limits), answer.direction).holds
     except PlanError:
         return None

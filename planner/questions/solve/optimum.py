@@ -13,8 +13,8 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
-from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
-from planner.questions.solve.solve import Answer, find_near, nearest_miss, strides
+from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow_bounds
+from planner.questions.solve.solve import Answer, find_near, nearest_miss, yield_strides
 
 #: Values of a coarse scan between the first and the last feasible value; up to twice as many.
 SCAN = 32
@@ -26,7 +26,7 @@ BOTH = (-1, 1)
 MOST_PEAKS = 3
 
 
-def optimise(search: Probes, goal: Goal) -> Answer:
+def find_optimum(search: Probes, goal: Goal) -> Answer:
     """Find the best value of a domain, with its neighbours on both sides: each worse, or beyond the
     limits.
 
@@ -34,49 +34,53 @@ def optimise(search: Probes, goal: Goal) -> Answer:
         PlanError: no value makes a valid plan, a quantity is absent, or there is no best value.
     """
     domain = search.domain
-    if not search.all():
-        _scan(search)
-    scanned = search.known or [search.start()]
-    if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
+    if not search.evaluate_all():
+        _scan_domain(search)
+    scanned = search.known or [search.find_start()]
+    if len(scanned) > 1 and len({goal.score_probe(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
-    peaks = _peaks(scanned, goal)
+    peaks = _find_peaks(scanned, goal)
     far = peaks[0].index > FAR * max(1, domain.start)
     if domain.endless and far and not peaks[0].broken:
         best = numbers.text(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
-    top = max((_climb(search, peak, goal) for peak in peaks), key=goal.rank)
-    found = nearest_miss(search) if top.broken else _best(search, search.confirm(top), goal)
+    top = max((_refine_peak(search, peak, goal) for peak in peaks), key=goal.rank_probe)
+    found = (
+        nearest_miss(search)
+        if top.broken
+        else _build_best(search, search.evaluate_exact(top), goal)
+    )
     tried = len(search.known)
     return Answer(domain, goal.sense, search.limits, goal=goal, **found, tried=tried)
 
 
-def _best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
+def _build_best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
     """Return the fields of an answer for its best value: the neighbours, and notes on other peaks
     and on values that are as good."""
     beside = [search.beyond(top.index + toward, toward) for toward in BOTH]
     known, notes = search.known, []
-    if len({peak.index for peak in _peaks(known, goal)}) > 1:
+    if len({peak.index for peak in _find_peaks(known, goal)}) > 1:
         notes.append(f"{goal.quantity} rises and falls more than once; other peaks are worse")
     same = [p for p in known if not p.broken and p.index != top.index]
-    if any(goal.of(p) == goal.of(top) for p in same):
+    if any(goal.score_probe(p) == goal.score_probe(top) for p in same):
         notes.append(f"other values give the same {goal.quantity}")
-    sides = tuple(search.confirm(probe) for probe in beside if probe is not None)
+    sides = tuple(search.evaluate_exact(probe) for probe in beside if probe is not None)
     return {"holds": top, "beside": sides, "notes": tuple(notes)}
 
 
-def _scan(search: Probes) -> None:
+def _scan_domain(search: Probes) -> None:
     """Evaluate values at growing distances on both sides, where limits begin and cease to be met
     between them, and some in between."""
-    start = search.start()
+    start = search.find_start()
     find_near(search, start, 1)
     for toward in BOTH:
-        for _ in strides(search, start, toward):
+        for _ in yield_strides(search, start, toward):
             pass
     for pair in pairwise(search.known):
         inside, outside = sorted(pair, key=lambda probe: bool(probe.broken))
         if outside.broken and not inside.broken:
-            narrow(search, inside, outside)
+            narrow_bounds(search, inside, outside)
     held = [probe.index for probe in search.known if not probe.broken] or [start.index]
     low, high = held[0], held[-1]
     # Round values: matmuls run best on multiples of powers of two.
@@ -85,19 +89,19 @@ def _scan(search: Probes) -> None:
         search.beyond(index, 1)
 
 
-def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
+def _find_peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
     """Return the values better than their neighbours, best first; of equal ones the first."""
-    ranks = [goal.rank(probe) for probe in probes]
+    ranks = [goal.rank_probe(probe) for probe in probes]
     found = []
     for i, probe in enumerate(probes):
         left = i == 0 or ranks[i] > ranks[i - 1]
         right = i == len(probes) - 1 or ranks[i] >= ranks[i + 1]
         if left and right and (ranks[i][0] or all(not rank[0] for rank in ranks)):
             found.append(probe)
-    return sorted(found, key=goal.rank, reverse=True)[:MOST_PEAKS]
+    return sorted(found, key=goal.rank_probe, reverse=True)[:MOST_PEAKS]
 
 
-def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
+def _refine_peak(search: Probes, peak: Probe, goal: Goal) -> Probe:
     """Climb from a peak of the scan to a value that is better than the next valid ones."""
     while True:
         tried, between = [peak], False
@@ -107,10 +111,10 @@ def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
             other = next(known, None) or search.beyond(peak.index + toward, toward)
             if other is not None:
                 middle = (peak.index + other.index) // 2
-                nearer = search.nearest_valid(middle, peak.index, other.index)
+                nearer = search.find_nearest(middle, peak.index, other.index)
                 between = between or nearer is not None
                 tried += [other] if nearer is None else [nearer, other]
-        best = max(tried, key=goal.rank)
+        best = max(tried, key=goal.rank_probe)
         if best is peak and not between:
             return peak
         peak = best

@@ -12,7 +12,7 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
-from planner.results.inputs import origin
+from planner.results.inputs import find_origin
 
 #: The source of a price that the question itself states.
 ASKED = "--accelerators"
@@ -33,7 +33,7 @@ class Offer:
     assumed: bool = False  # no seller asks that price
 
 
-def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
+def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
     """List the devices to choose from.
 
     Args:
@@ -45,26 +45,26 @@ def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
         PlanError: an unknown name, an invalid price, or an accelerator without a price.
     """
     if asked is not None:
-        return tuple(_by_name(plan, text) for text in asked)
-    own = [] if plan.get("cluster.price") is None else [_own(plan)]
-    found = {offer.accelerator: offer for offer in (*reversed(_presets()), *own)}
+        return tuple(_parse_offer(plan, text) for text in asked)
+    own = [] if plan.get("cluster.price") is None else [_make_own_offer(plan)]
+    found = {offer.accelerator: offer for offer in (*reversed(_list_clusters()), *own)}
     return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
 
 
-def _title(plan: Plan) -> str:
+def _name_devices(plan: Plan) -> str:
     return str(plan.get("cluster.accelerator.name") or "the plan's devices")
 
 
-def _own(plan: Plan) -> Offer:
+def _make_own_offer(plan: Plan) -> Offer:
     """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
     amount = plan.get("cluster.price")
     listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
     price = listed if listed and listed["price"] == amount else {"price": amount}
-    offer = _offer(_title(plan), {}, plan.get("cluster.devices_per_node"), price)
-    return replace(offer, whose=origin(plan, "cluster.price")[1])
+    offer = _build_offer(_name_devices(plan), {}, plan.get("cluster.devices_per_node"), price)
+    return replace(offer, whose=find_origin(plan, "cluster.price")[1])
 
 
-def _offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
+def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
     """Build an offer from a plan's changes and a price."""
     amount, whose = price["price"], ASKED
     if "kind" in price:
@@ -75,21 +75,21 @@ def _offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> O
 
 
 @cache
-def _presets() -> tuple[Offer, ...]:
+def _list_clusters() -> tuple[Offer, ...]:
     """Return the built-in clusters with a price, the cheapest first."""
-    found = [_cluster(name, None) for name in source.preset_names("cluster")]
+    found = [_find_cluster(name, None) for name in source.preset_names("cluster")]
     return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
 
 
-def _cluster(name: str, price: Price | None) -> Offer | None:
+def _find_cluster(name: str, price: Price | None) -> Offer | None:
     """Return a built-in cluster at ``price``, else at its provider's; None without a price."""
-    data = _read("cluster", name)
+    data = _read_preset("cluster", name)
     price = price or _list_price(data["accelerator"], data.get("provider") or "")
     title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
-    return _offer(title, {"cluster": {"extends": name}}, nodes, price) if price else None
+    return _build_offer(title, {"cluster": {"extends": name}}, nodes, price) if price else None
 
 
-def _read(kind: str, name: str) -> dict[str, Any]:
+def _read_preset(kind: str, name: str) -> dict[str, Any]:
     path = resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml"
     return schema.validate(source.load(path, kind=kind), kind).data
 
@@ -103,7 +103,7 @@ def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price |
     return next((row for row in rows if provider in (None, row["provider"])), None)
 
 
-def _by_name(plan: Plan, text: str) -> Offer:
+def _parse_offer(plan: Plan, text: str) -> Offer:
     """Parse ``NAME`` or ``NAME=PRICE`` into an offer."""
     name, equals, written = (part.strip() for part in text.partition("="))
     try:
@@ -113,27 +113,27 @@ def _by_name(plan: Plan, text: str) -> Offer:
         raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
     clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
     if name not in clusters:
-        name = aliases.preset("accelerator", name, known) or name
+        name = aliases.find_preset("accelerator", name, known) or name
     if name not in (*clusters, *known):
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
         lists = "see plan.py list accelerators"
         raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
-    found = _cluster(name, price) if name in clusters else _accelerator(plan, name, price)
+    found = _find_cluster(name, price) if name in clusters else _find_accelerator(plan, name, price)
     if found is None:
         raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
     return found
 
 
-def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
+def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     """Return an accelerator at the first of: ``price``; the plan's own, if it has this accelerator;
     its provider's; that of a built-in cluster; the lowest known. None without any."""
-    data, nodes = _read("accelerator", name), plan.get("cluster.devices_per_node")
+    data, nodes = _read_preset("accelerator", name), plan.get("cluster.devices_per_node")
     title = str(data.get("name") or name)
-    if title == _title(plan) and (price or plan.get("cluster.price") is not None):
-        return _offer(title, {}, nodes, price) if price else _own(plan)
+    if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
+        return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
     price = price or _list_price(data, plan.get("cluster.provider") or "")
     if price is None:
-        for offer in _presets():
+        for offer in _list_clusters():
             if offer.accelerator == title:
                 return offer
         price = _list_price(data, None)
@@ -142,4 +142,4 @@ def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
     if "provider" in price:
         cluster["provider"] = price["provider"]
-    return _offer(title, {"cluster": cluster}, nodes, price)
+    return _build_offer(title, {"cluster": cluster}, nodes, price)

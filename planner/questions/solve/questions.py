@@ -9,17 +9,24 @@ from typing import Any, NamedTuple
 
 from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.questions import domains
-from planner.questions.constraints import Limit, called, fit_limit, margin_of, numeric, parse_limit
+from planner.questions.constraints import (
+    Limit,
+    find_quantity,
+    fit_limit,
+    margin_of,
+    numeric,
+    parse_limit,
+)
 from planner.questions.domains import Domain
 from planner.questions.solve import bounds, budgets, families, references
 from planner.questions.solve.answers import text, to_json
 from planner.questions.solve.evaluations import Goal, Probes
-from planner.questions.solve.optimum import optimise
-from planner.questions.solve.solve import Answer, solve
+from planner.questions.solve.optimum import find_optimum
+from planner.questions.solve.solve import Answer, solve_domain
 
 __all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "ask", "prepare", "text", "to_json"]
 
@@ -66,11 +73,11 @@ def prepare(
             listed = f"{', '.join(others)} or {last}" if others else last
             raise PlanError(Fault(f"{budgets.QUESTION} takes no {listed}", None))
         if budget is not None:
-            budgets.amount(budget)
-        return partial(budgets.ask, plan, budget)
+            budgets.parse_budget(budget)
+        return partial(budgets.solve_budget, plan, budget)
     if budget is not None:
         raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
-    return _inquiry(plan, question, **options).answer
+    return _make_inquiry(plan, question, **options).compute_answer
 
 
 def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
@@ -80,7 +87,7 @@ def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
         PlanError: no such question, key or quantity; options that do not go together; nothing to
             limit the unknown.
     """
-    return _inquiry(plan, question, **options).answer()
+    return _make_inquiry(plan, question, **options).compute_answer()
 
 
 @dataclass(frozen=True)
@@ -98,17 +105,17 @@ class Inquiry:
     with_layout: str | None
     unbounded: bool
 
-    def answer(self) -> Answer:
+    def compute_answer(self) -> Answer:
         """Answer the question; both sides of the answer are evaluated exactly.
 
         Raises:
             PlanError: no value makes a valid plan, a quantity is absent, or nothing limits the
                 unknown.
         """
-        found = self._within(self.limits)
+        found = self._answer_within(self.limits)
         stated = any(limit.quantity == bounds.DAYS for limit in self.limits)
         if found.holds is None:
-            way = bounds.other_batch(found)
+            way = bounds.suggest_batch(found)
             return replace(found, notes=(*found.notes, *filter(None, [way])))
         if self.unbounded or stated:
             return found
@@ -116,51 +123,51 @@ class Inquiry:
         days, note = bounds.bound_of(self.plan, bounds.DAYS)
         most = Limit(bounds.DAYS, "<=", days)
         try:
-            took = evaluated(found.holds.plan, [bounds.DAYS])[bounds.DAYS]
+            took = compute_values(found.holds.plan, [bounds.DAYS])[bounds.DAYS]
         except PlanError:  # the plan does not say how much it trains
             return found
-        if most.holds(took):
+        if most.is_met(took):
             return found
-        again = self._within((*self.limits, most))
+        again = self._answer_within((*self.limits, most))
         note = note if again.holds else f"no value stays within it: {note}"
         found = again if again.holds else found
         return replace(found, notes=(*found.notes, note))
 
-    def _within(self, limits: tuple[Limit, ...]) -> Answer:
+    def _answer_within(self, limits: tuple[Limit, ...]) -> Answer:
         """Answer the question within some limits."""
         plan, question, fits = self.plan, self.question, self.fits
         if question == "cheapest":
-            from planner.questions.solve.cheapest import cheapest
+            from planner.questions.solve.cheapest import find_cheapest
 
             offers = self.accelerators
             if isinstance(offers, str):
                 offers = [name for name in offers.split(",") if name.strip()]
-            return cheapest(plan, (fits, *limits), offers, self.unbounded)
-        free, extra = _free(plan, question, self.with_layout, self.family), dict[str, Any]()
+            return find_cheapest(plan, (fits, *limits), offers, self.unbounded)
+        free, extra = _is_free(plan, question, self.with_layout, self.family), dict[str, Any]()
         if question in FAMILIES:
-            plan, domain, fits, extra = _models(plan, self.family, free, fits)
+            plan, domain, fits, extra = _build_models(plan, self.family, free, fits)
         else:
-            domain = domains.of_key(plan, self.about.key, free)
+            domain = domains.build_domain(plan, self.about.key, free)
         if not self.unbounded:
-            domain = bounds.within(plan, domain)
+            domain = bounds.cut_domain(plan, domain)
         kept = (fits, *limits) if free or self.about.fits else limits
         if free:
             from planner.questions.solve import solve_with_layout
 
-            space = solve_with_layout.space_of(plan, plan, self.unbounded)
+            space = solve_with_layout.build_options(plan, plan, self.unbounded)
             if self.goal is not None:
-                return solve_with_layout.optimise_free(plan, domain, kept, self.goal, space)
+                return solve_with_layout.find_free_optimum(plan, domain, kept, self.goal, space)
             found = solve_with_layout.solve_free(
                 plan, domain, kept, self.about.direction, space=space
             )
         elif self.goal is not None:
-            return optimise(Probes(plan, domain, kept, [self.goal.quantity]), self.goal)
+            return find_optimum(Probes(plan, domain, kept, [self.goal.quantity]), self.goal)
         else:
-            found = solve(Probes(plan, domain, kept), self.about.direction)
+            found = solve_domain(Probes(plan, domain, kept), self.about.direction)
         return replace(found, question=question or "vary", extra={**found.extra, **extra})
 
 
-def _inquiry(
+def _make_inquiry(
     plan: Plan,
     question: str | None = None,
     *,
@@ -211,7 +218,7 @@ def _inquiry(
         allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
         raise PlanError(Fault("a question or --vary is missing", None, allowed))
     if question is not None and question not in QUESTIONS:
-        raise PlanError(Fault.among(f"unknown question {question}", question, NAMES))
+        raise PlanError(Fault.from_pool(f"unknown question {question}", question, NAMES))
     for option, given, takes in (
         ("--family", family, FAMILIES),
         ("--accelerators", accelerators, ("cheapest",)),
@@ -232,7 +239,7 @@ def _inquiry(
     return Inquiry(plan, question, asked, tuple(limits), fits, goal, *how)
 
 
-def _free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
+def _is_free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
     """Decide whether the layout is free."""
     if plan.model is None and question in FAMILIES and family is None:
         return False  # a size alone is limited by bytes, whatever the layout
@@ -252,22 +259,22 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
             if vary is None:
                 needs = f"{option} {quantity} needs a key to vary"
                 raise PlanError(Fault(needs, None, "--vary KEY"))
-            name = called(plan, quantity)
+            name = find_quantity(plan, quantity)
             numeric(name, plan.book)
             return Goal(name, sense)
     return None
 
 
-def _models(
+def _build_models(
     plan: Plan, family: str | None, free: bool, fits: Limit
 ) -> tuple[Plan, Domain, Limit, dict[str, Any]]:
     """Build the domain of largest-model, and the sizes that bytes per parameter alone allow. A
     model that is given by its size only has just the latter."""
-    extra: dict[str, Any] = {"closed": references.by_bytes(plan)}
+    extra: dict[str, Any] = {"closed": references.compute_by_bytes(plan)}
     if family is not None:
         extra["family"] = family
     elif plan.model is None and extra["closed"]:
         most = Limit(families.SIZE, "<=", int(extra["closed"][0].value))
-        return plan, domains.of_key(plan, "model.parameters"), most, extra
-    plan, models = families.of_plan(plan, family, free)
+        return plan, domains.build_domain(plan, "model.parameters"), most, extra
+    plan, models = families.build_family(plan, family, free)
     return plan, models.domain, fits, extra

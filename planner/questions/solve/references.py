@@ -11,7 +11,7 @@ from fractions import Fraction
 from planner.base import resources
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
-from planner.engine.instance import evaluated
+from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 
@@ -31,7 +31,7 @@ class Closed:
     value: Fraction
 
 
-def by_bytes(plan: Plan) -> tuple[Closed, ...]:
+def compute_by_bytes(plan: Plan) -> tuple[Closed, ...]:
     """Compute the parameters that bytes per parameter alone allow (weights, gradients and optimizer
     states, not sharded), in the variants that are in use."""
     if plan.get("training.lora") is not None:
@@ -47,14 +47,14 @@ def by_bytes(plan: Plan) -> tuple[Closed, ...]:
         if capacity is None:
             continue
         with suppress(PlanError):  # a recipe that this optimizer has no states for
-            each = evaluated(variant(plan, {"training.precision": recipe}), [STATES])[STATES]
+            each = compute_values(variant(plan, {"training.precision": recipe}), [STATES])[STATES]
             value = Fraction(devices) * Fraction(capacity) / Fraction(each)
             numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
             found.append(Closed(f"{words}, {recipe} {optimizer}", "N = n M / β", numbers, value))
     return tuple(found)
 
 
-def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
+def list_smaller(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
     """List built-in models next below a size, the largest first, with their parameters: of the
     plan's kind (dense or with experts), and with a size in their names."""
     counted = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")

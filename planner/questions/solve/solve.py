@@ -26,7 +26,7 @@ from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
-from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
+from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow_bounds
 
 #: Steps after which a question counts as unbounded.
 MOST_STRIDES = 60
@@ -80,7 +80,7 @@ class Answer(Shown):
         return min(self.fails.broken, key=self.fails.share)
 
 
-def solve(search: Probes, direction: int | None = None) -> Answer:
+def solve_domain(search: Probes, direction: int | None = None) -> Answer:
     """Find the last value of a domain that meets every limit.
 
     ``direction`` is +1 for the largest, -1 for the smallest, None for the direction in which a
@@ -91,11 +91,11 @@ def solve(search: Probes, direction: int | None = None) -> Answer:
             unknown.
     """
     if search.domain.rows:
-        direction, found = 1, _largest(search)
+        direction, found = 1, _solve_rows(search)
     else:
-        few, start = search.all(), search.start()
+        few, start = search.evaluate_all(), search.find_start()
         if direction is None:
-            direction = nearer_way(search, start)
+            direction = find_direction(search, start)
         inside = find_near(search, start, direction)
         found = nearest_miss(search) if inside is None else _last(search, inside, direction, few)
     return Answer(search.domain, direction, search.limits, **found, tried=len(search.known))
@@ -108,8 +108,8 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
     Raises:
         PlanError: no value makes a valid plan.
     """
-    probes = search.known or [search.start()]
-    miss = search.confirm(max(probes, key=lambda p: min(map(p.share, p.broken))))
+    probes = search.known or [search.find_start()]
+    miss = search.evaluate_exact(max(probes, key=lambda p: min(map(p.share, p.broken))))
     alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
     if alone:
         return {"miss": miss, "unmet": alone}
@@ -119,7 +119,7 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
     return {"miss": miss}
 
 
-def unbounded(search: Probes, probe: Probe) -> PlanError:
+def refuse_unbounded(search: Probes, probe: Probe) -> PlanError:
     """Return the fault of a question whose limits are met at every value, this one too."""
     value = numbers.text(probe.number, search.domain.unit)
     names = " and ".join(limit.quantity for limit in search.limits)
@@ -130,7 +130,7 @@ def unbounded(search: Probes, probe: Probe) -> PlanError:
 # values in one row --------------------------------------------------------------------------
 
 
-def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
+def yield_strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
     """Yield valid values at 1.5, 2, 3, 5, 9, … times the start, or 2/3, 1/2, 1/3, 1/5, … of it: to
     the end of the domain, or until limits are missed by more and more."""
     here, further = start, 0
@@ -139,7 +139,7 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
             index = max(start.index + max(start.index, 1) * 2**stride // 2, here.index + 1)
         else:
             index = min(start.index * 2 // (2 + 2**stride), here.index - 1)
-        index = search.domain.within(index)
+        index = search.domain.clamp_index(index)
         there = search.beyond(index, toward) or search.beyond(index, -toward)
         if there is None or there.index == here.index:
             return
@@ -151,10 +151,10 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
         here = there
 
 
-def nearer_way(search: Probes, start: Probe) -> int:
+def find_direction(search: Probes, start: Probe) -> int:
     """Return the direction in which the first limit that changes comes nearer."""
     for toward in (1, -1):
-        for other in strides(search, start, toward):
+        for other in yield_strides(search, start, toward):
             for limit in search.limits:
                 if change := other.slack(limit) - start.slack(limit):
                     return toward if change < 0 else -toward
@@ -168,12 +168,12 @@ def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
         return start
     for toward in (-direction, direction):
         here = start
-        for there in strides(search, start, toward):
+        for there in yield_strides(search, start, toward):
             if not there.broken:
                 return there
             if not set(here.broken) & set(there.broken):
                 # A feasible value may lie between two that violate different limits.
-                inside, _ = narrow(search, here, there, there.broken)
+                inside, _ = narrow_bounds(search, here, there, there.broken)
                 if not inside.broken:
                     return inside
             here = there
@@ -185,11 +185,11 @@ def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str,
     note if limits are met again beyond."""
     jumps = 0
     while True:
-        inside, outside = _edge(search, inside, direction)
+        inside, outside = _find_edge(search, inside, direction)
         if inside.broken:  # an estimate was wrong: never by much
             inside = next(probe for probe in search.known if not probe.broken)
             continue
-        again = None if outside is None else _held_from(search, outside, direction)
+        again = None if outside is None else _find_furthest(search, outside, direction)
         if outside is None or again is None or jumps == MOST_JUMPS:
             break
         inside, jumps = again, jumps + bool(outside.broken)
@@ -201,23 +201,23 @@ def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str,
     return {"holds": inside, "fails": outside, "notes": notes}
 
 
-def _edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None]:
+def _find_edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None]:
     """Find the last value before limits are violated, and the next valid one, if there is one."""
-    for probe in strides(search, inside, direction):
+    for probe in yield_strides(search, inside, direction):
         if probe.broken:
-            inside, outside = narrow(search, inside, probe)
-            return search.confirm(inside), search.confirm(outside)
+            inside, outside = narrow_bounds(search, inside, probe)
+            return search.evaluate_exact(inside), search.evaluate_exact(outside)
         inside = probe
     if search.domain.endless and direction == 1:
-        raise unbounded(search, inside)
-    return search.confirm(inside), None
+        raise refuse_unbounded(search, inside)
+    return search.evaluate_exact(inside), None
 
 
-def _held_from(search: Probes, outside: Probe, direction: int) -> Probe | None:
+def _find_furthest(search: Probes, outside: Probe, direction: int) -> Probe | None:
     """Return the furthest feasible value from one on, after trying some; None if none is known."""
     for step in STEPS:
         search.beyond(outside.index + direction * step, direction)
-    list(strides(search, outside, direction))  # evaluates them
+    list(yield_strides(search, outside, direction))  # evaluates them
     known = search.known[::direction]
     beyond = known[known.index(outside) :]
     return next((probe for probe in reversed(beyond) if not probe.broken), None)
@@ -226,15 +226,15 @@ def _held_from(search: Probes, outside: Probe, direction: int) -> Probe | None:
 # values in rows -----------------------------------------------------------------------------
 
 
-def _largest(search: Probes) -> dict[str, Any]:
+def _solve_rows(search: Probes) -> dict[str, Any]:
     """Return the fields of an answer in a domain with rows: the largest feasible value, and of each
     row the first that is larger, which is infeasible; the smallest first."""
     while True:
-        holds, beyond = _largest_known(search)
+        holds, beyond = _find_largest(search)
         if holds is None:
             return nearest_miss(search)
-        holds = search.confirm(holds)
-        beyond[:1] = map(search.confirm, beyond[:1])  # the others stay estimates
+        holds = search.evaluate_exact(holds)
+        beyond[:1] = map(search.evaluate_exact, beyond[:1])  # the others stay estimates
         if not holds.broken and all(probe.broken for probe in beyond):
             break
     row = next(row for row in search.domain.rows if holds.index in row)
@@ -249,7 +249,7 @@ def _largest(search: Probes) -> dict[str, Any]:
     }
 
 
-def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
+def _find_largest(search: Probes) -> tuple[Probe | None, list[Probe]]:
     """Find the largest feasible value, and the first larger value of each row that has one.
 
     Raises:
@@ -259,28 +259,28 @@ def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
     best: Probe | None = None
 
     def fails(row: range) -> bool:
-        first = search.end_of(row)
+        first = search.find_end(row)
         return first is None or bool(first.broken)
 
     widest = bisect_left(rows, True, key=fails)
     while True:
         beyond, before = list[Probe](), best
         for row in reversed(rows[: widest + 1]):
-            first = search.end_of(row)
+            first = search.find_end(row)
             if first is None:
                 continue
             if best is not None and first.number <= best.number:
-                end = search.end_of(reversed(row)) or first
+                end = search.find_end(reversed(row)) or first
                 if end.number <= best.number:
                     break
-                _, first = narrow(search, first, end, (Limit(measure, "<=", best.number),))
+                _, first = narrow_bounds(search, first, end, (Limit(measure, "<=", best.number),))
             if first.broken:
                 beyond.append(first)
             else:
-                end = search.end_of(reversed(row)) or first
-                best = narrow(search, first, end)[0] if end.broken else end
+                end = search.find_end(reversed(row)) or first
+                best = narrow_bounds(search, first, end)[0] if end.broken else end
         if best is before:  # also where limits that broke on the way hold again
             break
     if search.domain.endless and best is not None and best.index == rows[-1][-1]:
-        raise unbounded(search, best)
+        raise refuse_unbounded(search, best)
     return best, sorted(beyond, key=lambda probe: probe.number)

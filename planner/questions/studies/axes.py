@@ -19,7 +19,7 @@ from planner.base.numbers import plain_text
 from planner.base.units import Exact
 from planner.documents import schema
 from planner.documents.yaml_nodes import Node
-from planner.plans.plan import near_key
+from planner.plans.plan import find_near_key
 
 AUTO = "auto"
 LAYOUT = "parallelism"
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Axis:
+class StudyAxis:
     """A key of the plan, or several that change together, with its values in order."""
 
     name: str
@@ -59,12 +59,12 @@ class Axis:
         return all(schema.is_number(choice.label) for choice in self.choices)
 
 
-def keys(axes: Iterable[Axis]) -> set[str]:
+def collect_keys(axes: Iterable[StudyAxis]) -> set[str]:
     """Return the dotted keys that some value of some axes changes."""
     return {key for axis in axes for key in axis.keys}
 
 
-def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
+def find_key_schema(key: str, place: Place | None) -> Mapping[str, Any]:
     """Return the schema of the key of an axis.
 
     Raises:
@@ -72,13 +72,13 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
     """
     said = schema.describe("plan", key)
     if said is None:
-        what, close = f"unknown key '{key}' in axes", near_key(key)
+        what, close = f"unknown key '{key}' in axes", find_near_key(key)
         allowed = "a dotted key of a plan such as training.tokens, or items {name, set}"
         raise PlanError(Fault(what, place, allowed, close))
     return said
 
 
-def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
+def check_axis_keys(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
     """Check that the keys of a mapping are among the allowed ones.
 
     Raises:
@@ -96,7 +96,7 @@ def is_numeric(said: Mapping[str, Any]) -> bool:
     return bool(kinds & {"integer", "number"}) and "enum" not in said
 
 
-def number(key: str, node: Node, unit: str) -> Exact:
+def read_axis_number(key: str, node: Node, unit: str) -> Exact:
     """Read a number in a unit.
 
     Raises:
@@ -112,7 +112,7 @@ def number(key: str, node: Node, unit: str) -> Exact:
         ) from None
 
 
-def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exact]:
+def expand_range(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exact]:
     """List the values of a range, in the unit of the key and increasing.
 
     Args:
@@ -122,15 +122,15 @@ def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exa
         PlanError: the range is invalid, or has more values.
     """
     written = _Range(key, node, said)
-    count, value = written.way()
+    count, value = written.build_values()
     if count > min(most, MOST_VALUES):
         more = "; the key limit allows more" if count <= MOST_VALUES else ""
-        raise written.fault(f" has {count} values", f"at most {min(most, MOST_VALUES)}{more}")
+        raise written.make_fault(f" has {count} values", f"at most {min(most, MOST_VALUES)}{more}")
     kinds = said.get("type", ())
     whole = "integer" in kinds and "number" not in kinds
     made = map(value, range(count))
     # Rounding may make neighbours equal.
-    return list(dict.fromkeys(units.exact(round(Fraction(v)) if whole else v) for v in made))
+    return list(dict.fromkeys(units.to_whole(round(Fraction(v)) if whole else v) for v in made))
 
 
 #: The number of values of a range, and the function from index to value.
@@ -144,88 +144,88 @@ class _Range:
         assert isinstance(node.value, dict)
         self.key, self.node, self.given = key, node, node.value
         if not is_numeric(said):
-            raise self.fault(" is a range, but the key is not a number", "a list")
+            raise self.make_fault(" is a range, but the key is not a number", "a list")
         self.unit = str(said.get("unit", "1"))
-        only(f"axes.{key}", self.given, RANGE)
+        check_axis_keys(f"axes.{key}", self.given, RANGE)
         for name in ("from", "to"):
             if name not in self.given:
-                raise self.fault(f" has no key '{name}'")
-        self.low, self.high = self.number("from", self.unit), self.number("to", self.unit)
+                raise self.make_fault(f" has no key '{name}'")
+        self.low, self.high = self.read_number("from", self.unit), self.read_number("to", self.unit)
         if self.low > self.high:
-            raise self.fault(" starts above its end", "from at most to", "from")
+            raise self.make_fault(" starts above its end", "from at most to", "from")
 
-    def fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
+    def make_fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
         place = self.given[at].place if at in self.given else self.node.place
         return PlanError(Fault(f"axes.{self.key}{what}", place, allowed))
 
-    def number(self, name: str, unit: str) -> Exact:
-        return number(f"{self.key}.{name}", self.given[name], unit)
+    def read_number(self, name: str, unit: str) -> Exact:
+        return read_axis_number(f"{self.key}.{name}", self.given[name], unit)
 
-    def way(self) -> Values:
+    def build_values(self) -> Values:
         """Return the values by the key that the range gives: step, steps or factor."""
         ways = [name for name in ("step", "steps", "factor") if name in self.given]
         if len(ways) != 1:
             said_so = " and ".join(ways) if ways else "neither step, steps nor factor"
-            raise self.fault(f" has {said_so}", "exactly one of step, steps, factor")
+            raise self.make_fault(f" has {said_so}", "exactly one of step, steps, factor")
         scale = self.given["scale"].value if "scale" in self.given else "linear"
         if scale not in ("linear", "log"):
             close = nearest(str(scale), ("linear", "log"))
             what, place = f"axes.{self.key}.scale is '{scale}'", self.given["scale"].place
             raise PlanError(Fault(what, place, "linear or log", close))
         if scale == "log" and ways != ["steps"]:
-            raise self.fault(": scale log needs steps", "steps, or factor without scale")
+            raise self.make_fault(": scale log needs steps", "steps, or factor without scale")
         if ways == ["factor"]:
-            return self._by_factor()
+            return self._build_by_factor()
         if ways == ["steps"]:
-            return self._by_steps(scale == "log")
-        step = self.number("step", self.unit)
+            return self._build_by_steps(scale == "log")
+        step = self.read_number("step", self.unit)
         if step <= 0:
-            raise self.fault(f".step is {plain_text(step)}", "above 0", "step")
+            raise self.make_fault(f".step is {plain_text(step)}", "above 0", "step")
         return int((self.high - self.low) // step) + 1, lambda index: self.low + index * step
 
-    def _by_factor(self) -> Values:
+    def _build_by_factor(self) -> Values:
         """Return values that grow by a factor: exact where start and factor are whole, else rounded
         to the digits of a logarithmic range, because their digits would grow without end."""
-        factor = self.number("factor", "1")
+        factor = self.read_number("factor", "1")
         if factor <= 1 or self.low <= 0:
             what = f" never grows by a factor of {plain_text(factor)}"
-            raise self.fault(what, "a factor above 1, from above 0", "factor")
+            raise self.make_fault(what, "a factor above 1, from above 0", "factor")
 
         def power(index: int) -> Exact:
             if isinstance(factor, int) and isinstance(self.low, int):
-                return units.exact(self.low * factor**index)
+                return units.to_whole(self.low * factor**index)
             with localcontext(CONTEXT):
-                value = _decimal(self.low) * _decimal(factor) ** index
-            return units.number(f"{value:.{DIGITS}g}")
+                value = _to_decimal(self.low) * _to_decimal(factor) ** index
+            return units.parse_number(f"{value:.{DIGITS}g}")
 
         # Counted before any is computed: they may exceed memory.
         with localcontext(CONTEXT):
-            ratio = _decimal(self.high) / _decimal(self.low)
-            count = int(ratio.ln() / _decimal(factor).ln()) + 1
+            ratio = _to_decimal(self.high) / _to_decimal(self.low)
+            count = int(ratio.ln() / _to_decimal(factor).ln()) + 1
         # The end is included where rounding reaches it.
         return count + (power(count) <= self.high), power
 
-    def _by_steps(self, log: bool) -> Values:
-        count = self.number("steps", "1")
+    def _build_by_steps(self, log: bool) -> Values:
+        count = self.read_number("steps", "1")
         least = 1 if self.low == self.high else 2
         if not isinstance(count, int) or count < least:
             allowed = f"a whole number, at least {least}"
-            raise self.fault(f".steps is {plain_text(count)}", allowed, "steps")
+            raise self.make_fault(f".steps is {plain_text(count)}", allowed, "steps")
         if not log:
             step = Fraction(self.high - self.low, max(1, count - 1))
             return count, lambda index: self.low + index * step
         if self.low <= 0:
-            raise self.fault(" is logarithmic", "from above 0", "from")
+            raise self.make_fault(" is logarithmic", "from above 0", "from")
         ends = {0: self.low, count - 1: self.high}
 
         def power(index: int) -> Exact:
             ratio = float(Fraction(self.high) / self.low) ** (index / (count - 1))
-            return units.number(f"{float(self.low) * ratio:.{DIGITS}g}")
+            return units.parse_number(f"{float(self.low) * ratio:.{DIGITS}g}")
 
         return count, lambda index: ends[index] if index in ends else power(index)
 
 
-def _decimal(value: Exact) -> Decimal:
+def _to_decimal(value: Exact) -> Decimal:
     return Decimal(Fraction(value).numerator) / Fraction(value).denominator
 
 
@@ -236,7 +236,7 @@ def label(node: Node, index: int) -> str:
         named = value.get("name") or value.get("extends")
         if named is not None and isinstance(named.value, str):
             return named.value
-        return " ".join(_words(value, "")) or f"value {index + 1}"
+        return " ".join(_yield_settings(value, "")) or f"value {index + 1}"
     if isinstance(value, list):
         return f"value {index + 1}"
     if isinstance(value, bool) or value is None:
@@ -244,9 +244,9 @@ def label(node: Node, index: int) -> str:
     return str(value) if isinstance(value, str) else node.text or str(value)
 
 
-def _words(entries: Mapping[str, Node], before: str) -> Iterator[str]:
+def _yield_settings(entries: Mapping[str, Node], before: str) -> Iterator[str]:
     for key, node in entries.items():
         if isinstance(node.value, dict):
-            yield from _words(node.value, f"{before}{key}.")
+            yield from _yield_settings(node.value, f"{before}{key}.")
         else:
             yield f"{before}{key}={label(node, 0)}"

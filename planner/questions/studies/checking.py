@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from planner.base.errors import Fault
 from planner.engine.arrays.table import Codes, Table
-from planner.plans.document import Draft, Model, copied
-from planner.plans.plan import STEPS, checks
+from planner.plans.document import Draft, Model, copy_mappings
+from planner.plans.plan import STEPS, list_checks
 
 Array = NDArray[Any]
 #: Sections of a plan whose keys are recorded one by one; any other is read as a whole.
@@ -26,7 +26,7 @@ SECTIONS = ("parallelism", "training")
 MISSING = object()
 
 
-class Column:
+class KeyColumn:
     """The distinct values of a key, and the index of each row's value, (rows,)."""
 
     def __init__(self, of_row: Array) -> None:
@@ -47,7 +47,7 @@ class Column:
         """Return the value of a row."""
         return self.values[self.of_row[row]]
 
-    def codes(self, rows: Array | slice = slice(None)) -> Codes:
+    def encode_rows(self, rows: Array | slice = slice(None)) -> Codes:
         """Return some rows (rows,), by default all, as a column of a table."""
         return Codes(self.of_row[rows], len(self.values))
 
@@ -65,7 +65,7 @@ class Drafts:
         self.document, self.model, self.size = draft.document, model, size
         #: The keys that are the same for all rows, and the columns of the others.
         self.shared: dict[str, Any] = {}
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, KeyColumn] = {}
         for name, held in draft.data.items():
             if name in SECTIONS:
                 self.shared |= {f"{name}.{key}": value for key, value in held.items()}
@@ -74,63 +74,63 @@ class Drafts:
         #: For each step with faults: the run of each row, (rows,), and the faults of each run.
         self._blamed: list[tuple[Array, list[list[Fault]]]] = []
 
-    def complete(self) -> None:
+    def run_steps(self) -> None:
         """Run all steps.
 
         Raises:
             PlanError: a step cannot go on, whatever the layout.
         """
         for step in STEPS:
-            self.run(step)
-        for check in checks(self.model):
-            self.run(partial(check, model=self.model))
+            self.run_step(step)
+        for check in list_checks(self.model):
+            self.run_step(partial(check, model=self.model))
 
     @property
     def faults(self) -> tuple[list[list[Fault]], Array]:
         """The distinct lists of faults, and the index of each row's list, (rows,)."""
         runs = {str(n): Codes(of_rows, len(f)) for n, (of_rows, f) in enumerate(self._blamed)}
-        group = (table := Table(self.size, runs)).exact(table.all.mask)
+        group = (table := Table(self.size, runs)).build_group(table.all.mask)
         found = [
             [fault for of_rows, faults in self._blamed for fault in faults[of_rows[row]]]
             for row in group.first
         ]
         return found, group.of_rows
 
-    def column(self, key: str) -> Column:
+    def get_column(self, key: str) -> KeyColumn:
         """Return the column of a key over all rows, (rows,), even if it is the same for all."""
         if key in self.columns:
             return self.columns[key]
-        column = Column(np.zeros(self.size, dtype=np.int64))
+        column = KeyColumn(np.zeros(self.size, dtype=np.int64))
         column.code(self.shared.get(key, MISSING))
         return column
 
-    def assign(self, of_rows: Array, changes: Sequence[Mapping[str, Any]]) -> None:
+    def assign_changes(self, of_rows: Array, changes: Sequence[Mapping[str, Any]]) -> None:
         """Assign to each row the changes at its index in ``of_rows``, (rows,)."""
         for key in dict.fromkeys(key for changed in changes for key in changed):
-            column = self.columns[key] = self.column(key)
+            column = self.columns[key] = self.get_column(key)
             codes = np.array([column.code(c[key]) if key in c else -1 for c in changes])[of_rows]
             column.of_row = np.where(codes >= 0, codes, column.of_row)
             if (column.of_row == column.of_row[0]).all():
                 self.shared[key] = self.columns.pop(key).at(0)
 
-    def run(self, step: Callable[[Draft], None]) -> None:
+    def run_step(self, step: Callable[[Draft], None]) -> None:
         """Run one step, once for each combination of the keys that it reads."""
         told: set[str] = set()
         while True:
-            table = Table(self.size, {key: self.columns[key].codes() for key in told})
-            group, seen = table.exact(table.all.mask), set[str]()
-            drafts = [self._draft(row, seen) for row in group.first.tolist()]
+            table = Table(self.size, {key: self.columns[key].encode_rows() for key in told})
+            group, seen = table.build_group(table.all.mask), set[str]()
+            drafts = [self._build_draft(row, seen) for row in group.first.tolist()]
             for draft in drafts:
                 step(draft)
             seen &= self.columns.keys()
             if seen <= told:
                 break
             told |= seen
-        self.assign(group.of_rows, [draft.data.changed() for draft in drafts])
+        self.assign_changes(group.of_rows, [draft.data.changed() for draft in drafts])
         if any(draft.faults for draft in drafts):
             self._blamed.append((group.of_rows, [draft.faults for draft in drafts]))
 
-    def _draft(self, row: int, seen: set[str]) -> Draft:
+    def _build_draft(self, row: int, seen: set[str]) -> Draft:
         """Build the draft of a row, which records in ``seen`` the keys that are read."""
         trees = {name: _Watched(f"{name}.", {}, seen) for name in SECTIONS}
         trees[""] = _Watched("", dict(trees), seen)
@@ -152,7 +152,7 @@ class _Watched(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         self._seen.add(f"{self._before}{key}")
         if key not in self._own:
-            self._own[key] = copied(self.source[key])
+            self._own[key] = copy_mappings(self.source[key])
         return self._own[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -169,14 +169,14 @@ class _Watched(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(list(self))
 
-    def changed(self) -> dict[str, Any]:
+    def list_changes(self) -> dict[str, Any]:
         """Return the keys that got another value, by dotted key."""
         found: dict[str, Any] = {}
         for key, value in self._own.items():
             given = self.source.get(key, MISSING)
             same = value is given or (type(value) is type(given) and bool(value == given))
             if isinstance(value, _Watched):
-                found |= value.changed()
+                found |= value.list_changes()
             elif not same:
                 found[self._before + key] = value
         return found

@@ -14,9 +14,9 @@ from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.documents.source import lookup
 from planner.plans.layout import KEYS
-from planner.questions.batch_graph import below
-from planner.questions.studies.axes import LAYOUT, Axis, keys
-from planner.questions.studies.study import Study
+from planner.questions.batch_graph import collect_inputs
+from planner.questions.studies.axes import LAYOUT, StudyAxis, collect_keys
+from planner.questions.studies.study import StudySpec
 
 #: What differs: inputs of formulas only, layouts only, or anything else.
 INPUTS, LAYOUTS, PLANS = "inputs", "layouts", "plans"
@@ -32,12 +32,12 @@ SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.pe
 DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 
-def differences(study: Study) -> tuple[str, ...]:
+def classify_axes(study: StudySpec) -> tuple[str, ...]:
     """Return what differs between plans along each dimension. Layouts are completed one by one if
     one is searched, or if one dimension sets the whole layout and another one keys of it."""
-    formulas = (f for name in below(DECIDING) for f in BOOK.quantities[name].formulas)
+    formulas = (f for name in collect_inputs(DECIDING) for f in BOOK.quantities[name].formulas)
     decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
-    varied = keys(study.axes)
+    varied = collect_keys(study.axes)
 
     def given(key: str) -> bool:
         around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
@@ -47,25 +47,25 @@ def differences(study: Study) -> tuple[str, ...]:
     checked = {key for key, other in LIMITED.items() if given(other)}
     plain = {key for key in PLAIN - checked if SYMBOLS[key] not in decides}
 
-    def difference(axes: Sequence[Axis]) -> str:
-        changed = keys(axes)
+    def difference(axes: Sequence[StudyAxis]) -> str:
+        changed = collect_keys(axes)
         values = (choice.changes.get(k) for a in axes for choice in a.choices for k in a.keys)
         if not changed:  # which of several plans
             return PLANS
         if changed <= plain and all(map(schema.is_number, values)):
             return INPUTS
-        return LAYOUTS if all(map(_of_layout, changed)) else PLANS
+        return LAYOUTS if all(map(_is_layout_key, changed)) else PLANS
 
     found = tuple(map(difference, study.dimensions))
     several = list(zip(found, study.dimensions, strict=True))
     in_layouts, in_others = (
-        keys(axis for one, axes in several if (one == LAYOUTS) is wanted for axis in axes)
+        collect_keys(axis for one, axes in several if (one == LAYOUTS) is wanted for axis in axes)
         for wanted in (True, False)
     )
-    if study.searches or (LAYOUT in in_layouts and any(map(_of_layout, in_others))):
+    if study.searches or (LAYOUT in in_layouts and any(map(_is_layout_key, in_others))):
         return tuple(PLANS if one == LAYOUTS else one for one in found)
     return found
 
 
-def _of_layout(key: str) -> bool:
+def _is_layout_key(key: str) -> bool:
     return key == LAYOUT or key.startswith(f"{LAYOUT}.") or key in KEYS

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from planner.base.errors import Fault, Place, PlanError
 
 if TYPE_CHECKING:
-    from planner.questions.studies.work import Job, Piece
+    from planner.questions.studies.work import Job, StudyPiece
 
 #: An executor, and how many pieces it evaluates at once.
 Opened = tuple[Executor, int]
-Pieces = Generator["Piece", None, None]
+Pieces = Generator["StudyPiece", None, None]
 Engine = Callable[["Job", Sequence[int]], Pieces]
 #: Pieces in progress or waiting to be written, for each worker.
 WINDOW = 3
@@ -35,7 +35,7 @@ MOST_DEATHS = 5
 PATIENCE, BEGINNING = 20, 90
 
 
-def chosen(workers: int | None, on: str | Executor | None) -> Engine:
+def choose_engine(workers: int | None, on: str | Executor | None) -> Engine:
     """Return the engine that the options select. It yields the pieces of a job in order and holds
     at most a window of them, so that memory does not grow with the study.
 
@@ -49,7 +49,7 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     if isinstance(on, Executor):
         return partial(_on_executor, lambda _: contextlib.nullcontext((on, count)), "an executor")
     if on is None:
-        return partial(_here, workers=count)
+        return partial(_run_locally, workers=count)
     if workers is not None:
         what = "--workers and --on exclude each other"
         raise PlanError(Fault(what, None, "one of them"))
@@ -60,13 +60,13 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     return partial(_on_executor, CLUSTERS[scheme], on)
 
 
-def work(job: bytes, number: int) -> Piece:
+def evaluate_piece(job: bytes, number: int) -> StudyPiece:
     """Evaluate a piece of a pickled job, which the worker caches between pieces."""
     with _ONE:
         if job not in _AT_HAND:
             _AT_HAND.clear()
             _AT_HAND[job] = pickle.loads(job)
-        return _AT_HAND[job].work(number)
+        return _AT_HAND[job].run_piece(number)
 
 
 #: The cached job of this process, for one thread at a time: a cluster may give a worker several.
@@ -91,23 +91,23 @@ def _on_executor(
         except MemoryError:
             raise
         except Exception as error:
-            what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
+            what = f"the cluster does not answer: {_summarise_error(error) or type(error).__name__}"
             raise PlanError(Fault(what, place)) from None
         try:
-            yield from _in_order(executor, pickle.dumps(job), numbers, workers)
+            yield from _yield_in_order(executor, pickle.dumps(job), numbers, workers)
         except PlanError:
             raise
         except Exception as error:
-            what = f"a worker failed: {type(error).__name__}: {_said(error)}"
+            what = f"a worker failed: {type(error).__name__}: {_summarise_error(error)}"
             allowed = "what is done is kept; the same command goes on"
             raise PlanError(Fault(what, place, allowed)) from error
 
 
-def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
-    under_way: deque[Future[Piece]] = deque()
+def _yield_in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
+    under_way: deque[Future[StudyPiece]] = deque()
     try:
         for number in numbers:
-            under_way.append(executor.submit(work, job, number))
+            under_way.append(executor.submit(evaluate_piece, job, number))
             if len(under_way) == workers * WINDOW:
                 yield under_way.popleft().result()
         while under_way:
@@ -120,21 +120,21 @@ def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: i
 # This machine -----------------------------------------------------------------------------------
 
 
-def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
+def _run_locally(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
     """Evaluate pieces in this process, or in several where there are enough of them."""
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     workers = min(workers, len(numbers))
     if workers <= 1:
-        yield from map(job.work, numbers)
+        yield from map(job.run_piece, numbers)
         return
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context, packed = multiprocessing.get_context(way), pickle.dumps(job)
     for _ in range(1 + MOST_DEATHS):
-        with ProcessPoolExecutor(workers, context, _begin) as pool:
+        with ProcessPoolExecutor(workers, context, _start_worker) as pool:
             try:
-                for piece in _in_order(pool, packed, numbers, workers):
+                for piece in _yield_in_order(pool, packed, numbers, workers):
                     numbers = numbers[1:]
                     yield piece
                 return
@@ -147,14 +147,14 @@ def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
     raise PlanError(Fault(what, None, allowed))
 
 
-def _begin() -> None:
+def _start_worker() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _wait_for_parent() -> None:
     """Wait for the parent process to end, and exit too: the results would be lost, and a forked
     worker would hold the lock of the table. The parent holds one end of a pipe to each worker; it
     is closed with the parent, whatever signal ends that."""
@@ -168,7 +168,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _dask(address: str) -> Iterator[Opened]:
+def _open_dask(address: str) -> Iterator[Opened]:
     """Open a Dask cluster, whose scheduler gives the work of a lost worker to another."""
     from distributed import Client
 
@@ -177,7 +177,7 @@ def _dask(address: str) -> Iterator[Opened]:
 
 
 @contextlib.contextmanager
-def _ray(address: str) -> Iterator[Opened]:
+def _open_ray(address: str) -> Iterator[Opened]:
     """Open a Ray cluster; a task whose worker is lost is run again.
 
     Without free memory Ray's client waits forever for threads of its own that it could not start:
@@ -189,15 +189,15 @@ def _ray(address: str) -> Iterator[Opened]:
         ray.init(address, log_to_driver=False)
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
-    workers = _within(BEGINNING, connected, ray.shutdown)
+    workers = _call_within(BEGINNING, connected, ray.shutdown)
     try:
         yield _Ray(), workers
     finally:
         with contextlib.suppress(RuntimeError, TimeoutError):
-            _within(PATIENCE, ray.shutdown, ray.shutdown)
+            _call_within(PATIENCE, ray.shutdown, ray.shutdown)
 
 
-def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]) -> Any:
+def _call_within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]) -> Any:
     """Return the result of a call in a daemon thread; after ``seconds``, drop its hook ``at_exit``
     too.
 
@@ -206,7 +206,7 @@ def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]
     """
     found: Future[Any] = Future()
 
-    threading.Thread(target=_settle, args=(found, call), daemon=True).start()
+    threading.Thread(target=_set_future, args=(found, call), daemon=True).start()
     try:
         return found.result(seconds)
     except TimeoutError:
@@ -214,7 +214,7 @@ def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]
         raise
 
 
-def _settle(found: Future[Any], call: Callable[[], Any]) -> None:
+def _set_future(found: Future[Any], call: Callable[[], Any]) -> None:
     """Set a future to the result or the error of a call, unless it was cancelled."""
     if found.set_running_or_notify_cancel():
         try:
@@ -233,14 +233,14 @@ class _Ray(Executor):
         theirs: Future[Any] = task.remote(*args, **kwargs).future()
         # Ray sets a future even if it was cancelled, which would fail.
         found: Future[Any] = Future()
-        theirs.add_done_callback(lambda done: _settle(found, done.result))
+        theirs.add_done_callback(lambda done: _set_future(found, done.result))
         return found
 
 
-CLUSTERS = {"dask": _dask, "ray": _ray}
+CLUSTERS = {"dask": _open_dask, "ray": _open_ray}
 
 
-def _said(error: BaseException) -> str:
+def _summarise_error(error: BaseException) -> str:
     """Return the first line of an error, with the last one where the first ends in a colon."""
     lines = str(error).strip().splitlines() or [""]
     return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]

@@ -23,16 +23,16 @@ from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
-from planner.plans.plan import begun
+from planner.plans.plan import begin_plan
 from planner.questions.batch import KIND, Batch
-from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
-from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, chosen
+from planner.questions.batch_graph import BatchGraph, Kind, list_deciders, make_graph_key
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, encode_values
 from planner.questions.studies import points
-from planner.questions.studies.axes import AUTO, LAYOUT, keys
-from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
-from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
+from planner.questions.studies.axes import AUTO, LAYOUT, collect_keys
+from planner.questions.studies.checking import MISSING, SECTIONS, Drafts, KeyColumn
+from planner.questions.studies.dimensions import INPUTS, LAYOUTS, classify_axes
 from planner.questions.studies.points import LAYOUT_FOUND, REASON, Array, Points
-from planner.questions.studies.study import Study, changes_at, in_order
+from planner.questions.studies.study import StudySpec, merge_changes, sort_changes
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
@@ -47,13 +47,15 @@ SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 class Evaluator:
     """Evaluates pieces of one study; caches the plans of the last piece."""
 
-    def __init__(self, study: Study) -> None:
-        self.study, self.differences = study, differences(study)
-        self.names = tuple(filter(points.is_name, points.wanted(study)))
-        self.quantities = tuple(name for name in points.wanted(study) if name not in self.names)
+    def __init__(self, study: StudySpec) -> None:
+        self.study, self.differences = study, classify_axes(study)
+        self.names = tuple(filter(points.is_name, points.list_needed(study)))
+        self.quantities = tuple(
+            name for name in points.list_needed(study) if name not in self.names
+        )
         self._plans: _Plans | None = None  # of the last piece
 
-    def evaluate(self, ranges: Sequence[range]) -> Points:
+    def evaluate_points(self, ranges: Sequence[range]) -> Points:
         """Evaluate the points of a piece."""
         inputs = [one == INPUTS for one in self.differences]
         slow, fast = (
@@ -66,7 +68,7 @@ class Evaluator:
             plans = self._plans = _Plans(self, slow)
         values = _Values(plans, fast)
         for group in plans.groups:
-            values.add(group)
+            values.add_group(group)
         if self.names:
             values.add_names(self.names)
         # In the arrays here dimensions of plans come first, those of inputs last.
@@ -88,7 +90,7 @@ class Evaluator:
         return Points(
             self.study,
             ranges,
-            numbers | points.ends(self.study, numbers, settings, of_kind),
+            numbers | points.compute_ends(self.study, numbers, settings, of_kind),
             {name: over(array) for name, array in words.items()},
             of_kind >= 0,
         )
@@ -107,7 +109,7 @@ class _Plans:
         self.points = points.numbers_of(self.study, ranges).ravel()
         self.size = len(self.points)
         self.reasons = np.full(self.size, "", dtype=object)  # why there is no plan
-        self.columns = {key: Column(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
+        self.columns = {key: KeyColumn(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
         self.kinds: list[Kind] = []
         self.of_kind = np.full(self.size, -1)  # of no plan
         self.words = np.full(self.size, "", dtype=object)  # layouts that were found
@@ -117,92 +119,94 @@ class _Plans:
             [slice(None)] if n in layouts else range(len(r)) for n, r in enumerate(ranges)
         )
         for head in product(*heads):
-            self._complete(rows[head].ravel(), layouts)
+            self._complete_plans(rows[head].ravel(), layouts)
 
     # -- completing them ------------------------------------------------------------------------
 
-    def _complete(self, rows: Array, layouts: Sequence[int]) -> None:
+    def _complete_plans(self, rows: Array, layouts: Sequence[int]) -> None:
         """Complete plans that differ in their layouts only, along some dimensions."""
         try:
-            drafts = self._drafts(rows, layouts) if layouts else None
+            drafts = self._build_drafts(rows, layouts) if layouts else None
         except PlanError as error:  # whatever the layout
-            self.reasons[rows] = points.why(error)
+            self.reasons[rows] = points.join_faults(error)
             return
         if drafts is not None:
-            self._take(rows, drafts)
+            self._store_drafts(rows, drafts)
             return
         for row in rows.tolist():
             try:
-                plan = self._add(row)
+                plan = self._add_plan(row)
             except PlanError as error:
-                self.reasons[row] = points.why(error)
+                self.reasons[row] = points.join_faults(error)
                 continue
-            stated = self.study.document_of(int(self.points[row])).data.get(LAYOUT) or {}
+            stated = self.study.build_document(int(self.points[row])).data.get(LAYOUT) or {}
             if stated.get(AUTO):  # the layout is to be found
-                self.words[row] = points.words(plan)
+                self.words[row] = points.write_layout(plan)
             self.of_kind[row] = len(self.kinds) - 1
             for key, column in self.columns.items():
                 column.of_row[row] = column.code(plan.get(key))
 
-    def _add(self, row: int) -> Plan:
+    def _add_plan(self, row: int) -> Plan:
         """Complete a plan by itself, as a kind of its own."""
-        plan = self.study.plan(int(self.points[row]))
+        plan = self.study.build_plan(int(self.points[row]))
         self.kinds.append(Kind(plan, case.build(plan)))
         return plan
 
-    def _drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:
+    def _build_drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:
         """Complete layouts' drafts together; None where a layout is not written as plain keys."""
-        document = self.study.document_of(int(self.points[rows[0]]), layouts)
+        document = self.study.build_document(int(self.points[rows[0]]), layouts)
         if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
             return None
-        draft, model = begun(document)
+        draft, model = begin_plan(document)
         drafts = Drafts(draft, model, len(rows))
         places = np.unravel_index(self.points[rows], self.study.shape)
         several = [(self.study.dimensions[number], number) for number in layouts]
         # A section before the keys inside it.
-        for axes, number in sorted(several, key=lambda one: LAYOUT not in keys(one[0])):
+        for axes, number in sorted(several, key=lambda one: LAYOUT not in collect_keys(one[0])):
             ranged = self.ranges[number]
-            choices = (changes_at(axes, place) for place in ranged)
-            changes = [_of_keys(choice, document.data[LAYOUT]) for choice in choices]
-            drafts.assign(places[number] - ranged.start, changes)
-        if any(isinstance(v, str) for key in SPELLED for v in drafts.column(key).values):
+            choices = (merge_changes(axes, place) for place in ranged)
+            changes = [_expand_changes(choice, document.data[LAYOUT]) for choice in choices]
+            drafts.assign_changes(places[number] - ranged.start, changes)
+        if any(isinstance(v, str) for key in SPELLED for v in drafts.get_column(key).values):
             return None
-        drafts.complete()
+        drafts.run_steps()
         return drafts
 
-    def _take(self, rows: Array, drafts: Drafts) -> None:
+    def _store_drafts(self, rows: Array, drafts: Drafts) -> None:
         """Store completed drafts in the rows that they belong to."""
         faults, of_faults = drafts.faults
-        reasons = [points.why(PlanError(several)) if several else "" for several in faults]
+        reasons = [points.join_faults(PlanError(several)) if several else "" for several in faults]
         self.reasons[rows] = np.array(reasons, dtype=object)[of_faults]
         for key, column in self.columns.items():
-            own = drafts.column(key)
+            own = drafts.get_column(key)
             codes = np.array([column.code(value) for value in own.values])
             column.of_row[rows] = codes[own.of_row]
         valid = np.flatnonzero(self.reasons[rows] == "")
         if not len(valid):
             return
         tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
-        table = Table(len(valid), {key: drafts.columns[key].codes(valid) for key in tell})
-        group = table.exact(table.all.mask)
+        table = Table(len(valid), {key: drafts.columns[key].encode_rows(valid) for key in tell})
+        group = table.build_group(table.all.mask)
         self.of_kind[rows[valid]] = len(self.kinds) + group.of_rows
         for row in rows[valid][group.first].tolist():
-            self._add(row)
+            self._add_plan(row)
 
     # -- those that share a graph ---------------------------------------------------------------
 
     @cached_property
     def groups(self) -> list[_Group]:
         """The plans, grouped by the graph that they can share."""
-        shapes, of_kinds = chosen(map(shape, self.kinds), np.arange(len(self.kinds)))
+        shapes, of_kinds = encode_values(
+            map(make_graph_key, self.kinds), np.arange(len(self.kinds))
+        )
         of_rows = np.append(of_kinds, -1)[self.of_kind]  # the last one is of no plan
         return [_Group(self, np.flatnonzero(of_rows == place)) for place in range(len(shapes))]
 
 
-def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
+def _expand_changes(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
     """Expand changes of a layout key by key, also where it is replaced as a whole."""
     found: dict[str, Any] = {}
-    for key, value in in_order(changes).items():
+    for key, value in sort_changes(changes).items():
         if key != LAYOUT:
             found[key] = MISSING if value is None else value
         elif value is not None:
@@ -218,7 +222,7 @@ class _Group:
         self.plans, self.rows = plans, rows
         self.graphs: list[BatchGraph] = []  # made for these
         of_kind = plans.of_kind[rows]
-        columns = {key: column.codes(rows) for key, column in plans.columns.items()}
+        columns = {key: column.encode_rows(rows) for key, column in plans.columns.items()}
         self.table = Table(len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds))})
         self.axes, crossed = [], []  # for each of ``AXES`` the index of each plan's value
         for key in AXES:
@@ -226,28 +230,28 @@ class _Group:
             self.axes.append(codes.ravel())
             crossed.append(tuple(plans.columns[key].values[place] for place in places))
         self.zero, self.recompute = crossed
-        own, of_runs = (*OF_DEGREES, KIND), self._group(RUN)
-        of_degrees, found = self._group(own), self._group((*own, *RUN, *OWN))
+        own, of_runs = (*OF_DEGREES, KIND), self._group_rows(RUN)
+        of_degrees, found = self._group_rows(own), self._group_rows((*own, *RUN, *OWN))
         self.of_rows, self.first = found.of_rows, found.first
         self.of_degrees, self.of_run = of_degrees.of_rows, of_runs.of_rows
-        self.runs = tuple(self._values(RUN, of_runs.first))
-        values = self._values(OF_DEGREES, of_degrees.first)
-        self.degrees = tuple(map(self._degrees, of_kind[of_degrees.first].tolist(), values))
+        self.runs = tuple(self._read_values(RUN, of_runs.first))
+        values = self._read_values(OF_DEGREES, of_degrees.first)
+        self.degrees = tuple(map(self._build_degrees, of_kind[of_degrees.first].tolist(), values))
 
-    def _group(self, keys: Sequence[str]) -> Group:
-        return self.table.exact(self.table.mask(keys))
+    def _group_rows(self, keys: Sequence[str]) -> Group:
+        return self.table.build_group(self.table.encode_mask(keys))
 
-    def _values(self, keys: Sequence[str], rows: Array) -> list[Any]:
+    def _read_values(self, keys: Sequence[str], rows: Array) -> list[Any]:
         """Return the values of some keys in some plans of the group, (rows,), a tuple for each."""
         columns = [self.plans.columns[key] for key in keys]
         return [tuple(column.at(row) for column in columns) for row in self.rows[rows].tolist()]
 
-    def _degrees(self, number: int, values: Sequence[Any]) -> Degrees:
+    def _build_degrees(self, number: int, values: Sequence[Any]) -> Degrees:
         *sizes, data, implementation, loss = values
         share = self.plans.kinds[number].plan.get("training.global_batch") // data
         return Degrees(tuple(sizes), data, share, implementation, loss, others=number)
 
-    def kind(self, degrees: Degrees) -> Kind:
+    def get_kind(self, degrees: Degrees) -> Kind:
         """Return the kind of the plans with some degrees."""
         return self.plans.kinds[degrees.others]
 
@@ -273,17 +277,17 @@ class _Group:
     @cached_property
     def held(self) -> Rows:
         """The rows of the batch."""
-        own = np.array(self._values(OWN, self.first), dtype=np.int64).T
+        own = np.array(self._read_values(OWN, self.first), dtype=np.int64).T
         return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
 
-    def deciding(self, batch: Batch) -> Iterator[Codes]:
+    def yield_deciders(self, batch: Batch) -> Iterator[Codes]:
         """Yield columns that may decide why a quantity is absent: which inputs are absent and why,
         then settings of the plans."""
-        names, kinds = sorted(deciding()), self.plans.kinds
+        names, kinds = sorted(list_deciders()), self.plans.kinds
         given = [tuple(kind.absent.items()) for kind in kinds]
         settings = [tuple(kind.case.settings.get(name) for name in names) for kind in kinds]
         for values in (given, settings):
-            found, codes = chosen(values, self.table.columns[KIND].of_row)
+            found, codes = encode_values(values, self.table.columns[KIND].of_row)
             yield Codes(codes, len(found))
         for key in (SCHEDULE, SEQUENCE, *AXES, *OWN_CHOICE):
             yield self.table.columns[key]
@@ -313,7 +317,7 @@ class _Values:
         """The values of input keys, as (1, 1, 1, …) with the input dimensions last."""
         found = {}
         for number, (places, axes) in enumerate(self.fast):
-            changes = [changes_at(axes, place) for place in places]
+            changes = [merge_changes(axes, place) for place in places]
             along = [1] * (3 + len(self.fast))
             along[3 + number] = len(places)
             for key in changes[0]:
@@ -321,21 +325,21 @@ class _Values:
                 found[key] = np.array(values).reshape(along)
         return found
 
-    def add(self, group: _Group) -> None:
+    def add_group(self, group: _Group) -> None:
         """Evaluate plans that share a graph and store their values."""
         batch = Batch(group, further=self.inputs, graphs=group.graphs, checked=True)
         zero, recompute = group.axes
-        for part, found in batch.over(group.held, tuple(self.quantities)):
+        for part, found in batch.evaluate_rows(group.held, tuple(self.quantities)):
             inside = np.flatnonzero((group.of_rows >= part.start) & (group.of_rows < part.stop))
             places = zero[inside], recompute[inside], group.of_rows[inside] - part.start
             for name, array in found.items():
                 values = array[places]
                 values[~np.isfinite(values)] = np.nan
-                whole = self.numbers[name] = _widened(self.numbers[name], array.shape[3:])
+                whole = self.numbers[name] = _widen_array(self.numbers[name], array.shape[3:])
                 whole[group.rows[inside]] = values
-        self._explain(group, batch)
+        self._explain_absent(group, batch)
 
-    def _explain(self, group: _Group, batch: Batch) -> None:
+    def _explain_absent(self, group: _Group, batch: Batch) -> None:
         """Explain absent quantities: one point is evaluated for each combination of what may
         decide. Where all are absent everywhere for one reason, only absent inputs decide, else
         settings too; in both cases, which other quantities are absent."""
@@ -345,8 +349,8 @@ class _Values:
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return
-        first = self._worth((rows[0], *(0 for _ in self.fast)), holes)
-        several = [*group.deciding(batch)]
+        first = self._evaluate_point((rows[0], *(0 for _ in self.fast)), holes)
+        several = [*group.yield_deciders(batch)]
         if all(
             array.all() and batch.absent.get(name) == getattr(first[name], "reason", None)
             for name, array in holes.items()
@@ -358,34 +362,34 @@ class _Values:
         for array in holes.values():
             columns.append(Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2))
         whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
-        told = whole.exact(whole.all.mask)
+        told = whole.build_group(whole.all.mask)
         reasons = [
-            points.missing(self._worth((rows[row], *point), holes))
+            points.explain_missing(self._evaluate_point((rows[row], *point), holes))
             for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
         ]
-        self.reasons = _widened(self.reasons, shape[1:])
+        self.reasons = _widen_array(self.reasons, shape[1:])
         self.reasons[rows] = np.array(reasons, dtype=object)[told.of_rows].reshape(shape)
 
     def add_names(self, names: Sequence[str]) -> None:
         """Evaluate quantities that are words, which arrays cannot hold, point by point."""
         shape = (self.plans.size, *self.further.shape)
         self.words = {name: np.full(shape, None, dtype=object) for name in names}
-        self.reasons = _widened(self.reasons, shape[1:])
+        self.reasons = _widen_array(self.reasons, shape[1:])
         for at in np.ndindex(*shape):
             if self.plans.of_kind[at[0]] >= 0:
-                values = self._worth(at, self.study.record)
-                self.reasons[at] = points.missing(values)
+                values = self._evaluate_point(at, self.study.record)
+                self.reasons[at] = points.explain_missing(values)
                 for name in names:
                     self.words[name][at] = None if type(values[name]) is Absent else values[name]
 
-    def _worth(self, at: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
+    def _evaluate_point(self, at: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
         """Evaluate quantities at one point, an index of (plans, …input dimensions)."""
         row, *point = at
-        plan = self.study.plan(int(self.plans.points[row] + self.further[tuple(point)]))
-        return points.worth(plan, quantities)
+        plan = self.study.build_plan(int(self.plans.points[row] + self.further[tuple(point)]))
+        return points.evaluate_point(plan, quantities)
 
 
-def _widened(array: Array, beside: tuple[int, ...]) -> Array:
+def _widen_array(array: Array, beside: tuple[int, ...]) -> Array:
     """Widen an array (plans, …input dimensions) to the shape ``beside`` of the latter."""
     wide = np.broadcast_shapes(array.shape[1:], beside)
     return array if array.shape[1:] == wide else np.broadcast_to(array, (len(array), *wide)).copy()

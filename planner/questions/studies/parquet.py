@@ -11,81 +11,81 @@ from typing import IO, Any
 
 import numpy as np
 
-from planner.base.errors import needed
+from planner.base.errors import require_extra
 from planner.questions.studies.points import Points
-from planner.questions.studies.study import Study
-from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, columns
+from planner.questions.studies.study import StudySpec
+from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, TableColumn, list_columns
 
 #: Rows of a row group of the table.
 GROUP = 1 << 18
 
 
-def loaded() -> Any:
+def import_pyarrow() -> Any:
     """Import pyarrow.
 
     Raises:
         PlanError: it is not installed.
     """
-    with needed("Parquet", "parquet", ", or write .csv"):
+    with require_extra("Parquet", "parquet", ", or write .csv"):
         import pyarrow
         import pyarrow.parquet
     return pyarrow
 
 
-def _writer(study: Study, whole: Mapping[str, bool], into: Any, compression: str) -> Any:
+def _open_writer(study: StudySpec, whole: Mapping[str, bool], into: Any, compression: str) -> Any:
     """Open a writer of the study's columns; ``whole`` marks quantities that are integers
     everywhere."""
-    arrow, found = loaded(), []
+    arrow, found = import_pyarrow(), []
     types = {
         TEXT: arrow.dictionary(arrow.int32(), arrow.string()),
         FLAG: arrow.bool_(),
         WHOLE: arrow.int64(),
         NUMBER: arrow.float64(),
     }
-    for column in columns(study):
+    for column in list_columns(study):
         integer = column.coded is None and whole.get(column.name)
         found.append((column.name, types[WHOLE if integer else column.kind]))
-    few = [column.name for column in columns(study) if column.coded is not None]
+    few = [column.name for column in list_columns(study) if column.coded is not None]
     return arrow.parquet.ParquetWriter(
         into, arrow.schema(found), use_dictionary=few, compression=compression
     )
 
 
-def piece(table: Points) -> bytes:
+def encode_parquet(table: Points) -> bytes:
     """Return the kept rows as a Parquet file of one row group."""
-    arrow = loaded()
+    arrow = import_pyarrow()
     into = arrow.BufferOutputStream()
-    with _writer(table.study, {}, into, "lz4") as writer:
-        both = zip(columns(table.study), writer.schema.types, strict=True)
-        rows = arrow.table([_array(table, *one) for one in both], schema=writer.schema)
+    with _open_writer(table.study, {}, into, "lz4") as writer:
+        both = zip(list_columns(table.study), writer.schema.types, strict=True)
+        rows = arrow.table([_convert_column(table, *one) for one in both], schema=writer.schema)
         writer.write_table(rows, row_group_size=len(table) or 1)
     data: bytes = into.getvalue().to_pybytes()
     return data
 
 
-def _array(table: Points, column: Column, type_: Any) -> Any:
+def _convert_column(table: Points, column: TableColumn, type_: Any) -> Any:
     """Convert a column of the kept rows to an array of a pyarrow type."""
-    arrow = loaded()
+    arrow = import_pyarrow()
     if column.coded is None:
-        numbers = table.laid(table.numbers[column.name])
+        numbers = table.flatten_values(table.numbers[column.name])
         return arrow.array(numbers, mask=np.isnan(numbers))
     codes, distinct = column.coded(table)
     said: Any = {TEXT: str, NUMBER: float}.get(column.kind)
     values = [value if said is None or value is None else said(value) for value in distinct]
-    return arrow.array(values, type_).take(arrow.array(table.laid(codes)))
+    return arrow.array(values, type_).take(arrow.array(table.flatten_values(codes)))
 
 
-def join(
-    study: Study, pieces: Iterable[bytes], target: IO[bytes], whole: Mapping[str, bool]
+def join_pieces(
+    study: StudySpec, pieces: Iterable[bytes], target: IO[bytes], whole: Mapping[str, bool]
 ) -> None:
     """Write pieces as one Parquet file of large row groups.
 
     Args:
         whole: for each quantity whether all its values are integers.
     """
-    arrow = loaded()
+    arrow = import_pyarrow()
     waiting: list[Any] = []
-    with _writer(study, whole, target, "zstd") as writer:
+    with _open_writer(study, whole, target, "zstd") as writer:
 
         def flush() -> None:
             table = arrow.concat_tables(waiting).unify_dictionaries()

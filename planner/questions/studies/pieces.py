@@ -38,23 +38,23 @@ class PieceFolder:
         Raises:
             PlanError: the folder belongs to another study, or another sweep is writing there.
         """
-        self.table = files.resolved(table)
+        self.table = files.resolve_target(table)
         self.folder = self.table.with_name(self.table.name + ".pieces")
         self.ending, self.count = about["format"], about["pieces"]
-        with files.writing(self.table), contextlib.ExitStack() as stack:
-            self._lock = stack.enter_context(self._hold())
-            self._begin(about, restart)
+        with files.convert_errors(self.table), contextlib.ExitStack() as stack:
+            self._lock = stack.enter_context(self._lock_folder())
+            self._start_study(about, restart)
             stack.pop_all()
 
-    def _hold(self) -> IO[bytes]:
+    def _lock_folder(self) -> IO[bytes]:
         """Lock the file that identifies the study, for this process."""
         while True:
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir()
             # A study that finishes removes the folder: then the lock is on a removed file.
             with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
-                self._checked()
-                lock = stack.enter_context(files.beside(self.folder / STUDY))
+                self._check_folder()
+                lock = stack.enter_context(files.open_beside(self.folder / STUDY))
                 try:
                     import fcntl
 
@@ -63,12 +63,12 @@ class PieceFolder:
                     pass
                 except BlockingIOError:
                     what = "another sweep is writing this"
-                    raise _refused(what, self.table, "another file") from None
+                    raise _refuse_folder(what, self.table, "another file") from None
                 if os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / STUDY)):
                     stack.pop_all()
                     return lock
 
-    def _checked(self) -> None:
+    def _check_folder(self) -> None:
         """Check that the folder is the user's own and has regular files of a study only.
 
         Raises:
@@ -76,45 +76,47 @@ class PieceFolder:
         """
         own = not hasattr(os, "getuid") or self.folder.lstat().st_uid == os.getuid()
         if not self.folder.is_dir() or self.folder.is_symlink() or not own:
-            raise _refused("this is a link or not your folder", self.folder, "remove it")
+            raise _refuse_folder("this is a link or not your folder", self.folder, "remove it")
         entries = list(os.scandir(self.folder))
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                raise _refused("this is a link or not a regular file", entry.path, "remove it")
+                raise _refuse_folder(
+                    "this is a link or not a regular file", entry.path, "remove it"
+                )
         if entries and not any(entry.name == STUDY for entry in entries):
-            raise _refused("this folder has no pieces of a table", self.folder, "move it")
+            raise _refuse_folder("this folder has no pieces of a table", self.folder, "move it")
 
-    def _begin(self, about: Mapping[str, Any], restart: bool) -> None:
+    def _start_study(self, about: Mapping[str, Any], restart: bool) -> None:
         self._lock.seek(0)
         found = None
         with contextlib.suppress(PlanError):  # damaged
             found = files.parse_json(self._lock.read(LONGEST))
         if not restart and found is not None and found != about:
             what = "an unfinished table of another study, or of another version of it"
-            raise _refused(what, self.folder, "--restart to begin afresh, or another file")
+            raise _refuse_folder(what, self.folder, "--restart to begin afresh, or another file")
         if restart or found is None:
-            self._empty()
+            self._clear_folder()
             self._lock.truncate(0)
             self._lock.write(json.dumps(about).encode())
             self._lock.flush()
         self.done = set()
         for number in range(self.count):
             with contextlib.suppress(PlanError, ValueError):
-                self.read(number)
+                self.read_piece(number)
                 self.done.add(number)
 
-    def _paths(self, number: int) -> tuple[Path, Path]:
+    def _locate_piece(self, number: int) -> tuple[Path, Path]:
         """Return the files of the rows and of the facts of a piece."""
         rows, facts = (f"{number:06}.{ending}" for ending in (self.ending, "json"))
         return self.folder / rows, self.folder / facts
 
-    def read(self, number: int) -> tuple[bytes, str]:
+    def read_piece(self, number: int) -> tuple[bytes, str]:
         """Read the rows of a finished piece, and its summary as JSON.
 
         Raises:
             PlanError, ValueError: it is missing or damaged.
         """
-        of_rows, of_facts = self._paths(number)
+        of_rows, of_facts = self._locate_piece(number)
         said, _, facts = files.read_bytes(of_facts, LONGEST).partition(b"\n")
         checksum, size = said.split()
         rows = files.read_bytes(of_rows, int(size))
@@ -122,7 +124,7 @@ class PieceFolder:
             raise ValueError("a damaged piece")
         return rows, facts.decode()
 
-    def add(self, number: int, rows: bytes, summary: str) -> None:
+    def add_piece(self, number: int, rows: bytes, summary: str) -> None:
         """Store a finished piece.
 
         Raises:
@@ -130,11 +132,11 @@ class PieceFolder:
         """
         facts = summary.encode()
         sealed = b"%08x %d\n%s" % (zlib.crc32(rows, zlib.crc32(facts)), len(rows), facts)
-        for path, data in zip(self._paths(number), (rows, sealed), strict=True):
-            with files.replacing(path) as file:
+        for path, data in zip(self._locate_piece(number), (rows, sealed), strict=True):
+            with files.replace_file(path) as file:
                 file.write(data)
 
-    def finish(self, join: Callable[[Iterable[bytes], IO[bytes]], object]) -> None:
+    def finish_table(self, join: Callable[[Iterable[bytes], IO[bytes]], object]) -> None:
         """Join the pieces into the table and remove them.
 
         Args:
@@ -144,12 +146,12 @@ class PieceFolder:
             PlanError: the table cannot be written.
         """
         whole = self.folder / f"whole.{self.ending}"  # there, a killed one is found and removed
-        with files.replacing(whole) as file:
-            join((self.read(number)[0] for number in range(self.count)), file)
-        with files.writing(self.table):
-            os.chmod(whole, files.mode(self.table))
+        with files.replace_file(whole) as file:
+            join((self.read_piece(number)[0] for number in range(self.count)), file)
+        with files.convert_errors(self.table):
+            os.chmod(whole, files.find_mode(self.table))
             os.replace(whole, self.table)
-            self._empty()
+            self._clear_folder()
             if os.name == "nt":
                 self._lock.close()  # an open file cannot be removed there
             os.unlink(self.folder / STUDY)  # until here all names are this study's
@@ -157,7 +159,7 @@ class PieceFolder:
                 self.folder.rmdir()
         self.close()
 
-    def _empty(self) -> None:
+    def _clear_folder(self) -> None:
         for entry in os.scandir(self.folder):
             if entry.name != STUDY:
                 os.unlink(entry.path)
@@ -168,5 +170,5 @@ class PieceFolder:
             self._lock.close()
 
 
-def _refused(what: str, path: Path | str, allowed: str) -> PlanError:
+def _refuse_folder(what: str, path: Path | str, allowed: str) -> PlanError:
     return PlanError(Fault(what, Place(str(path)), allowed))

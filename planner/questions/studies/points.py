@@ -16,9 +16,9 @@ from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, KEYS, stated
-from planner.plans.plan import chosen_by
-from planner.questions.studies.study import DAYS, Study
+from planner.plans.layout import KERNELS, KEYS, pick_shown
+from planner.plans.plan import is_own_choice
+from planner.questions.studies.study import DAYS, StudySpec
 from planner.results import intervals
 
 Array = NDArray[Any]
@@ -39,10 +39,10 @@ STATES = (None, "open", "no", "tight", "fits")
 EXACT = 2**53
 
 
-def wanted(study: Study) -> tuple[str, ...]:
+def list_needed(study: StudySpec) -> tuple[str, ...]:
     """List the quantities that a study needs at each point, those of intervals included."""
     limits = (limit.quantity for limit in study.where)
-    bases = (base for name in (*bounded(study), MEMORY) for base in intervals.rests_on(name))
+    bases = (base for name in (*list_bounded(study), MEMORY) for base in intervals.list_bases(name))
     return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bases)))
 
 
@@ -51,30 +51,30 @@ def is_name(quantity: str) -> bool:
     return quantity in BOOK.quantities and not BOOK.quantities[quantity].unit
 
 
-def why(error: PlanError) -> str:
+def join_faults(error: PlanError) -> str:
     """Join the faults of a point for one cell of a table."""
     return "; ".join(fault.message for fault in error.faults)
 
 
-def words(plan: Plan) -> str:
+def write_layout(plan: Plan) -> str:
     """Format the layout of a plan for one cell of a table, without settings that are off."""
-    searched = KERNELS in plan.derived and chosen_by(plan, KERNELS)
+    searched = KERNELS in plan.derived and is_own_choice(plan, KERNELS)
     keys = (*KEYS, KERNELS) if searched else KEYS
     return " ".join(
         f"{row.heading.replace(' ', '_').replace('-', '_')}={str(value).lower()}"
-        for row, value in stated(plan.get, keys)
+        for row, value in pick_shown(plan.get, keys)
         if value != row.neutral or row.key == "training.micro_batch"
     )
 
 
-def worth(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
+def evaluate_point(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
     """Evaluate some quantities of a plan, by itself and exactly; one without a value is an
     ``Absent`` with its reason."""
     evaluation = Evaluation(case.build(plan))
-    return {name: evaluation.worth(evaluation.instance(name, {})) for name in quantities}
+    return {name: evaluation.evaluate_node(evaluation.instance(name, {})) for name in quantities}
 
 
-def missing(values: Mapping[str, Any]) -> str:
+def explain_missing(values: Mapping[str, Any]) -> str:
     """Explain why quantities have no value, for one cell of a table."""
     by_reason: dict[str, list[str]] = {}
     for name, value in values.items():
@@ -83,13 +83,13 @@ def missing(values: Mapping[str, Any]) -> str:
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
 
 
-def bounded(study: Study) -> tuple[str, ...]:
+def list_bounded(study: StudySpec) -> tuple[str, ...]:
     """List the recorded quantities that may have an interval."""
-    return tuple(name for name in study.record if intervals.rests_on(name))
+    return tuple(name for name in study.record if intervals.list_bases(name))
 
 
-def ends(
-    study: Study,
+def compute_ends(
+    study: StudySpec,
     numbers: Mapping[str, Array],
     settings: Sequence[Mapping[str, Any]],
     of_kind: Array,
@@ -103,14 +103,14 @@ def ends(
         of_kind: the kind of each plan, as (dimension, …); -1 for none.
     """
     found, none = {}, (np.nan, np.nan)
-    for name in dict.fromkeys((*bounded(study), MEMORY)):
-        several = (intervals.basis(name, one) for one in settings)
+    for name in dict.fromkeys((*list_bounded(study), MEMORY)):
+        several = (intervals.find_basis(name, one) for one in settings)
         known = [none if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
         # Measured over predicted values at both ends, each as (dimension, …).
         low, high = np.array([*known, none]).T[:, of_kind]
         value = numbers[name]
         with np.errstate(invalid="ignore", divide="ignore"):
-            both = intervals.bounds(
+            both = intervals.compute_bounds(
                 name, value, lambda n: np.nan_to_num(numbers[n]), low, high, np.minimum, np.maximum
             )
             for end, bound in zip(("low", "high"), both, strict=True):
@@ -126,7 +126,7 @@ class Points:
     the shape of the piece.
     """
 
-    study: Study
+    study: StudySpec
     ranges: Sequence[range]
     numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
     words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
@@ -138,7 +138,7 @@ class Points:
         holds = self.valid
         for limit in self.study.where:
             with np.errstate(invalid="ignore"):
-                holds = holds & limit.holds(self.numbers[limit.quantity])
+                holds = holds & limit.is_met(self.numbers[limit.quantity])
         return holds
 
     @cached_property
@@ -153,14 +153,14 @@ class Points:
         return np.broadcast_to(kept, self.shape)
 
     def __len__(self) -> int:
-        return self.count(self.kept)
+        return self.count_points(self.kept)
 
-    def laid(self, array: Array) -> Array:
+    def flatten_values(self, array: Array) -> Array:
         """Flatten the values of points, (dimension, …), to the rows (rows,) of the table."""
         found: Array = np.broadcast_to(array, self.shape)[self.kept]
         return found
 
-    def count(self, true: Array) -> int:
+    def count_points(self, true: Array) -> int:
         """Count the points of the piece at which ``true``, (dimension, …), is true."""
         return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
 
@@ -194,11 +194,11 @@ class Points:
     def whole(self) -> dict[str, bool]:
         """For each recorded number whether all its values in the table are exact integers."""
         numbers = [name for name in self.study.record if not is_name(name)]
-        kept = {name: self.laid(self.numbers[name]) for name in numbers}
+        kept = {name: self.flatten_values(self.numbers[name]) for name in numbers}
         return {n: bool((is_whole(held) | np.isnan(held)).all()) for n, held in kept.items()}
 
 
-def numbers_of(study: Study, ranges: Sequence[range]) -> Array:
+def numbers_of(study: StudySpec, ranges: Sequence[range]) -> Array:
     """Return the study's numbers of the points at places along each dimension, (dimension, …)."""
     return np.asarray(np.ravel_multi_index(np.ix_(*ranges), study.shape))
 

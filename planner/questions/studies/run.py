@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from planner.base import files, numbers
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 from planner.questions.studies import TABLES, parquet
-from planner.questions.studies.engines import chosen
+from planner.questions.studies.engines import choose_engine
 from planner.questions.studies.pieces import PieceFolder
-from planner.questions.studies.study import Study
+from planner.questions.studies.study import StudySpec
 from planner.questions.studies.summary import Summary
 from planner.questions.studies.work import Job
 
@@ -27,22 +27,22 @@ Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself; its output formats share caches
-class Outcome:
+class StudyOutcome:
     """A finished study: its table, and the summary for a comparison."""
 
-    study: Study
+    study: StudySpec
     output: str | None
     summary: Summary
 
 
 def sweep(
-    study: Study,
+    study: StudySpec,
     output: str | Path | None = None,
     workers: int | None = None,
     on: str | Executor | None = None,
     restart: bool = False,
     progress: Progress | None = None,
-) -> Outcome:
+) -> StudyOutcome:
     """Evaluate every point of a study.
 
     Args:
@@ -57,15 +57,15 @@ def sweep(
     Raises:
         PlanError: the table cannot be written, or the engine fails.
     """
-    engine = chosen(workers, on)
+    engine = choose_engine(workers, on)
     kind = None if output is None else files.format_of(output, TABLES, "table")
     if kind == "parquet":
-        parquet.loaded()
+        parquet.import_pyarrow()
     job, found, start = Job(study, kind), Summary(), time.perf_counter()
     with contextlib.ExitStack() as stack:
         folder = None
         if output is not None:
-            files.spare(output, study.files)
+            files.refuse_overwrite(output, study.files)
             about = {"study": study.digest, "format": kind, "pieces": len(job.pieces), "form": FORM}
             folder = stack.enter_context(closing(PieceFolder(Path(output), about, restart)))
         pieces, done = range(len(job.pieces)), set() if folder is None else folder.done
@@ -73,18 +73,18 @@ def sweep(
         stack.enter_context(closing(made))
         for number in pieces:
             if folder is not None and number in done:
-                summary = folder.read(number)[1]
+                summary = folder.read_piece(number)[1]
             else:
                 piece = next(made)
                 summary = piece.summary
                 if folder is not None:
-                    folder.add(number, piece.data, summary)
-            found.add(Summary(**files.parse_json(summary)))
-            tell(f"{numbers.text(found.points)} of {numbers.text(study.size)} plans")
+                    folder.add_piece(number, piece.data, summary)
+            found.merge_summary(Summary(**files.parse_json(summary)))
+            report_progress(f"{numbers.text(found.points)} of {numbers.text(study.size)} plans")
             if progress is not None:
                 progress(found.points, study.size, time.perf_counter() - start)
         if folder is not None and kind == "parquet":
-            folder.finish(partial(parquet.join, study, whole=found.whole))
+            folder.finish_table(partial(parquet.join_pieces, study, whole=found.whole))
         elif folder is not None:
-            folder.finish(lambda pieces, file: file.writelines(pieces))
-    return Outcome(study, None if output is None else str(output), found)
+            folder.finish_table(lambda pieces, file: file.writelines(pieces))
+    return StudyOutcome(study, None if output is None else str(output), found)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from planner.base import units
 from planner.base.errors import Fault, PlanError
-from planner.base.version import full
+from planner.base.version import format_versions
 from planner.book.quantity import BOOK, Book
 from planner.documents import defaults, schema, source
 from planner.documents import yaml_nodes as nodes
@@ -27,20 +27,20 @@ from planner.documents.yaml_nodes import Node, Origin
 from planner.plans import plan
 from planner.plans.document import Draft, Plan
 from planner.questions import loading
-from planner.questions.constraints import Limit, known_to_batch, parse_limit
+from planner.questions.constraints import Limit, check_batchable, parse_limit
 from planner.questions.studies.axes import (
     AUTO,
     ITEM,
     LAYOUT,
-    Axis,
     Choice,
+    StudyAxis,
+    check_axis_keys,
+    collect_keys,
+    expand_range,
+    find_key_schema,
     is_numeric,
-    key_known,
-    keys,
     label,
-    number,
-    only,
-    spread,
+    read_axis_number,
 )
 
 #: Keys that define the task: what is trained, on how much.
@@ -57,7 +57,7 @@ ONE_BY_ONE = 250
 
 
 @dataclass(frozen=True)
-class Study:
+class StudySpec:
     """A checked study, not evaluated yet; it is sent to workers as it is."""
 
     name: str
@@ -66,7 +66,7 @@ class Study:
     files: tuple[str, ...]  # that it was read from
     bases: tuple[Document, ...]
     several: bool  # the first axis says which of the bases
-    axes: tuple[Axis, ...]
+    axes: tuple[StudyAxis, ...]
     zipped: bool
     record: tuple[str, ...]
     where: tuple[Limit, ...]
@@ -77,7 +77,7 @@ class Study:
     book: Book = BOOK  # with the quantities that its plans define, all of them the same
 
     @cached_property
-    def dimensions(self) -> tuple[tuple[Axis, ...], ...]:
+    def dimensions(self) -> tuple[tuple[StudyAxis, ...], ...]:
         """The dimensions of the grid, each with the axes that change together along it. The first
         one changes slowest."""
         plans = [self.axes[:1]] if self.several else []
@@ -94,33 +94,33 @@ class Study:
         """How many points there are."""
         return math.prod(self.shape)
 
-    def places(self, point: int) -> tuple[int, ...]:
+    def locate_point(self, point: int) -> tuple[int, ...]:
         """Return the place of a point along each dimension."""
         import numpy as np
 
         return tuple(map(int, np.unravel_index(point, self.shape)))
 
-    def labels(self, point: int) -> dict[str, Any]:
+    def label_point(self, point: int) -> dict[str, Any]:
         """Return the labels of a point's values by axis, as in tables."""
-        both = zip(self.dimensions, self.places(point), strict=True)
+        both = zip(self.dimensions, self.locate_point(point), strict=True)
         return {axis.name: axis.choices[place].label for axes, place in both for axis in axes}
 
-    def plan(self, point: int) -> Plan:
+    def build_plan(self, point: int) -> Plan:
         """Build the plan of a point.
 
         Raises:
             PlanError: the values do not go together.
         """
-        return loading.planned(self.document_of(point))
+        return loading.complete_document(self.build_document(point))
 
-    def document_of(self, point: int, without: Collection[int] = ()) -> Document:
+    def build_document(self, point: int, without: Collection[int] = ()) -> Document:
         """Return the document of a point's plan, without the changes of some dimensions."""
-        places, changes = self.places(point), dict[str, Any]()
+        places, changes = self.locate_point(point), dict[str, Any]()
         for dimension, axes in enumerate(self.dimensions):
             if dimension not in without:
-                changes |= changes_at(axes, places[dimension])
+                changes |= merge_changes(axes, places[dimension])
         base = self.bases[places[0] if self.several else 0]
-        return base.changed(in_order(changes))
+        return base.change_keys(sort_changes(changes))
 
     @cached_property
     def searches(self) -> bool:
@@ -133,7 +133,7 @@ class Study:
     def digest(self) -> str:
         """A hash of what two runs must have in common to write the same table."""
         data = [
-            full(),
+            format_versions(),
             [base.data for base in self.bases],
             [[axis.name, [[c.label, c.changes] for c in axis.choices]] for axis in self.axes],
             [self.zipped, self.record, list(map(str, self.where)), self.keep_invalid],
@@ -142,10 +142,10 @@ class Study:
         return hashlib.sha256(json.dumps(data, default=str).encode()).hexdigest()
 
 
-def load(
+def read_study(
     document: str | Path | Mapping[str, Any],
     overrides: Mapping[str, Any] | Sequence[str] = (),
-) -> Study:
+) -> StudySpec:
     """Load the study of a YAML file or of a mapping, ``overrides`` as for plans.
 
     Raises:
@@ -153,14 +153,14 @@ def load(
     """
     read = source.load(document, overrides, "study")
     try:
-        return _Reader(schema.validate(read, "study"), document).study()
+        return _StudyReader(schema.validate(read, "study"), document).build_study()
     except schema.Invalid as error:
         loading.refuse_other_kind(document, "study")
-        found = [*error.faults, *_further(read, document)]
+        found = [*error.faults, *_collect_faults(read, document)]
         raise PlanError(dict.fromkeys(found)) from None
 
 
-def _further(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence[Fault]:
+def _collect_faults(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence[Fault]:
     """Return the faults of a study's keys that agree with its schema, where others do not."""
 
     def alone(entries: dict[str, Node]) -> Document:
@@ -174,13 +174,13 @@ def _further(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence
     if not {"base", "plans"} & set(entries):
         return ()
     try:
-        _Reader(alone(entries), origin).study()
+        _StudyReader(alone(entries), origin).build_study()
     except PlanError as error:
         return error.faults
     return ()
 
 
-class _Reader:
+class _StudyReader:
     """Turns a study document that agrees with its schema into a study."""
 
     def __init__(self, document: Document, origin: str | Path | Mapping[str, Any]) -> None:
@@ -188,7 +188,7 @@ class _Reader:
         self.faults: list[Fault] = []
         is_file = isinstance(origin, (str, Path)) and str(origin) != "-"
         base = Path(origin).parent if is_file else Path(".")  # type: ignore[arg-type]
-        self.resolver = Resolver(None, base, defaults=defaults.of(origin))
+        self.resolver = Resolver(None, base, defaults=defaults.find_defaults(origin))
 
     def each(self, read: Callable[[T], R], items: Iterable[T], key: str | None = None) -> list[R]:
         """Read some items and collect their faults; one without a place gets that of its item in
@@ -200,42 +200,42 @@ class _Reader:
             try:
                 found.append(read(item))
             except PlanError as error:
-                place = self.document.place(() if key is None else (key, index))
+                place = self.document.find_place(() if key is None else (key, index))
                 self.faults += [replace(f, place=f.place or place) for f in error.faults]
         return found
 
-    def finish(self) -> None:
+    def raise_faults(self) -> None:
         if self.faults:
             raise PlanError(dict.fromkeys(self.faults))
 
-    def study(self) -> Study:
+    def build_study(self) -> StudySpec:
         data = self.document.data
-        bases = self._bases()
-        node = self.document.find(("axes",)) if self.document.has(("axes",)) else None
+        bases = self._read_bases()
+        node = self.document.find_node(("axes",)) if self.document.has_value(("axes",)) else None
         entries = node.value if node and isinstance(node.value, dict) else {}
-        written = self.each(lambda item: self._axis(*item), entries.items())
+        written = self.each(lambda item: self._read_axis(*item), entries.items())
         self._set_once(written)
         try:
-            self._count(written, len(bases))
+            self._check_counts(written, len(bases))
         except PlanError as error:
             self.faults += error.faults
-            self.finish()
+            self.raise_faults()
         self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
-        documents = self.each(lambda base: self._checked(base, {}), bases)
-        axes = [self._resolved(axis, bases[0]) for axis in written if bases]
-        book = self._book(documents)
-        self.each(partial(known_to_batch, book=book), data["record"], "record")
+        documents = self.each(lambda base: self._complete_base(base, {}), bases)
+        axes = [self._resolve_axis(axis, bases[0]) for axis in written if bases]
+        book = self._find_book(documents)
+        self.each(partial(check_batchable, book=book), data["record"], "record")
         where = self.each(partial(parse_limit, book=book), data["where"], "where")
-        self.each(lambda limit: known_to_batch(limit.quantity, book), where, "where")
-        self.finish()
+        self.each(lambda limit: check_batchable(limit.quantity, book), where, "where")
+        self.raise_faults()
         if "plans" in data:
             names = [base.reference or label(base, index) for index, base in enumerate(bases)]
-            axes.insert(0, Axis(PLANS, tuple(Choice(name, {}) for name in names)))
-        files = {*self.document.files(), *(f for base in documents for f in base.files())}
+            axes.insert(0, StudyAxis(PLANS, tuple(Choice(name, {}) for name in names)))
+        files = {*self.document.list_files(), *(f for base in documents for f in base.list_files())}
         file = self.document.name or self.document.node.place.file
         path = Path(file).name if Path(file).is_absolute() else Path(file).as_posix()
-        return self._in_time(
-            Study(
+        return self._add_deadlines(
+            StudySpec(
                 name=data["name"],
                 notes=data.get("notes"),
                 document=None if file.startswith("<") else path,
@@ -251,16 +251,16 @@ class _Reader:
             )
         )
 
-    def _book(self, documents: Sequence[Document]) -> Book:
+    def _find_book(self, documents: Sequence[Document]) -> Book:
         """Return the book of all plans, with their own quantities if all define the same."""
         books = []
         for document in documents:
             draft = Draft(document, document.data)
-            books.append(plan.book(draft))
+            books.append(plan.get_book(draft))
             self.faults += draft.faults
         return books[0] if books and all(one is books[0] for one in books) else BOOK
 
-    def _in_time(self, study: Study) -> Study:
+    def _add_deadlines(self, study: StudySpec) -> StudySpec:
         """Add the deadlines to a study; without any, a limit on the days of training is one.
 
         Raises:
@@ -269,9 +269,9 @@ class _Reader:
         limits = [
             Fraction(x.value) for x in study.where if (x.quantity, x.relation) == (DAYS, "<=")
         ]
-        if not self.document.has(("deadline",)):
+        if not self.document.has_value(("deadline",)):
             return replace(study, deadlines=(min(limits),)) if limits else study
-        node = self.document.find(("deadline",))
+        node = self.document.find_node(("deadline",))
         several = node.value if isinstance(node.value, list) else [node]
 
         def days(one: Node) -> units.Exact:
@@ -282,11 +282,11 @@ class _Reader:
                 raise PlanError(Fault(what, one.place, error.allowed, error.hint)) from None
 
         found = self.each(days, several)
-        self.finish()
+        self.raise_faults()
         if len(found) != 1:
             first = study.dimensions[0] if study.axes else ()
             names = " and ".join(axis.name for axis in first)
-            tasks = not keys(first) or any(map(TASK.match, keys(first)))
+            tasks = not collect_keys(first) or any(map(TASK.match, collect_keys(first)))
             if not tasks or (len(found),) != study.shape[:1]:
                 what = f"deadline has {len(found)} values"
                 said = "one time, or one for each value of the first axis"
@@ -302,18 +302,20 @@ class _Reader:
 
     # -- plans --------------------------------------------------------------------------------
 
-    def _bases(self) -> list[Node]:
-        given = [key for key in ("base", "plans") if self.document.has((key,))]
+    def _read_bases(self) -> list[Node]:
+        given = [key for key in ("base", "plans") if self.document.has_value((key,))]
         if len(given) != 1:
             what = "both base and plans" if given else "neither base nor plans"
-            place = self.document.find(()).place
+            place = self.document.find_node(()).place
             self.faults.append(Fault(f"the study has {what}", place, "one of them"))
             return []
-        node, names = self.document.find((given[0],)), self.resolver
+        node, names = self.document.find_node((given[0],)), self.resolver
         several = node.value if isinstance(node.value, list) else [node]
-        return self.each(lambda base: names.extend(names.name(base, "plan"), "plan", ()), several)
+        return self.each(
+            lambda base: names.extend_node(names.name(base, "plan"), "plan", ()), several
+        )
 
-    def _checked(self, base: Node, settings: Mapping[str, Node]) -> Document:
+    def _complete_base(self, base: Node, settings: Mapping[str, Node]) -> Document:
         """Complete the base with the first value of every axis and then some settings, by the
         schema of plans.
 
@@ -321,65 +323,65 @@ class _Reader:
             PlanError: the schema does not allow one of them.
         """
         root = base
-        for key, node in in_order({**self.first, **settings}).items():
+        for key, node in sort_changes({**self.first, **settings}).items():
             root = source._set(root, key.split("."), node, "plan", self.resolver)
-        root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
-        root = self.resolver.names(root, "plan", ())
+        root = self.resolver.extend_node(source.expand_auto(root, "plan"), "plan", ())
+        root = self.resolver.resolve_names(root, "plan", ())
         read = Document(root, "plan", defaults=self.resolver.defaults)
-        return plan.opened(schema.validate(read, "plan"))
+        return plan.set_auto_layout(schema.validate(read, "plan"))
 
     # -- axes as written ----------------------------------------------------------------------
 
-    def _axis(self, name: str, node: Node) -> Axis:
+    def _read_axis(self, name: str, node: Node) -> StudyAxis:
         """Read an axis as written: its changes are nodes; named values have a label."""
         if name in OWN_COLUMNS:
             what = f"axes.{name}: the table has a column of that name"
             raise PlanError(Fault(what, node.key_place))
         if isinstance(node.value, dict) and {"from", "to"} & set(node.value):
-            said = key_known(name, node.key_place)
+            said = find_key_schema(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
             made = (
                 replace(nodes.from_data(value, node.place, origin), unit=unit)
-                for value in spread(name, node, said, self.document.data["limit"])
+                for value in expand_range(name, node, said, self.document.data["limit"])
             )
-            return Axis(name, tuple(Choice(None, {name: one}) for one in made))
+            return StudyAxis(name, tuple(Choice(None, {name: one}) for one in made))
         several = node.value if isinstance(node.value, list) else [node]
         if not several:
             raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
         if all(isinstance(item.value, dict) and "set" in item.value for item in several):
-            return Axis(name, tuple(self._item(name, item) for item in several))
-        key_known(name, node.key_place)
+            return StudyAxis(name, tuple(self._read_item(name, item) for item in several))
+        find_key_schema(name, node.key_place)
         if name == LAYOUT:
-            several = [self._layout(item) for item in several]
-        return Axis(name, tuple(_named_value(name, item) for item in several))
+            several = [self._resolve_layout(item) for item in several]
+        return StudyAxis(name, tuple(_read_axis_value(name, item) for item in several))
 
-    def _layout(self, node: Node) -> Node:
+    def _resolve_layout(self, node: Node) -> Node:
         """Return the layout of a plan that is named; anything else as it is."""
         if not isinstance(node.value, str) or node.value == AUTO:
             return node
-        fetched = self.resolver.fetch(node, "plan", ())
+        fetched = self.resolver.fetch_document(node, "plan", ())
         assert isinstance(fetched.value, dict)
         found = fetched.value.get(LAYOUT)
         if found is None or not isinstance(found.value, dict):
             raise PlanError(Fault(f"the plan {node.value} has no layout", node.place))
         return replace(found, place=node.place, reference=node.value)
 
-    def _item(self, name: str, node: Node) -> Choice:
+    def _read_item(self, name: str, node: Node) -> Choice:
         """Read the settings of ``{name, set}``."""
         assert isinstance(node.value, dict)
-        only(f"axes.{name}", node.value, ITEM)
+        check_axis_keys(f"axes.{name}", node.value, ITEM)
         inner = node.value["set"]
         if not isinstance(inner.value, dict) or not inner.value:
             raise PlanError(Fault(f"axes.{name}: set is not a mapping", inner.place, "KEY: VALUE"))
         settings = {}
         for key, child in inner.value.items():
-            key_known(key, child.key_place)
-            settings[key] = self._layout(child) if key == LAYOUT else child
+            find_key_schema(key, child.key_place)
+            settings[key] = self._resolve_layout(child) if key == LAYOUT else child
         called = node.value.get("name")
         text = called.text if called and isinstance(called.value, str) else None
         return Choice(text or " ".join(f"{k}={label(n, 0)}" for k, n in settings.items()), settings)
 
-    def _set_once(self, axes: Sequence[Axis]) -> None:
+    def _set_once(self, axes: Sequence[StudyAxis]) -> None:
         """Report keys that two axes set, which would contradict each other."""
         owner: dict[str, str] = {}
         for axis in axes:
@@ -387,16 +389,16 @@ class _Reader:
                 first = owner.setdefault(key, axis.name)
                 if first != axis.name:
                     message = f"axes.{axis.name} sets {key}, and so does axes.{first}"
-                    place = self.document.key_place(("axes", axis.name))
+                    place = self.document.find_key_place(("axes", axis.name))
                     self.faults.append(Fault(message, place, "one of them"))
 
-    def _count(self, axes: Sequence[Axis], plans: int) -> None:
+    def _check_counts(self, axes: Sequence[StudyAxis], plans: int) -> None:
         """Check that axes go together, and that there are not too many values and points.
 
         Raises:
             PlanError: they do not, or there are.
         """
-        data, place = self.document.data, self.document.find(("axes",)).place
+        data, place = self.document.data, self.document.find_node(("axes",)).place
         lengths = [len(axis.choices) for axis in axes]
         if data["combine"] == "zip":
             if len(set(lengths)) > 1:
@@ -409,42 +411,42 @@ class _Reader:
             what = f"{' × '.join(map(str, counted))} = {math.prod(counted)} points"
             allowed = f"at most {data['limit']}; the key limit allows more"
             raise PlanError(Fault(f"the study has {what}", place, allowed))
-        spelled = sum(len(axis.choices) for axis in axes if not _holds_numbers(axis))
+        spelled = sum(len(axis.choices) for axis in axes if not _has_numbers(axis))
         if spelled > ONE_BY_ONE:
             what = f"the axes have {spelled} values that are not numbers"
             raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
 
     # -- axes as plans hold them --------------------------------------------------------------
 
-    def _resolved(self, axis: Axis, base: Node) -> Axis:
-        if _holds_numbers(axis):
-            return Axis(axis.name, self._numbers(axis, base))
+    def _resolve_axis(self, axis: StudyAxis, base: Node) -> StudyAxis:
+        if _has_numbers(axis):
+            return StudyAxis(axis.name, self._read_numbers(axis, base))
 
         def read(item: tuple[int, Choice]) -> Choice:
             index, choice = item
-            found = self._checked(base, choice.changes)
+            found = self._complete_base(base, choice.changes)
             value = next(iter(choice.changes.values()))
             shown: Any = choice.label or value.reference or label(value, index)
             if choice.label is None and type(value.value) is int:
                 shown = value.value
             return Choice(shown, {key: found.get(key) for key in choice.changes})
 
-        return Axis(axis.name, tuple(self.each(read, enumerate(axis.choices))))
+        return StudyAxis(axis.name, tuple(self.each(read, enumerate(axis.choices))))
 
-    def _numbers(self, axis: Axis, base: Node) -> tuple[Choice, ...]:
+    def _read_numbers(self, axis: StudyAxis, base: Node) -> tuple[Choice, ...]:
         """Read numbers in the unit of their key. The smallest, the largest and one that is not
         whole are checked by the schema, which allows all between them."""
         said, key = plan.about(axis.name), axis.name
 
         def read(choice: Choice) -> tuple[Any, Node]:
             node, unit = choice.changes[key], str(said.get("unit", "1"))
-            return None if node.value is None else number(key, node, unit), node
+            return None if node.value is None else read_axis_number(key, node, unit), node
 
         found = self.each(read, axis.choices)
         numbers = [pair for pair in found if pair[0] is not None]
         tried = [choose(numbers, key=itemgetter(0)) for choose in (min, max) if numbers]
         tried += [pair for pair in numbers if not isinstance(pair[0], int)][:1]
-        self.each(lambda pair: self._checked(base, {key: pair[1]}), tried)
+        self.each(lambda pair: self._complete_base(base, {key: pair[1]}), tried)
         default = said.get("default")
         return tuple(
             Choice("default", {key: default}) if value is None else Choice(value, {key: value})
@@ -452,14 +454,14 @@ class _Reader:
         )
 
 
-def _holds_numbers(axis: Axis) -> bool:
+def _has_numbers(axis: StudyAxis) -> bool:
     """Decide whether an axis has numbers or no value, for a key that takes only numbers."""
     values = [choice.changes.get(axis.name) for choice in axis.choices if choice.label is None]
     plain = [node for node in values if node and not isinstance(node.value, (dict, list))]
     return len(plain) == len(axis.choices) and is_numeric(plan.about(axis.name))
 
 
-def _named_value(key: str, node: Node) -> Choice:
+def _read_axis_value(key: str, node: Node) -> Choice:
     """Read a value; a mapping may have a label as ``name`` where its section has no such key."""
     called = node.value.get("name") if isinstance(node.value, dict) else None
     text = called.value if called else None
@@ -470,11 +472,11 @@ def _named_value(key: str, node: Node) -> Choice:
     return Choice(text, {key: replace(node, value=rest)})
 
 
-def changes_at(axes: Sequence[Axis], place: int) -> dict[str, Any]:
+def merge_changes(axes: Sequence[StudyAxis], place: int) -> dict[str, Any]:
     """Return the changes of a dimension's axes at a place."""
     return {k: v for axis in axes for k, v in axis.choices[place].changes.items()}
 
 
-def in_order(changes: Mapping[str, Any]) -> dict[str, Any]:
+def sort_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Sort changes so that a section comes before the keys inside it."""
     return dict(sorted(changes.items(), key=lambda item: item[0].count(".")))

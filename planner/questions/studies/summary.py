@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.questions.studies.axes import keys
+from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.points import (
     COST,
     DEVICES,
@@ -24,7 +24,7 @@ from planner.questions.studies.points import (
     Array,
     Points,
 )
-from planner.questions.studies.study import DAYS, TASK, Study
+from planner.questions.studies.study import DAYS, TASK, StudySpec
 
 #: Questions by name: the quantity, and whether its minimum (1) or its maximum (-1) is best.
 QUESTIONS: dict[str, tuple[str, int]] = {
@@ -75,23 +75,23 @@ class Summary:
     cells: dict[str, Best] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
 
-    def add(self, other: Summary) -> None:
+    def merge_summary(self, other: Summary) -> None:
         """Merge the summary of the next piece into this one."""
         for name, theirs in vars(other).items():
-            setattr(self, name, _merged(getattr(self, name), theirs))
+            setattr(self, name, _merge_facts(getattr(self, name), theirs))
         for text in [text for text in self.reasons if text != "others"][MOST_REASONS:]:
             self.reasons["others"] = self.reasons.get("others", 0) + self.reasons.pop(text)
 
 
-def at(places: Iterable[int]) -> str:
+def join_places(places: Iterable[int]) -> str:
     """Join places along some dimensions to a key of a summary."""
     return ",".join(map(str, places))
 
 
-def _merged(mine: Any, theirs: Any) -> Any:
+def _merge_facts(mine: Any, theirs: Any) -> Any:
     """Merge mappings key by key: add counts, keep the better of two bests, the first of equals."""
     if isinstance(theirs, dict):
-        both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
+        both = {key: _merge_facts(mine[key], theirs[key]) for key in theirs if key in mine}
         return {**mine, **theirs, **both}
     if isinstance(theirs, bool):
         return mine and theirs
@@ -110,13 +110,13 @@ class Roles:
     cells: tuple[int, ...]  # those that have cells, these included, in order
 
 
-def roles(study: Study) -> Roles:
+def choose_roles(study: StudySpec) -> Roles:
     """Choose what each dimension shows. Along x: devices where they vary, else the longest row of
     numbers, else any. A dimension that defines the task (plans, models, tokens) is a task, as a
     best over several tasks means nothing; it is along x only where nothing else varies and there
     are many. Columns are what changes the layout, or what is left."""
     shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_CELLS]
-    changed = {i: keys(study.dimensions[i]) for i in shown}
+    changed = {i: collect_keys(study.dimensions[i]) for i in shown}
     tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
     free = [i for i in shown if i not in tasks]
     if not free and math.prod(study.shape[i] for i in tasks) > MOST_TASKS:
@@ -140,18 +140,18 @@ def roles(study: Study) -> Roles:
     return Roles(x, apart, columns if columns in cells else None, tuple(sorted(cells)))
 
 
-def summary(table: Points) -> Summary:
+def summarise_piece(table: Points) -> Summary:
     """Compute the facts of one piece."""
     study, fits = table.study, table.fits
     usable = table.holds & (fits != 0)
     found = Summary(
         points=math.prod(table.shape),
         rows=len(table),
-        invalid=table.count(~table.valid),
-        outside=table.count(table.valid & ~table.holds),
-        fit=table.count(table.holds & (fits == 1)),
-        tight=table.count(table.holds & (table.verdict == STATES.index("tight"))),
-        unfit=table.count(table.holds & (fits == 0)),
+        invalid=table.count_points(~table.valid),
+        outside=table.count_points(table.valid & ~table.holds),
+        fit=table.count_points(table.holds & (fits == 1)),
+        tight=table.count_points(table.holds & (table.verdict == STATES.index("tight"))),
+        unfit=table.count_points(table.holds & (fits == 0)),
         whole=table.whole,
     )
     reasons = np.where(table.valid, "", table.words[REASON])
@@ -163,7 +163,7 @@ def summary(table: Points) -> Summary:
     for question, (quantity, sign) in QUESTIONS.items():
         numbers = sign * table.numbers[quantity]
         scores[question] = np.where(usable & np.isfinite(numbers), numbers, np.inf)
-    role = roles(study)
+    role = choose_roles(study)
     _keep_best(found, table, TASKS, role.tasks, scores)
     _keep_each(found, table, usable, scores)
     _keep_cells(found, table, role.cells)
@@ -176,7 +176,7 @@ def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, A
     for dimension, places in enumerate(table.ranges):
         if table.study.shape[dimension] <= MOST_PLACES:
             counts = (
-                np.count_nonzero(_along(table, true, (dimension,)), axis=-1).tolist()
+                np.count_nonzero(_move_axes(table, true, (dimension,)), axis=-1).tolist()
                 for true in told.values()
             )
             found.each[str(dimension)] = {
@@ -186,7 +186,7 @@ def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, A
             _keep_best(found, table, str(dimension), (dimension,), scores)
 
 
-def _along(table: Points, array: Array, keep: Sequence[int]) -> Array:
+def _move_axes(table: Points, array: Array, keep: Sequence[int]) -> Array:
     """Return the values of points, (dimension, …), as (…kept dimensions, all others)."""
     rest = [d for d in range(len(table.shape)) if d not in keep]
     array = array.reshape(()) if array.size == 1 else array  # a study may be of one plan
@@ -199,14 +199,14 @@ def _keep_best(
 ) -> None:
     """Keep the lowest of each score at each place of the study along some dimensions, where there
     is one."""
-    best, numbers = found.best.setdefault(view, {}), _along(table, table.of_study, keep)
+    best, numbers = found.best.setdefault(view, {}), _move_axes(table, table.of_study, keep)
     for question, score in scores.items():
-        flat = _along(table, score, keep)
+        flat = _move_axes(table, score, keep)
         first = flat.argmin(axis=-1)[..., None]
         # At each place the lowest score, and the number in the study of the first point with it.
         least, points = (np.take_along_axis(a, first, axis=-1)[..., 0] for a in (flat, numbers))
         for index in map(tuple, np.argwhere(np.isfinite(least)).tolist()):
-            places = at(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
+            places = join_places(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
             best.setdefault(places, {})[question] = [float(least[index]), int(points[index])]
 
 
@@ -217,16 +217,16 @@ def _keep_cells(found: Summary, table: Points, keep: Sequence[int]) -> None:
     rank = RANKS[table.verdict] + (days > table.deadline)
     paid = np.where(np.isfinite(cost), cost, np.where(np.isfinite(hours), hours, memory))
     score = np.nan_to_num(np.where(rank >= RANKS[STATES.index("no")], memory, paid), nan=MOST)
-    ranks = _along(table, np.where(table.holds, rank, np.inf), keep)
-    scores = np.minimum(_along(table, score, keep), MOST)
+    ranks = _move_axes(table, np.where(table.holds, rank, np.inf), keep)
+    scores = np.minimum(_move_axes(table, score, keep), MOST)
     first = np.where(ranks == ranks.min(axis=-1, keepdims=True), scores, np.inf).argmin(axis=-1)
     arrays = (table.of_study, table.verdict, days, cost, hours, memory)
     of_first = [
         np.take_along_axis(one, first[..., None], axis=-1)[..., 0]
-        for one in (ranks, scores, *(_along(table, array, keep) for array in arrays))
+        for one in (ranks, scores, *(_move_axes(table, array, keep) for array in arrays))
     ]
     for index in map(tuple, np.argwhere(np.isfinite(of_first[0])).tolist()):
         rank, score, point, verdict, *numbers = (array[index].item() for array in of_first)
         shown = [n if math.isfinite(n) else None for n in numbers]
-        places = at(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
+        places = join_places(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
         found.cells[places] = [[rank, score], point, verdict, *shown]

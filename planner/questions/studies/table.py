@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.display import cell, plain, quoted
-from planner.questions.batch_rows import chosen
-from planner.questions.studies.axes import Axis
+from planner.base.display import escape_cell, plain, quote_json
+from planner.questions.batch_rows import encode_values
+from planner.questions.studies.axes import StudyAxis
 from planner.questions.studies.points import (
     LAYOUT_FOUND,
     REASON,
     STATES,
     Array,
     Points,
-    bounded,
     is_name,
     is_whole,
+    list_bounded,
 )
-from planner.questions.studies.study import Study
+from planner.questions.studies.study import StudySpec
 
 #: Kinds of columns: text, truth values, integers, numbers.
 TEXT, FLAG, WHOLE, NUMBER = "text", "flag", "whole", "number"
@@ -32,7 +32,7 @@ BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column with its name and its kind.
 
     ``coded`` returns the index of each row's value, (dimension, …), and the distinct values, of
@@ -45,7 +45,7 @@ class Column:
     coded: Callable[[Points], tuple[Array, Sequence[Any]]] | None = None
 
 
-def columns(study: Study) -> tuple[Column, ...]:
+def list_columns(study: StudySpec) -> tuple[TableColumn, ...]:
     """List the columns in their order. A quantity that an axis gives in numbers has one column;
     otherwise the axis has one of the given values, and the quantity one of the results."""
     found = []
@@ -56,45 +56,45 @@ def columns(study: Study) -> tuple[Column, ...]:
             whole = all(isinstance(c.label, int) and abs(c.label) < 2**63 for c in axis.choices)
             number = WHOLE if whole else NUMBER
             kind = number if axis.numeric else TEXT
-            found.append(Column(name, kind, partial(_of_axis, dimension, axis)))
+            found.append(TableColumn(name, kind, partial(_encode_axis, dimension, axis)))
     if study.searches:
-        found.append(Column(LAYOUT_FOUND, TEXT, partial(_of_words, LAYOUT_FOUND)))
+        found.append(TableColumn(LAYOUT_FOUND, TEXT, partial(_encode_words, LAYOUT_FOUND)))
     found += [
-        Column("fits", FLAG, lambda rows: (rows.fits + 1, [None, False, True])),
-        Column("verdict", TEXT, lambda rows: (rows.verdict, STATES)),
+        TableColumn("fits", FLAG, lambda rows: (rows.fits + 1, [None, False, True])),
+        TableColumn("verdict", TEXT, lambda rows: (rows.verdict, STATES)),
     ]
     numeric = {axis.name for axis in study.axes if axis.numeric}
-    may_have = bounded(study)
+    may_have = list_bounded(study)
     for name in study.record:
         if is_name(name):
-            found.append(Column(name, TEXT, partial(_of_words, name)))
+            found.append(TableColumn(name, TEXT, partial(_encode_words, name)))
         elif name not in numeric:
-            found.append(Column(name, NUMBER))
+            found.append(TableColumn(name, NUMBER))
         if name in may_have:
-            found += [Column(f"{name}.{end}", NUMBER) for end in ("low", "high")]
-    return (*found, Column(REASON, TEXT, partial(_of_words, REASON)))
+            found += [TableColumn(f"{name}.{end}", NUMBER) for end in ("low", "high")]
+    return (*found, TableColumn(REASON, TEXT, partial(_encode_words, REASON)))
 
 
-def _of_axis(dimension: int, axis: Axis, rows: Points) -> tuple[Array, list[Any]]:
+def _encode_axis(dimension: int, axis: StudyAxis, rows: Points) -> tuple[Array, list[Any]]:
     places = np.ix_(*rows.ranges)[dimension]  # of length 1 along other dimensions
     return places, plain([choice.label for choice in axis.choices])
 
 
-def _of_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
+def _encode_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
     texts = rows.words[name]
-    distinct, codes = chosen((text or None for text in texts.flat), np.arange(texts.size))
+    distinct, codes = encode_values((text or None for text in texts.flat), np.arange(texts.size))
     return codes.reshape(texts.shape), distinct
 
 
-def encoded(table: Points, kind: str) -> bytes:
+def encode_table(table: Points, kind: str) -> bytes:
     """Encode the rows as bytes that follow those of the piece before; the first piece of CSV begins
     with the names of the columns."""
     between, begin, end = (",", "", "\n") if kind == "csv" else (", ", "{", "}\n")
-    own = columns(table.study)
-    cells = [table.laid(_cells(table, column, kind)) for column in own]
+    own = list_columns(table.study)
+    cells = [table.flatten_values(_format_cells(table, column, kind)) for column in own]
     blocks = []
     if kind == "csv" and not any(places.start for places in table.ranges):
-        blocks.append((",".join(_quoted(column.name) for column in own) + "\n").encode())
+        blocks.append((",".join(_quote_cell(column.name) for column in own) + "\n").encode())
     for start in range(0, len(table), BLOCK):
         block = (column[start : start + BLOCK].tolist() for column in cells)
         lines = begin + (end + begin).join(map(between.join, zip(*block, strict=True))) + end
@@ -102,10 +102,10 @@ def encoded(table: Points, kind: str) -> bytes:
     return b"".join(blocks)
 
 
-def _cells(table: Points, column: Column, kind: str) -> Array:
+def _format_cells(table: Points, column: TableColumn, kind: str) -> Array:
     """Format the texts of a column, as (dimension, …) as far as it varies; exact whole numbers are
     printed as integers."""
-    word: Callable[[object], str] = _csv if kind == "csv" else quoted
+    word: Callable[[object], str] = _format_csv if kind == "csv" else quote_json
     before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
     if column.coded is not None:
         codes, distinct = column.coded(table)
@@ -120,15 +120,15 @@ def _cells(table: Points, column: Column, kind: str) -> Array:
     return np.array(texts, dtype=object).reshape(numbers.shape)
 
 
-def _csv(value: object) -> str:
+def _format_csv(value: object) -> str:
     if isinstance(value, str):
-        return _quoted(value)
-    return "" if value is None else quoted(value)
+        return _quote_cell(value)
+    return "" if value is None else quote_json(value)
 
 
-def _quoted(text: str) -> str:
+def _quote_cell(text: str) -> str:
     """Format a cell of text for CSV; one line of the file is one row, whatever a name holds."""
-    text = cell(" ".join(text.splitlines()) if not text.isprintable() else text)
+    text = escape_cell(" ".join(text.splitlines()) if not text.isprintable() else text)
     if any(c in text for c in ',"'):
         return '"' + text.replace('"', '""') + '"'
     return text

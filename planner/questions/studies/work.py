@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.errors import Fault, PlanError
-from planner.base.version import full
+from planner.base.version import format_versions
 from planner.questions.studies import dimensions, evaluator, parquet, table
-from planner.questions.studies.points import Points, is_name, wanted
-from planner.questions.studies.study import Study
-from planner.questions.studies.summary import summary
+from planner.questions.studies.points import Points, is_name, list_needed
+from planner.questions.studies.study import StudySpec
+from planner.questions.studies.summary import summarise_piece
 
 #: Points of a piece: over arrays, and where quantities that are words need single plans.
 OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
@@ -47,7 +47,7 @@ class Pieces:
     def __len__(self) -> int:
         return math.prod(map(len, self.cuts))
 
-    def ranges(self, number: int) -> tuple[range, ...]:
+    def list_ranges(self, number: int) -> tuple[range, ...]:
         """Return the places of a piece along each dimension."""
         places = np.unravel_index(number, [len(cut) for cut in self.cuts])
         begins = (cut[place] for cut, place in zip(self.cuts, places, strict=True))
@@ -56,7 +56,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StudyPiece:
     """A finished piece: its rows as bytes, and its summary as JSON."""
 
     data: bytes
@@ -67,18 +67,18 @@ class Piece:
 class Job:
     """The task of a worker: the study and the format of its rows."""
 
-    study: Study
+    study: StudySpec
     kind: str | None  # csv, jsonl, parquet; None: no table
-    version: str = field(default_factory=full)
+    version: str = field(default_factory=format_versions)
 
     @cached_property
     def pieces(self) -> Pieces:
         """The pieces of the study, the same for all workers."""
-        differ = dimensions.differences(self.study)
-        most = ONE_BY_ONE if any(map(is_name, wanted(self.study))) else OVER_ARRAYS
+        differ = dimensions.classify_axes(self.study)
+        most = ONE_BY_ONE if any(map(is_name, list_needed(self.study))) else OVER_ARRAYS
         while True:
             cut = Pieces(self.study.shape, most)
-            several = zip(cut.ranges(0), differ, strict=True)
+            several = zip(cut.list_ranges(0), differ, strict=True)
             plans = math.prod(len(r) for r, one in several if one == dimensions.PLANS)
             if plans <= MOST_PLANS or most == 1:
                 return cut
@@ -86,21 +86,21 @@ class Job:
 
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Points]:
-        return evaluator.Evaluator(self.study).evaluate
+        return evaluator.Evaluator(self.study).evaluate_points
 
-    def work(self, number: int) -> Piece:
+    def run_piece(self, number: int) -> StudyPiece:
         """Evaluate a piece and encode its rows.
 
         Raises:
             PlanError: this program is another version than the one that read the study.
         """
-        if self.version != full():
-            raise PlanError(Fault(f"a worker runs {full()}, the study {self.version}"))
-        ranges = self.pieces.ranges(number)
+        if self.version != format_versions():
+            raise PlanError(Fault(f"a worker runs {format_versions()}, the study {self.version}"))
+        ranges = self.pieces.list_ranges(number)
         rows = self.evaluate(ranges)
         data = b""
         if self.kind == "parquet":
-            data = parquet.piece(rows)
+            data = parquet.encode_parquet(rows)
         elif self.kind is not None:
-            data = table.encoded(rows, self.kind)
-        return Piece(data, json.dumps(vars(summary(rows)), separators=(",", ":")))
+            data = table.encode_table(rows, self.kind)
+        return StudyPiece(data, json.dumps(vars(summarise_piece(rows)), separators=(",", ":")))
