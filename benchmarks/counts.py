@@ -77,9 +77,9 @@ def by_group(found: Any, identifier: str, forward: bool) -> dict[str, int]:
 
     sums: dict[str, int] = {}
     for point in found.entries("component", {}, {}):
-        if forward and not found.setting("matmul", point):
+        if forward and not found.read_setting("matmul", point):
             continue
-        group = found.setting("group", point)
+        group = found.read_setting("group", point)
         count = found.compute(L_k, point) * found.value(identifier, point)
         name = GROUPS.get(group, group)
         sums[name] = sums.get(name, 0) + count

@@ -13,7 +13,7 @@ from typing import Any
 
 #: What formulas are written with.
 __all__ = ["Expression", "Operand", "ceil", "exp", "floor", "maximum", "minimum"]
-__all__ += ["rational", "sqrt", "tanh"]
+__all__ += ["make_fraction", "sqrt", "tanh"]
 #: The reductions over the entries of an axis.
 REDUCTIONS = frozenset(("total", "largest", "at_largest", "which"))
 OPERATIONS = REDUCTIONS | {

@@ -515,7 +515,7 @@ def list_classifier(values: Values) -> Components:
 
 
 BLOCKS: dict[str, Callable[[Values], Components]] = {
-    block.__name__: block
+    block.__name__.removeprefix("list_"): block
     for block in (
         *(
             list_attention,

@@ -35,7 +35,8 @@ def derive_schemas() -> dict[str, dict[str, Any]]:
     """Return the schemas that are derived from the units and the built-in documents, by kind."""
     quantities = {
         unit: {
-            "description": f"{units.describe_unit(unit)[:1].upper()}{units.describe_unit(unit)[1:]}.",
+            "description": re.sub("^.", lambda first: first[0].upper(), units.describe_unit(unit))
+            + ".",
             "type": ["string", "null"],
             "maxLength": units.LONGEST,
             "pattern": units.build_pattern(unit),

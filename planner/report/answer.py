@@ -511,8 +511,10 @@ class Overview:
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
-        found = [(f"10\u00a0% {_describe_key(each.key, each.meaning)}", each.key, Fraction(each.change))
-                 for each in rank_measures(own, DAYS, most=4)]  # fmt: skip
+        found = [
+            (f"10\u00a0% {_describe_key(each.key, each.meaning)}", each.key, Fraction(each.change))
+            for each in rank_measures(own, DAYS, most=4)
+        ]
         found += [(f"twice the {words}", key, change) for words, key, change in twice(own, DAYS)]
         found = [row for row in found if abs(row[2]) >= LEAST_MOVE]
         found.sort(key=lambda row: -abs(row[2]))

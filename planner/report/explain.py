@@ -456,8 +456,10 @@ def _format_symbolic(quantity: Quantity) -> list[str]:
     pad = " " * len(name)
     if found is None:
         lines = _fill_lines(f"{name} = {quantity.formula}", "  ", f"  {pad}   ")
-        return [*lines, "", *_fill_lines("Its formula stands in such symbols, or is too long in them: "
-                                     "--depth shows it step by step.", "  ")]  # fmt: skip
+        why = (
+            "Its formula is in such symbols, or is too long in them: --depth shows it step by step."
+        )
+        return [*lines, "", *_fill_lines(why, "  ")]
     lines = []
     for step, lead in ((TEXT.write(found.symbolic), name), (TEXT.write(found.numeric), pad)):
         lines += _fill_lines(f"{lead} = {step}", "  ", f"  {pad}   ")

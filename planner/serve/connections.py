@@ -67,9 +67,9 @@ class Connection(H11Protocol):
         if address in self.app.trusted_hosts:  # a proxy has the connections of many
             alike = []
         for crowd, most, error in (alike, MOST // 4, Greedy()), (others, MOST * 3 // 4, Busy()):
-            late = [one for one in crowd if one.waits()]
+            late = [one for one in crowd if one.is_waiting()]
             if len(crowd) >= most and late:
-                min(late, key=lambda one: float(one.since)).end()
+                min(late, key=lambda one: float(one.since)).close_now()
             elif len(crowd) >= most:
                 self.app = refuse_request(error)
         self.check_deadline()

@@ -293,7 +293,7 @@ def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[s
     from planner.report.study import label_of
 
     axis, declared = study.axes[0], plan.book.quantities[quantity]
-    values = [study.document_of(n).get(axis.name) for n in range(study.size)]
+    values = [study.build_document(n).get(axis.name) for n in range(study.size)]
     body = [
         Data(
             take=n,

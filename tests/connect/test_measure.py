@@ -48,10 +48,10 @@ class Ideal:
     def __init__(self, facts: Machine = CPU, processes: int = 1) -> None:
         self.facts, self.processes = facts, processes
 
-    def machine(self) -> Machine:
+    def read_machine(self) -> Machine:
         return self.facts
 
-    def times(self, job: Job, seconds: float) -> list[float]:
+    def time_job(self, job: Job, seconds: float) -> list[float]:
         once = self._once(job)
         return [] if once is None else [once, once, once, once * 1.25]
 
@@ -76,7 +76,7 @@ class Ideal:
                 return job.layers * 3 * 24 * LAUNCH  # as PyTorch's profile counts them
         return None
 
-    def collectives(self, jobs: list[Collective], seconds: float) -> dict[Collective, list[float]]:
+    def time_group(self, jobs: list[Collective], seconds: float) -> dict[Collective, list[float]]:
         return {job: [self._exchange(job)] * 3 for job in jobs}
 
     @staticmethod
@@ -226,9 +226,9 @@ def test_what_small_widths_cost_is_divided_out() -> None:
 
 def test_a_format_or_kernel_that_does_not_run_is_left_out() -> None:
     class Poor(Ideal):
-        def times(self, job: Job, seconds: float) -> list[float]:
+        def time_job(self, job: Job, seconds: float) -> list[float]:
             missing = isinstance(job, Attention) or getattr(job, "form", "") == "fp32"
-            return [] if missing else super().times(job, seconds)
+            return [] if missing else super().time_job(job, seconds)
 
     found = measured(Poor())
     assert set(found["peaks"]) == {"bf16"}
@@ -272,7 +272,7 @@ def test_an_interruption_leaves_no_file(
     def stop(*_: Any) -> list[float]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ideal, "times", stop)
+    monkeypatch.setattr(Ideal, "time_job", stop)
     assert cli.main(["measure", "-o", str(tmp_path / "my.yaml")]) == 130
     assert list(tmp_path.iterdir()) == []
 
@@ -300,7 +300,7 @@ def test_wrong_options_are_told_in_a_line(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Ideal, "times", lambda *_: pytest.fail("told after the benchmarks"))
+    monkeypatch.setattr(Ideal, "time_job", lambda *_: pytest.fail("told after the benchmarks"))
     assert cli.main(["measure", *options]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
@@ -317,7 +317,7 @@ def test_a_folder_that_is_read_only(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(tempfile, "mkstemp", refused)
-    monkeypatch.setattr(Ideal, "times", lambda *_: pytest.fail("told after the benchmarks"))
+    monkeypatch.setattr(Ideal, "time_job", lambda *_: pytest.fail("told after the benchmarks"))
     assert cli.main(["measure", "-o", str(tmp_path / "my.yaml")]) == 2
     assert "permission denied" in capsys.readouterr().err
 

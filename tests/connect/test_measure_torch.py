@@ -80,7 +80,7 @@ def test_what_a_gpu_says_about_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         "is_bf16_supported": lambda: True,
     }.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-    monkeypatch.setattr(engine.Engine, "_formats", lambda self: iter(("fp32", "bf16")))
+    monkeypatch.setattr(engine.Engine, "_list_formats", lambda self: iter(("fp32", "bf16")))
     machine = engine.Engine().machine()
     assert (machine.device, machine.architecture) == ("cuda", "hopper")
     assert (machine.multiprocessors, machine.clock) == (132, 1_980_000_000)
@@ -92,11 +92,11 @@ def test_two_processes_exchange() -> None:
     jobs = [
         Collective(kind, 2**14, 2) for kind in ("all-reduce", "all-gather", "all-to-all", "none")
     ]
-    found = engine.Engine("cpu", 2).collectives(jobs[:3], 0.1)
+    found = engine.Engine("cpu", 2).time_group(jobs[:3], 0.1)
     assert set(found) == set(jobs[:3])
     assert all(0 < each < 10 for each in found[jobs[0]])
     with pytest.raises(PlanError, match=r"a process of collectives failed: .*KeyError: 'none'"):
-        engine.Engine("cpu", 2).collectives(jobs[3:], 0.1)
+        engine.Engine("cpu", 2).time_group(jobs[3:], 0.1)
 
 
 def test_the_layers_that_are_launched_are_those_that_the_count_of_launches_is_of() -> None:

@@ -331,7 +331,7 @@ def test_too_few_devices_that_are_clearly_dearer_and_late_rule_more_of_them_out(
     base: Any = SimpleNamespace(get={"cluster.devices": 8}.get)
     reason = cheapest._explain_cost(base, counts(), layouts, 100)
     assert (reason is not None and " on 8 devices already" in reason) is told
-    layouts.fastest = lambda *_, within: None
+    layouts.find_fastest = lambda *_, within: None
     assert cheapest._explain_cost(base, counts(), layouts, 100) is None
 
 

@@ -111,7 +111,7 @@ def test_of_modes_that_are_one_step_that_stands_for_all_which_holds_least(
             modes,
             "_is_no_larger",
             lambda *pair, held=held: (
-                held[pair[0].setting(KEY, {})] <= held[pair[1].setting(KEY, {})]
+                held[pair[0].read_setting(KEY, {})] <= held[pair[1].read_setting(KEY, {})]
             ),
         )
         best = min(MODES, key=lambda mode, held=held: (held[mode], mode != own))  # type: ignore[misc]

@@ -722,30 +722,30 @@ def internvl_final(c: Config) -> bool:
 RULES: dict[str, Callable[..., Any]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
     # What a key holds.
-    "need": lambda c, key, least=1: c.need(key, least),
-    "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
-    "text": lambda c, key: c.text(key),
-    "flag": lambda c, key, otherwise=None: c.flag(key, run_rule(otherwise, c)),
+    "need": lambda c, key, least=1: c.need_int(key, least),
+    "whole": lambda c, key, least=1, otherwise=None: c.read_int(key, least, otherwise),
+    "text": lambda c, key: c.read_text(key),
+    "flag": lambda c, key, otherwise=None: c.read_flag(key, run_rule(otherwise, c)),
     # Of numbers, each itself, what a key holds or what a rule finds: sum, product, whole times that
     # one goes into another; of a height and a width the product.
     "sum": lambda c, terms: sum(number_of(c, term) for term in terms),
     "times": lambda c, terms: prod(number_of(c, term) for term in terms),
     "quotient": lambda c, terms: number_of(c, terms[0]) // number_of(c, terms[1]),
     "area": lambda c, key: prod(read_sides(c, key)),
-    "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
+    "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.read_int(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.
-    "same": lambda c, keys: len({c.whole(key) for key in keys}) == 1,
-    "says": lambda c, key, word: c.text(key) == word,
-    "any": lambda c, keys: any(c.flag(key) for key in keys),
-    "several": lambda c, key: c.need(key) > 1,
+    "same": lambda c, keys: len({c.read_int(key) for key in keys}) == 1,
+    "says": lambda c, key, word: c.read_text(key) == word,
+    "any": lambda c, keys: any(c.read_flag(key) for key in keys),
+    "several": lambda c, key: c.need_int(key) > 1,
     # One thing where a condition is met, else another; the first of several; of the mapping that a
     # key holds; of several that a rule finds.
     "if": lambda c, condition, then, otherwise=None: run_rule(
         then if run_rule(condition, c) else otherwise, c
     ),
     "or": pick_first,
-    "inside": lambda c, key, of: run_rule(of, c.inner(key)),
+    "inside": lambda c, key, of: run_rule(of, c.read_inner(key)),
     "part": lambda c, name, of: run_rule(of, c).get(name),
     # A label for each layer.
     "all": lambda c, label: [label] * count_layers(c),
@@ -755,14 +755,14 @@ RULES: dict[str, Callable[..., Any]] = {
     "called": lambda c, words, of: [words[one] for one in run_rule(of, c)],
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
-    "longcat_halves": lambda c: ["shortcut", "dense"] * c.need("num_layers"),
-    "mlp_of_ratio": lambda c: int(c.need("embed_dim") * (c.number("mlp_ratio") or 4)),
+    "longcat_halves": lambda c: ["shortcut", "dense"] * c.need_int("num_layers"),
+    "mlp_of_ratio": lambda c: int(c.need_int("embed_dim") * (c.number("mlp_ratio") or 4)),
     "qwen_tower_pattern": lambda c: fold_pattern(label_qwen_tower(c)),
-    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
+    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need_int("hidden_size")),
     # Behind a gate as many weights as without it, in multiples of 64.
-    "megatron_gated_width": lambda c: int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64,
+    "megatron_gated_width": lambda c: int(4 * c.need_int("hidden-size") * 2 / 3 / 64) * 64,
     "nemotron_depth": lambda c: len(nemotron_layers(c)),
-    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
-    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
-    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
+    "t5_activation": lambda c: (c.read_text("feed_forward_proj") or "relu").removeprefix("gated-"),
+    "t5_gated": lambda c: (c.read_text("feed_forward_proj") or "").startswith("gated"),
+    "tied_unless_said": lambda c: c.read_flag("tie_word_embeddings") is not False,
 }

@@ -204,7 +204,8 @@ def join_values(values: Iterable[Any], last: str = "and") -> str:
 def describe_skipped(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
     """Describe what a narrowed search did not examine; ``proven``: if none of these fits, none
     does."""
-    said = f"where there are more than {exact_text(MOST)} layouts, {describe_subset(narrowed)} were searched"
+    some = describe_subset(narrowed)
+    said = f"where there are more than {exact_text(MOST)} layouts, {some} were searched"
     more = "what fails, fails with all" if proven else "what fails might hold with another"
     return f"{said}; {more}"
 

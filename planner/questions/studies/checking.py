@@ -126,7 +126,7 @@ class Drafts:
             if seen <= told:
                 break
             told |= seen
-        self.assign_changes(group.of_rows, [draft.data.changed() for draft in drafts])
+        self.assign_changes(group.of_rows, [draft.data.list_changes() for draft in drafts])
         if any(draft.faults for draft in drafts):
             self._blamed.append((group.of_rows, [draft.faults for draft in drafts]))
 
