@@ -229,18 +229,18 @@ def _run_report(options: argparse.Namespace) -> int | str:
         from planner.report.resolved import format_resolved
 
         return format_resolved(plan)
-    from planner import report as render
+    from planner import report
     from planner.questions.constraints import fit_limit, margin_of
     from planner.questions.plan_questions import evaluate, judge_limit
 
-    kinds = _check_outputs(options.output, render.SUFFIXES, "report", plan.document.list_files())
+    kinds = _check_outputs(options.output, report.SUFFIXES, "report", plan.document.list_files())
     if options.only and options.format != "json":
         raise PlanError(Fault("--only needs a result in JSON", None, "--format json"))
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
-        render.write_report(result, path)
-    sys.stdout.write(render.as_text(result, options.format or "text", options.only))
+        report.write_report(result, path)
+    sys.stdout.write(report.as_text(result, options.format or "text", options.only))
     missed = _print_missed(result)
     fit = limit and judge_limit(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
@@ -281,7 +281,7 @@ def _print_missed(result: Any) -> bool:
     make_format("text", "md", "html", "json"),
 )
 def _run_quick(options: argparse.Namespace) -> int:
-    from planner import report as render
+    from planner import report
     from planner.documents import quick, schema_files
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
@@ -289,15 +289,15 @@ def _run_quick(options: argparse.Namespace) -> int:
     text = " ".join(options.text)
     document = quick.parse_quick(text)
     said, plans = quick.write_quick(text, document), {".yaml": "plan", ".yml": "plan"}
-    kinds = _check_outputs(options.output, {**plans, **render.SUFFIXES}, "plan or report")
+    kinds = _check_outputs(options.output, {**plans, **report.SUFFIXES}, "plan or report")
     for path in [path for path, kind in kinds.items() if kind == "plan"]:
         files.write_text(path, f"{schema_files.make_schema_line('plan', path)}\n{said}")
         del kinds[path]
     result = evaluate(check_questions(loading.load(document)))
     for path in kinds:
-        render.write_report(result, path)
+        report.write_report(result, path)
     if options.format != "text":
-        sys.stdout.write(render.as_text(result, options.format))
+        sys.stdout.write(report.as_text(result, options.format))
         return FAILED if _print_missed(result) else OK
     asked = result.questions
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
@@ -308,7 +308,7 @@ def _run_quick(options: argparse.Namespace) -> int:
     lead += [f"Ignored: {', '.join(words)}" for words in [quick.list_ignored(text)] if words]
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
-    sys.stdout.write(f"{told}\n\n{render.as_text(result, options.format)}\n{said}")
+    sys.stdout.write(f"{told}\n\n{report.as_text(result, options.format)}\n{said}")
     return FAILED if _print_missed(result) else OK
 
 
@@ -782,7 +782,7 @@ def _run_export(options: argparse.Namespace) -> int:
     ),
 )
 def _run_compare(options: argparse.Namespace) -> int:
-    from planner import report as render
+    from planner import report
     from planner.connect import compare
     from planner.questions.plan_questions import attach_questions
 
@@ -791,7 +791,7 @@ def _run_compare(options: argparse.Namespace) -> int:
         raise PlanError(Fault("one of --log FILE and --step-time TIME is needed"))
     if options.log is None and options.warm_up is not None:
         raise PlanError(Fault("--warm-up needs --log", None, "--step-time is of a typical step"))
-    suffixes = {end: kind for end, kind in render.SUFFIXES.items() if kind != "trace"}
+    suffixes = {end: kind for end, kind in report.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [*filter(None, [options.log]), *plan.document.list_files()]
@@ -810,7 +810,7 @@ def _run_compare(options: argparse.Namespace) -> int:
         if kind == "text":
             files.write_text(path, table)
         else:
-            render.write_report(attach_questions(found.result), path)
+            report.write_report(attach_questions(found.result), path)
     if not options.output or "-" in options.output or options.format is None:
         sys.stdout.write(table)
     return OK

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from planner.base import resources
 from planner.base.errors import PlanError
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.plans.plan import reset_derived, variant
@@ -38,7 +38,7 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
         result: of the plan, its time predicted.
         gap: measured less predicted, in the quantity's unit.
     """
-    base = Evaluation(case.build(result.plan), exact=False)
+    base = Evaluation(instance.build(result.plan), exact=False)
     here = base.get_values((quantity,))[quantity]
     found = []
     for row in _read_causes():
@@ -47,7 +47,7 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
             continue
         with suppress(PlanError, Absent, TypeError):
             other = variant(result.plan, {**reset_derived(result.plan), **changes})
-            built = case.build(other)
+            built = instance.build(other)
             evaluation = base.rerun(built, exact=False)
             evaluation = evaluation or Evaluation(built, like=base, exact=False)
             effect = Fraction(evaluation.get_values((quantity,))[quantity]) - Fraction(here)

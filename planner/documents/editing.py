@@ -14,8 +14,7 @@ import yaml
 
 from planner.base.display import format_flow
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import aliases
-from planner.documents import yaml_nodes as nodes
+from planner.documents import aliases, yaml_nodes
 from planner.documents.references import REFERENCES
 
 #: Text that starts with a number and needs no quotes, such as ``30 days``.
@@ -123,7 +122,7 @@ class _PlanText:
     ) -> str:
         """Replace a value that is no mapping by one: a name by a mapping that extends it, an alias
         of YAML by a copy of its target."""
-        root = nodes.parse_yaml(self.text, self.file)
+        root = yaml_nodes.parse_yaml(self.text, self.file)
         held: Any = root.plain() if root else {}
         for step in way:
             held = held[step]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.documents import aliases
-from planner.documents import yaml_nodes as nodes
+from planner.documents import aliases, yaml_nodes
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
@@ -53,8 +52,8 @@ def read_document(path: str | Path, origin: Origin | None = None) -> Node:
             that nodes.compose accepts.
     """
     name = "<stdin>" if str(path) == "-" else files.format_path(Path(path))
-    text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8")
-    root = nodes.parse_yaml(text, name, origin)
+    text = files.read_text(path, yaml_nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8")
+    root = yaml_nodes.parse_yaml(text, name, origin)
     if root is None or root.value is None:
         raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
     if not isinstance(root.value, dict):
@@ -126,13 +125,13 @@ def is_plan_like(file: Path, links: int = MOST_LINKS) -> bool:
     """Return whether a document is meant as a plan: also if it extends a plan, names a file that is
     missing, or is invalid YAML."""
     try:
-        text = files.read_text(file, nodes.MAX_BYTES)
+        text = files.read_text(file, yaml_nodes.MAX_BYTES)
         if not ("training" in text or "extends" in text):
             return False
         entries = read_document(file).value
     except PlanError:
         with contextlib.suppress(PlanError):
-            return set(_TOP.findall(files.read_text(file, nodes.MAX_BYTES))) >= STATED
+            return set(_TOP.findall(files.read_text(file, yaml_nodes.MAX_BYTES))) >= STATED
         return False
     assert isinstance(entries, dict)
     if entries.keys() >= STATED:

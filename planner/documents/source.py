@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import aliases
-from planner.documents import yaml_nodes as nodes
+from planner.documents import aliases, yaml_nodes
 from planner.documents.references import (
     FOLDERS,
     REFERENCES,
@@ -171,9 +170,9 @@ def _parse_override(key: str, value: object, shown: str) -> tuple[list[str], Nod
     if "." not in key:
         key = aliases.find_key(key) or key
     if not isinstance(value, str):
-        node = nodes.from_data(value, place, origin)
+        node = yaml_nodes.from_data(value, place, origin)
     elif value.strip():
-        node = nodes.parse_yaml(value, place.file, origin)  # nothing of a comment
+        node = yaml_nodes.parse_yaml(value, place.file, origin)  # nothing of a comment
     if node is None:
         raise PlanError(Fault("no value", place, "--set a.b=value"))
     return key.split("."), replace(node, key_place=node.place)
@@ -236,7 +235,7 @@ def load(
     if isinstance(source, Node):
         root = source
     elif isinstance(source, Mapping):
-        root = nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
+        root = yaml_nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
     else:
         path, name = locate_file(source, kind, presets)
         root = read_document(path)

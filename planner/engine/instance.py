@@ -24,8 +24,7 @@ from planner.book.inventory import MATMULS, ONE, Component, list_components
 from planner.book.quantity import BOOK
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
-from planner.plans import kernels as profiles
-from planner.plans import pipeline
+from planner.plans import kernels, pipeline
 from planner.plans.blocks import TOWERS
 from planner.plans.document import Model, Part, Plan, Stack
 from planner.plans.model import WIDE
@@ -39,7 +38,7 @@ PRICES = ("cluster.price", "cluster.reserved_price")
 def build(plan: Plan) -> Case:
     """Build the case of a plan. Raises nothing: a missing value is bound to an Absent."""
     bindings, kinds = _bind_inputs(plan)
-    profile = profiles.load_profile(plan.settings["training.implementation"])
+    profile = kernels.load_profile(plan.settings["training.implementation"])
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
     stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
@@ -196,7 +195,7 @@ def _list_phases(mode: str) -> tuple[Entry, ...]:
 def list_saved_tensors(
     model: Model,
     blocks: tuple[Entry, ...],
-    profile: profiles.Profile,
+    profile: kernels.Profile,
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:

@@ -15,7 +15,7 @@ from planner.book.expressions import Expression, ceil, floor, make_number, minim
 from planner.book.formulas import layout
 from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
-from planner.plans import kernels as profiles
+from planner.plans import kernels
 from planner.plans.document import Block
 from planner.plans.hardware import is_narrow
 from planner.plans.model import WIDE
@@ -99,7 +99,7 @@ def list_tensors(
     entry: Entry,
     block: Block,
     second: bool,
-    profile: profiles.Profile,
+    profile: kernels.Profile,
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from planner.base import resources
-from planner.plans import error_bands as bands
+from planner.plans import error_bands
 from planner.plans.document import Draft, merge_mappings
 
 Profile = Mapping[str, Any]
@@ -93,7 +93,7 @@ def fill_kernels(draft: Draft) -> None:
         draft.default(f"memory.{key}", profile[key], under)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
     margin = "calibrated: 95 % of published measurements are below"
-    draft.default("memory.margin", bands.find_margin(), margin)
+    draft.default("memory.margin", error_bands.find_margin(), margin)
     draft.default("memory.workspace", workspace, WORKSPACE)
     memory = accelerator.get("memory")
     if memory is not None:

@@ -15,8 +15,7 @@ from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
-from planner.plans import hardware, pipeline, schedules
-from planner.plans import kernels as profile
+from planner.plans import hardware, kernels, pipeline, schedules
 from planner.plans.document import Draft, Model, Plan, Unknown, copy_mappings
 from planner.plans.layout import (
     AFTER_EXPERTS,
@@ -435,7 +434,7 @@ STEPS = (
     schedules.apply_schedule,
     *AGREEMENTS,
     hardware.fill_hardware,
-    profile.fill_kernels,
+    kernels.fill_kernels,
     _derive_experts,
 )
 CHECKS = (_check_divisions, *pipeline.CHECKS, schedules.check_table, _reset_idle)
@@ -472,7 +471,7 @@ def build_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> D
     if whole:
         for step in (_set_choices, _set_lengths, _check_choices, _derive_sizes):
             step(draft)
-        profile.fill_layout(draft)
+        kernels.fill_layout(draft)
     _check_divisions(draft, plan.model)
     if whole and not draft.faults:
         pipeline.check_pipeline(draft, plan.model)

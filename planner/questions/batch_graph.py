@@ -25,7 +25,7 @@ from planner.engine.arrays.graph import Compiled, compile_graph
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
 from planner.engine.tensors import list_choices
-from planner.plans import kernels as profiles
+from planner.plans import kernels
 from planner.plans.document import Model, Plan
 from planner.plans.layout import AXES, KEPT
 
@@ -281,7 +281,7 @@ def _collect_tensors(
         for zero, recompute in np.ndindex(*shape[:2]):
             given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
             settings = Watched({**kind.case.settings, **dict(given)}, read)
-            profile = profiles.load_profile(settings["training.implementation"])
+            profile = kernels.load_profile(settings["training.implementation"])
             found: Sequence[Entry] = case.list_saved_tensors(
                 kind.layers, tuple(order), profile, settings, list_choices(settings)
             )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
@@ -69,11 +69,11 @@ class Pipelines:
         for number, (holds, alive) in self._lines:
             kind = self.kinds[number]
             parts, components = kind.case.entries("part"), kind.case.entries("component")
-            most = [case.limit_recompute(kind.plan, mode) for mode in self.layouts.recompute]
+            most = [instance.limit_recompute(kind.plan, mode) for mode in self.layouts.recompute]
             counts = dict(holds), dict(alive)
-            kept = [case.bind_parts(*counts, entry, parts, m) for m in most]
+            kept = [instance.bind_parts(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
-            held = case.bind_components(dict(holds), entry, components)
+            held = instance.bind_components(dict(holds), entry, components)
             of_components = [held[s, entry, c] for s in OF_COMPONENT for c in components]
             table.append([[*line, *of_components] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from planner.base.errors import PlanError
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, ROW
@@ -65,7 +65,7 @@ def find_faster(
         like: an evaluation of the plan, whose graph is reused.
     """
     quantities = (STEP, SAFE, *quantities)
-    base = Evaluation(like.case if like else case.build(plan), like=like, exact=False)
+    base = Evaluation(like.case if like else instance.build(plan), like=like, exact=False)
     try:
         here, best = Nearby({}, plan, base.get_values(quantities)), dict[int, Nearby]()
     except PlanError:
@@ -79,7 +79,7 @@ def find_faster(
                 continue
             tried.add(at_values)
             with suppress(PlanError):
-                built = case.build(other)
+                built = instance.build(other)
                 evaluation = stands.rerun(built, exact=False)
                 evaluation = evaluation or Evaluation(built, like=stands, exact=False)
                 if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first

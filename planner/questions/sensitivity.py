@@ -22,9 +22,9 @@ from planner.base.errors import PlanError
 from planner.base.notebook import Shown
 from planner.book.quantity import Notation
 from planner.documents import schema
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation, Number
-from planner.engine.run import slopes as derivatives
+from planner.engine.run import slopes
 from planner.plans.document import Plan
 from planner.plans.pipeline import count_chunks
 from planner.plans.plan import reset_derived, variant
@@ -106,8 +106,8 @@ def list_elasticities(evaluation: Evaluation, target: str) -> list[Elasticity]:
         return found
     nodes, values = evaluation.graph.nodes, evaluation.values
     place = evaluation.instance(target, {})
-    kept = derivatives(nodes, values, place, rounds=COARSE)
-    for leaf, slope in derivatives(nodes, values, place).items():
+    kept = slopes(nodes, values, place, rounds=COARSE)
+    for leaf, slope in slopes(nodes, values, place).items():
         (symbol, *scope), size = nodes[leaf][1], values[leaf]
         note = evaluation.book.notation.get(symbol)
         if note is None or note.key is None or scope or not is_measure(note.key):
@@ -151,7 +151,7 @@ def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[
         with suppress(PlanError, Absent):
             other = variant(plan, {key: Fraction(together[key][0].value) * (1 + share)})
             if all(other.get(name) != plan.get(name) for name in named):
-                built = case.build(other)
+                built = instance.build(other)
                 there = evaluation.rerun(built, exact=True) or Evaluation(built, like=evaluation)
                 return Fraction(there.value(target)) / here - 1
         with suppress(Absent):
@@ -244,7 +244,7 @@ def find_sensitivity(plan: Plan, quantity: str) -> Sensitivity:
         PlanError: an unknown quantity, a name, or one that cannot be computed.
     """
     numeric(quantity, plan.book)
-    evaluation = Evaluation(case.build(plan))
+    evaluation = Evaluation(instance.build(plan))
     value = evaluation.get_values([quantity])[quantity]
     found = tuple(yield_measures(plan, evaluation, quantity))
     declared = plan.book.quantities[quantity]
@@ -329,7 +329,9 @@ def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
     for words, key in DOUBLED:
         value = result.plan.get(key)
         with suppress(PlanError, Absent):
-            built = case.build(variant(result.plan, {key: 2 * value, **reset_derived(result.plan)}))
+            built = instance.build(
+                variant(result.plan, {key: 2 * value, **reset_derived(result.plan)})
+            )
             there = Evaluation(built, like=result.evaluation)
             found.append((words, key, Fraction(there.value(target)) / here - 1))
     return found

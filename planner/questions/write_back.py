@@ -13,8 +13,7 @@ from planner.base import files
 from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.numbers import plain_text
-from planner.documents import defaults, schema, source
-from planner.documents import yaml_nodes as nodes
+from planner.documents import defaults, schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.documents.json_schema import is_number
 from planner.documents.source import Document
@@ -71,7 +70,7 @@ def list_answer_keys(plan: Plan, answer: Answer) -> dict[str, Any]:
     """Return the keys of an answer, with the layout if one was searched for, and with the ``--set``
     changes that applied."""
     assert answer.holds is not None
-    root = {key: nodes.parse_yaml(text, "--set") for key, text in plan.document.overrides}
+    root = {key: yaml_nodes.parse_yaml(text, "--set") for key, text in plan.document.overrides}
     changes: dict[str, Any] = {key: node and node.plain() for key, node in root.items()}
     if answer.question == "cheapest":
         changes |= answer.extra["offer"].keys
@@ -120,7 +119,7 @@ def write_values(file: str, changes: Changes, output: str | None = None) -> str:
     """
     path = find_target(file, output)
     shown, to = "<stdin>" if file == "-" else str(path), output or str(path)
-    raw = files.read_bytes(path, nodes.MAX_BYTES)
+    raw = files.read_bytes(path, yaml_nodes.MAX_BYTES)
     team = defaults.find_defaults(file)
     _open_plan(file, team)  # raises faults of the unchanged plan
     made, told = put_values(raw.decode("utf-8"), file, changes, shown, to, team)
@@ -169,13 +168,13 @@ def put_values(
     wanted = _open_plan(document, team, asked)
     gone = [key for key, value in asked.items() if value is None]
     made = change_values(text, shown, {k: v for k, v in asked.items() if v is not None}, gone)
-    root = nodes.parse_yaml(made, to)
+    root = yaml_nodes.parse_yaml(made, to)
     assert root is not None
     # A removed key may be inherited from the document that the plan extends.
     back = [key for key in gone if _open_plan(root, team).get(key) != wanted.get(key)]
     if back:
         made = change_values(made, to, dict.fromkeys(back))
-        root = nodes.parse_yaml(made, to)
+        root = yaml_nodes.parse_yaml(made, to)
         assert root is not None
     found = _open_plan(root, team)
     if found.data != wanted.data:

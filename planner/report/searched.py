@@ -299,8 +299,11 @@ def close(
     part = _build_plot(found, plane, "", front, capacity, None, [])
     fronts = {at for at, _ in front}
     part.dots = [
-        Data(x=x, y=y, r=5, take=number, look="on" if at in fronts else "off",
-             text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: {ranking.name_layout(layout)}")
+        Data(
+            **{"x": x, "y": y, "r": 5, "take": number, "look": "on" if at in fronts else "off"},
+            text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: "
+            + ranking.name_layout(layout),
+        )
         for number, (at, layout) in enumerate(zip(places, listed, strict=True))
         if plane.is_inside(at) for x, y in [plane.at(at)]
     ]  # fmt: skip
@@ -395,8 +398,8 @@ def format_search(found: SearchResult, front: bool = False) -> str:
         wide = max(map(len, heads)) + 2
         for head, (_, _, others) in zip(heads, choices, strict=True):
             out += wrap_text(others, head.ljust(wide), " " * wide) or [head]
-    for said in (ranking.describe_simplest(found), ranking.describe_modes(found), ranking.simulation(found),
-                 ranking.leeway(found)):  # fmt: skip
+    remarks = (ranking.describe_simplest(found), ranking.describe_modes(found))
+    for said in (*remarks, ranking.simulation(found), ranking.leeway(found)):
         out += ["", *wrap_text(said)] if said else []
     return "\n".join(out) + "\n"
 

@@ -743,8 +743,10 @@ class Task:
         rows = range(1 if x is None else view.study.shape[x])
         places = range(1 if across is None else view.study.shape[across])
         heads = [self._column(across, p) for p in places]
-        firsts = {r: min((best[r, p] for p in places if (r, p) in best), key=_rank_cell, default=None)
-                  for r in rows}  # fmt: skip
+        firsts = {
+            r: min((best[r, p] for p in places if (r, p) in best), key=_rank_cell, default=None)
+            for r in rows
+        }
         chosen = self.answer.cell
         kept = [r for r in rows if r < MOST_ROWS or (x is not None and r == view.place(chosen, x))]
         found = []

@@ -17,7 +17,7 @@ from planner.base.display import clean, format_flow, headline
 from planner.base.errors import PlanError
 from planner.base.numbers import format_column, format_shares
 from planner.base.version import __version__
-from planner.plans import error_bands as bands
+from planner.plans import error_bands
 from planner.report import facts, pictures, timeline
 from planner.report.answer import answer_of
 from planner.report.derivations import MANY, Derivations, label_entry
@@ -398,7 +398,7 @@ class ReportView:
                 if row["exact"]
                 else f"{row['cases']} cases within {numbers.text(row['worst'], style='share')}",
             )
-            for row in bands.load_memory()["counted"]
+            for row in error_bands.load_memory()["counted"]
             if row["quantity"] in self.result
         ]
 

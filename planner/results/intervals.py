@@ -15,7 +15,7 @@ from typing import Any
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
-from planner.plans import error_bands as bands
+from planner.plans import error_bands
 
 Value = int | Fraction | float
 HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst"
@@ -142,7 +142,7 @@ def find_measure(base: str) -> str:
     return "memory" if quantity.reading else quantity.scales_with
 
 
-def find_basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
+def find_basis(base: str, settings: Mapping[str, Any]) -> error_bands.Basis | None:
     """Return the basis of the interval of a quantity under a plan's settings; None if it has none:
     its time is assumed, or the model has no shape."""
     base = PROCESS if base == HEADROOM else base
@@ -150,9 +150,11 @@ def find_basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
     if not scaling or not settings.get("model.shape"):
         return None
     if scaling == "memory":
-        return bands.find_memory_band(base, BOOK.quantities[base].reading, settings)
+        return error_bands.find_memory_band(base, BOOK.quantities[base].reading, settings)
     if settings.get("time.assumed", True):
         return None
-    what = bands.workload(settings)
+    what = error_bands.workload(settings)
     architecture = settings.get("cluster.accelerator.architecture")
-    return bands.find_own_band(what, settings) or bands.find_time_band(what, architecture)
+    return error_bands.find_own_band(what, settings) or error_bands.find_time_band(
+        what, architecture
+    )

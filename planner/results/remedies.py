@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from planner.base.display import format_flow
 from planner.base.errors import PlanError
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import MATRICES, OUTER, ROW, filter_keys
@@ -75,7 +75,7 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
     if a model given by its size only does not decide that."""
     with suppress(PlanError):  # the hardware may lack what a prediction needs
         plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
-    evaluation = Evaluation(case.build(plan))
+    evaluation = Evaluation(instance.build(plan))
     try:
         headroom = float(evaluation.value(SAFE))
         parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
@@ -121,7 +121,7 @@ def _try_changes(
 ) -> Remedy | None:
     """Evaluate the plan with these changes; return None if it is invalid or not safe."""
     try:
-        evaluation = Evaluation(case.build(variant(plan, changes)), like=like)
+        evaluation = Evaluation(instance.build(variant(plan, changes)), like=like)
         headroom = float(evaluation.value("memory.headroom"))
         at_worst = float(evaluation.value(SAFE))
     except (PlanError, Absent):

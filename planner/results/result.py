@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def evaluate_plan(plan: Plan, like: Result | None = None) -> Result:
     """Evaluate a plan, on the graph of the result ``like`` if given. Values are computed on
     demand."""
-    from planner.engine import instance as case
+    from planner.engine import instance
 
     report_progress(f"evaluating {plan.name}")
-    built = case.build(plan)
+    built = instance.build(plan)
     last: Result | None = like or in_turn.pick_nearest(built)
     before = last.evaluation if last is not None else None
     again = before.rerun(built, exact=True) if before is not None else None

@@ -128,15 +128,15 @@ def evaluate_claim(
     team = False if claim.no_defaults else None
     plan = loading.load(found_plan, claim.overrides, presets=presets, team=team)
     if claim.step_time is not None:
-        from planner.connect import compare as measured
+        from planner.connect import compare
 
-        result = measured.compare_step(plan, claim.step_time).result
+        result = compare.compare_step(plan, claim.step_time).result
     elif claim.log is None:
         result = evaluate_plan(plan)
     else:
-        from planner.connect import compare as measured
+        from planner.connect import compare
 
-        found = measured.compare(
+        found = compare.compare(
             plan, find_named(report, claim.log, here) or claim.log, claim.warm_up
         )
         result = found.result

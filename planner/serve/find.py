@@ -288,7 +288,7 @@ def _sent(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
     """Return the points of a study of one axis, for the template."""
     from planner.base.numbers import choose_unit
-    from planner.report import chart as charts
+    from planner.report import chart
     from planner.report.searched import TALL
     from planner.report.study import label_of
 
@@ -320,9 +320,9 @@ def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[s
     words, own = {row.x: row.label for row in body}, [at[row.take] for row in known if row.own]
     names = axis.name, view.title + (f", {unit}" if unit not in ("1", "–", "") else "")
     ticks = [row.x for row in known]
-    plane = charts.Plane([*at.values()], names, (lambda x: words[x], charts.tick), ticks, TALL)
+    plane = chart.Plane([*at.values()], names, (lambda x: words[x], chart.tick), ticks, TALL)
     plane.keep_free(at.values())
-    shapes = {"no": charts.CROSS, "tight": charts.TRIANGLE, "open": "h0", "fits": "h0"}
+    shapes = {"no": chart.CROSS, "tight": chart.TRIANGLE, "open": "h0", "fits": "h0"}
     kept = {state: [at[row.take] for row in known if row.state == state] for state in shapes}
     view.chart = Data(
         plane=plane.data,

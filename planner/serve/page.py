@@ -21,8 +21,7 @@ from planner.documents import schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
-from planner.plans.plan import NAMED, about, variant
-from planner.plans.plan import set_auto_layout as opened_document
+from planner.plans.plan import NAMED, about, set_auto_layout, variant
 from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import check_questions, evaluate
 from planner.report.answer import (
@@ -35,8 +34,7 @@ from planner.report.answer import (
     gib,
 )
 from planner.report.layout import DAYS, STEP, Data, pick, trim_key
-from planner.results.result import Result
-from planner.results.result import evaluate_plan as evaluated
+from planner.results.result import Result, evaluate_plan
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -144,7 +142,7 @@ def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, 
     root, known = yaml_nodes.parse_yaml(text, NAME), controls.settings()
     assert root is not None  # a key of it was just written
     try:
-        document = opened_document(schema.validate(source.load(root), "plan"))
+        document = set_auto_layout(schema.validate(source.load(root), "plan"))
         found = healing.heal(document, held)
         values = {one.key: write_back.format_setting(one.key, one.after) for one in found}
         gone = [key for key, value in values.items() if value is None]
@@ -383,7 +381,7 @@ def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
             if option == plan.get(key):
                 continue
             try:
-                other = evaluated(variant(plan, {key: option}))
+                other = evaluate_plan(variant(plan, {key: option}))
                 if other.verdict["state"] == "no" and CAPACITY in other:
                     said[controls.word(option)] = f"does not fit: {gib(other[PROCESS].value)} GiB"
             except PlanError as error:

@@ -24,7 +24,7 @@ from planner.base import units
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.documents import schema
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.engine.run import slopes
 from planner.plans import hardware
@@ -114,7 +114,7 @@ class Run:
 def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None = None) -> Run:
     """A measured step of a plan whose time is predicted, over all rates that it rests on but those
     that the plan states itself."""
-    evaluation = Evaluation(case.build(plan), like=like, exact=False)
+    evaluation = Evaluation(instance.build(plan), like=like, exact=False)
     evaluation.value(STEP)
     nodes = evaluation.graph.nodes
     rests_on = evaluation.graph.list_needed([evaluation.instance(STEP, {})])

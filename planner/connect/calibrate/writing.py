@@ -12,8 +12,7 @@ from planner.base.numbers import plain_text
 from planner.base.version import format_versions
 from planner.connect.calibrate.fit import NORMAL, Rate
 from planner.connect.calibrate.laboratory import Calibration, describe_rate
-from planner.documents import schema, source
-from planner.documents import yaml_nodes as nodes
+from planner.documents import schema, source, yaml_nodes
 from planner.documents.yaml_nodes import Node
 
 #: A number with its unit, which needs no quotes.
@@ -31,7 +30,7 @@ def write_cluster(found: Calibration, name: str, date: str) -> str:
     """
     lines = [*_write_fit_head(found, date), *_write_tree(_build_cluster(found, name, date))]
     text = "".join(f"{line}\n" for line in lines)
-    root = nodes.parse_yaml(text, "<calibrated>")
+    root = yaml_nodes.parse_yaml(text, "<calibrated>")
     assert root is not None
     schema.validate(source.load(root.plain(), kind="cluster"), "cluster")
     return text

@@ -14,8 +14,7 @@ from planner.connect.measure.jobs import Attention, Collective, Elementwise, Lau
 from planner.documents import schema, source
 from planner.engine import instance
 from planner.engine.evaluate import Evaluation
-from planner.plans import kernels
-from planner.plans import plan as plans
+from planner.plans import kernels, plan
 from planner.plans.document import Plan
 from planner.results.result import evaluate_plan
 
@@ -43,7 +42,7 @@ def make_plan(accelerator: Document | str, changes: Document) -> Plan:
     devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
     document = source.load(source.change_keys(LAYER, {"cluster": node, **changes}))
-    return plans.build_plan(schema.validate(document, "plan"))
+    return plan.build_plan(schema.validate(document, "plan"))
 
 
 def find_value(made: Plan, identifier: str) -> Any:

@@ -8,8 +8,7 @@ from planner.base.display import one_line, quote_json
 from planner.base.numbers import plain_text
 from planner.connect.measure.machine import Measurements
 from planner.connect.measure.rates import Share
-from planner.documents import schema, source
-from planner.documents import yaml_nodes as nodes
+from planner.documents import schema, source, yaml_nodes
 
 
 def write_device(found: Measurements, name: str | None = None) -> str:
@@ -19,7 +18,7 @@ def write_device(found: Measurements, name: str | None = None) -> str:
         PlanError: `name` is none that a document can have.
     """
     text = "".join(f"{line}\n" for line in _write_lines(found, name))
-    root = nodes.parse_yaml(text, "<measured>")
+    root = yaml_nodes.parse_yaml(text, "<measured>")
     assert root is not None
     schema.validate(source.load(root.plain(), kind="accelerator"), "accelerator")
     return text

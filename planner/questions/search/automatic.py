@@ -15,7 +15,7 @@ from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.numbers import exact_text
 from planner.documents.source import Document
-from planner.plans import plan as plans
+from planner.plans import plan
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
 from planner.questions.constraints import MARGIN
@@ -48,7 +48,7 @@ def add_best_layout(document: Document) -> Plan:
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # Other keys of the document (an assumed utilisation, a loss) stay as they are.
-    found = plans.build_plan(drop_auto_keys(document).change_keys(chosen))
+    found = plan.build_plan(drop_auto_keys(document).change_keys(chosen))
     given = {k for k in chosen if _is_given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)

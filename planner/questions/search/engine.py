@@ -24,7 +24,7 @@ from planner.base.notebook import Shown
 from planner.base.numbers import exact_text
 from planner.base.progress import report_progress
 from planner.connect import exports
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
@@ -540,7 +540,10 @@ def _evaluate_layout(
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    built, others = case.build(plan), [layout.evaluated[0] for layout in like if layout.evaluated]
+    built, others = (
+        instance.build(plan),
+        [layout.evaluated[0] for layout in like if layout.evaluated],
+    )
     nearest = min(others, key=lambda other: other.count_changes(built), default=None)
     evaluation = Evaluation(built, like=nearest, exact=exact)
     return evaluation.get_values(quantities), evaluation

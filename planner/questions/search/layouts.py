@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import cache_last
 from planner.documents.source import change_keys
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
@@ -143,7 +143,7 @@ class Space:
     def get_kind(self, degrees: Degrees) -> Kind:
         """Build a plan with some degrees, and its case."""
         plan = self.build_plan(degrees)
-        return Kind(plan, case.build(plan))
+        return Kind(plan, instance.build(plan))
 
     # -- running the plan's checks ------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from functools import cache, partial
 
 from planner.book.quantity import BOOK
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation, Point
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
@@ -42,7 +42,7 @@ def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str
     @cache
     def evaluate(mode: str, number: int) -> Evaluation:
         like = evaluate(modes[0], number) if mode != modes[0] else None
-        return Evaluation(case.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
+        return Evaluation(instance.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
 
     @cache
     def is_equivalent(mode: str, other: str) -> bool:

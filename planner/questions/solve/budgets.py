@@ -17,7 +17,7 @@ from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
 from planner.book import notation
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine import scaling_laws as laws
 from planner.engine.evaluate import Absent, Entry, Evaluation, Number
 from planner.plans.document import Plan
@@ -87,7 +87,7 @@ def solve_budget(plan: Plan, budget: str | None = None) -> Spending:
     Raises:
         PlanError: the budget is invalid, or the plan has no rate or price to convert it.
     """
-    base = Evaluation(case.build(plan))
+    base = Evaluation(instance.build(plan))
     entries = base.case.axes["law"]
     if isinstance(entries, Absent) or not entries:
         about = f"{QUESTION} applies to training all weights from scratch"

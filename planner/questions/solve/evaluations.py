@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.progress import report_progress
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.run import simplify_value
 from planner.plans.document import Plan
@@ -119,7 +119,7 @@ class AsItIs:
             PlanError: a quantity cannot be computed.
         """
         (plan,) = plans
-        built = case.build(plan)
+        built = instance.build(plan)
         if not exact:
             floats = self._find_evaluation(built, exact=False)
             with suppress(Absent, ArithmeticError):

@@ -24,7 +24,7 @@ from planner.base.errors import PlanError
 from planner.book.canonical import factor_tree
 from planner.book.expressions import Expression, Symbol, make_in_order, make_number
 from planner.book.quantity import Notation, Quantity
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
 from planner.engine.run import pick_operands
@@ -148,7 +148,7 @@ class _Solver:
         if limit is None or holds is None or fails is None:
             raise NoForm("no limit is reached")
         self.domain, self.limit, self.holds, self.fails = answer.domain, limit, holds, fails
-        self.case = case.build(holds.plan)
+        self.case = instance.build(holds.plan)
         self.evaluation = Evaluation(self.case)
         self.result = self.evaluation.instance(self.limit.quantity, {})
         self.evaluation.evaluate_node(self.result)
@@ -195,7 +195,7 @@ class _Solver:
         for index in filter(domain.has, dict.fromkeys(self.holds.index + step for step in AWAY)):
             value = domain.value(index)
             with suppress(PlanError):
-                built = case.build(variant(self.holds.plan, domain.changes(value)))
+                built = instance.build(variant(self.holds.plan, domain.changes(value)))
                 evaluation = self.evaluation.rerun(built, exact=True)
                 if evaluation is not None:
                     yield Fraction(value), evaluation

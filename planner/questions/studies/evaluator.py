@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.errors import PlanError
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
@@ -149,7 +149,7 @@ class _Plans:
     def _add_plan(self, row: int) -> Plan:
         """Complete a plan by itself, as a kind of its own."""
         plan = self.study.build_plan(int(self.points[row]))
-        self.kinds.append(Kind(plan, case.build(plan)))
+        self.kinds.append(Kind(plan, instance.build(plan)))
         return plan
 
     def _build_drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:

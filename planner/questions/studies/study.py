@@ -19,8 +19,7 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError
 from planner.base.version import format_versions
 from planner.book.quantity import BOOK, Book
-from planner.documents import defaults, schema, source
-from planner.documents import yaml_nodes as nodes
+from planner.documents import defaults, schema, source, yaml_nodes
 from planner.documents.references import Resolver
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node, Origin
@@ -341,7 +340,7 @@ class _StudyReader:
             said = find_key_schema(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
             made = (
-                replace(nodes.from_data(value, node.place, origin), unit=unit)
+                replace(yaml_nodes.from_data(value, node.place, origin), unit=unit)
                 for value in expand_range(name, node, said, self.document.data["limit"])
             )
             return StudyAxis(name, tuple(Choice(None, {name: one}) for one in made))
