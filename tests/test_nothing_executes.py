@@ -53,12 +53,12 @@ ALLOWED = {
     ("__init__.py", "__getattr__", "importlib"),
     # Byte code in a folder of the user's own alone.
     ("__main__.py", "_byte_code", "sys.pycache_prefix"),
-    ("base/resources.py", "byte_code", "sys.pycache_prefix"),
-    ("report/report.py", "_compiled", "FileSystemBytecodeCache"),
+    ("base/resources.py", "make_code_folder", "sys.pycache_prefix"),
+    ("report/report.py", "_get_byte_cache", "FileSystemBytecodeCache"),
     # Trees of ours as SymPy's objects, and back; no text.
     ("book/canonical.py", "_put_in_order", "sympy"),
     ("book/symbolic.py", "", "sympy"),
-    ("questions/solve/expression.py", "_quadratic", "sympy"),
+    ("questions/solve/expression.py", "_solve_quadratic", "sympy"),
     ("results/result.py", "", "sympy"),  # for types
     # git, with a list of words and no shell.
     ("review/revisions.py", "", "subprocess"),
@@ -69,11 +69,11 @@ ALLOWED = {
     # Templates of somebody's own make their text in a process that is bounded.
     ("base/sandbox.py", "make_apart", "multiprocessing"),
     # Percent signs in the name of a file; nothing is asked for by it.
-    ("base/fault_formats.py", "_uri", "urllib"),
+    ("base/fault_formats.py", "_format_uri", "urllib"),
     # argcomplete is told which shell its script is for.
-    ("cli/completion.py", "script", "shell"),
+    ("cli/completion.py", "build_script", "shell"),
     # This Python with a function of the module, by PyTorch; numbers come back as JSON.
-    ("connect/measure/collectives.py", "run", "spawn"),
+    ("connect/measure/collectives.py", "run_jobs", "spawn"),
     # The server: the socket that it listens on, and its processes.
     ("serve/connections.py", "", "socket"),
     ("serve/workers.py", "", "multiprocessing"),
@@ -82,18 +82,18 @@ ALLOWED = {
 #: module, a word of a schema or of a table that ships, never of a document, whose braces would
 #: reach the attributes of what is filled in.
 FILLED = {
-    ("connect/compare.py", "unlike"),
-    ("connect/exports/jobs.py", "_line"),
-    ("connect/exports/table.py", "python"),
-    ("connect/imports/config.py", "need"),
-    ("documents/quick.py", "_ask"),
+    ("connect/compare.py", "find_conflicts"),
+    ("connect/exports/jobs.py", "_build_line"),
+    ("connect/exports/table.py", "write_python"),
+    ("connect/imports/config.py", "need_int"),
+    ("documents/quick.py", "_ask_for"),
     ("documents/quick.py", "_phrase"),
-    ("documents/schema_errors.py", "_value"),
-    ("plans/pipeline.py", "read"),
+    ("documents/schema_errors.py", "_explain_value"),
+    ("plans/pipeline.py", "parse_chunks"),
     ("plans/shapes.py", "divides"),
     ("questions/loading.py", "__init__"),
     ("questions/solve/bounds.py", "bound_of"),
-    ("report/limits.py", "limits"),
+    ("report/limits.py", "describe_limits"),
     ("report/study.py", "head"),
     ("report/study.py", "row"),
 }

@@ -19,34 +19,34 @@ EXCEPTIONS = {
     **dict.fromkeys(
         (
             "report/chart.py: dots",
-            "report/chart.py: line",
-            "report/chart.py: labels",
-            "report/lanes.py: _strokes",
-            "report/panels.py: panels",
+            "report/chart.py: draw_line",
+            "report/chart.py: place_labels",
+            "report/lanes.py: _draw_strokes",
+            "report/panels.py: build_panels",
             "report/roofline.py: write_labels",
-            "report/searched.py: _picture",
+            "report/searched.py: _build_plots",
         ),
         "coordinates of SVG",
     ),
     **dict.fromkeys(
         (
-            "report/answer.py: share_text",
-            "report/answer.py: _beside",
-            "report/answer.py: _apart",
-            "serve/page.py: _compared",
+            "report/answer.py: format_share",
+            "report/answer.py: _place_label",
+            "report/answer.py: _shift_labels",
+            "serve/page.py: _compare_answers",
         ),
         "lengths of CSS",
     ),
     **dict.fromkeys(
         (
-            "connect/events.py: _shortest",
+            "connect/events.py: _decode_float",
             "questions/studies/axes.py: power",
             "results/result.py: step_parts",
         ),
         "rounds a value, which is a number again",
     ),
-    "book/quantity.py: outside": "a number of any unit, in the report of an error",
-    "questions/studies/pieces.py: add": "bytes of a file",
+    "book/quantity.py: explain_outside": "a number of any unit, in the report of an error",
+    "questions/studies/pieces.py: add_piece": "bytes of a file",
     "serve/app.py: module": "bytes of JSON",
 }
 #: Ends of format specifications that round or group.

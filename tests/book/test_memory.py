@@ -379,11 +379,6 @@ def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, e
     ("layout", "training", "says"),
     [
         (
-            {"pipeline": 2, "virtual_pipeline": 2, "cut": "even"},
-            {},
-            "are not divisible by pipeline 2",
-        ),
-        (
             {"pipeline": 3, "virtual_pipeline": 2},
             {"gradient_accumulation": 10},
             "10 micro-batches are not a multiple of pipeline 3",

@@ -18,6 +18,8 @@ from tests.base.test_writing import mounted, no_rights
 WRITERS = sorted(kills.WRITERS)
 #: Writes what it measured on this machine, with the same `_put` as import and export.
 MEASURES = {"measure"}
+#: Writes a folder, which tests/serve/test_site.py reads.
+WRITES_FOLDER = {"site"}
 
 
 def test_every_command_that_writes_is_here() -> None:
@@ -26,7 +28,7 @@ def test_every_command_that_writes_is_here() -> None:
         for name, actions in lines.commands().items()
         if any(action.dest == "output" for action in actions)
     }
-    assert takes - MEASURES - {"schema"} == set(WRITERS)  # which reads nothing
+    assert takes - MEASURES - WRITES_FOLDER - {"schema"} == set(WRITERS)  # which reads nothing
 
 
 @pytest.mark.slow

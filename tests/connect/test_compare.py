@@ -282,11 +282,11 @@ def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
     body = between.join(map(row.format, steps))
     log.write_text({"CSV": f"step_seconds\n{body}", "JSON": f"[{body}]"}.get(form, body))
     code = (
-        "import sys\nfrom planner.connect import logs\nlog = logs.read(sys.argv[1])\n"
+        "import sys\nfrom planner.connect import logs\nlog = logs.read_log(sys.argv[1])\n"
         "lines = open('/proc/self/status').read().splitlines()\n"
         "peak = next(int(x.split()[1]) for x in lines if x.startswith('VmHWM')) / 1000\n"
-        "(steps,) = log.series('time.step_seconds')\n"
-        "print(log.format, len(steps.doubles), steps.median(0), peak, sep=';')"
+        "(steps,) = log.list_series('time.step_seconds')\n"
+        "print(log.format, len(steps.doubles), steps.find_median(0), peak, sep=';')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(log)], cwd=ROOT, capture_output=True, text=True, check=True

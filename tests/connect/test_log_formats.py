@@ -354,10 +354,10 @@ def test_a_huge_log_is_read_in_bounded_time_and_memory(tmp_path: Path) -> None:
         file.write("x" * 20_000_000 + "\n" + "completed step: 9, seconds: 2.5\n")
     code = (
         "import sys, time\nfrom planner.connect import logs\nbegun = time.process_time()\n"
-        "log = logs.read(sys.argv[1])\nspent = time.process_time() - begun\n"
+        "log = logs.read_log(sys.argv[1])\nspent = time.process_time() - begun\n"
         "lines = open('/proc/self/status').read().splitlines()\n"
         "peak = next(int(x.split()[1]) for x in lines if x.startswith('VmHWM')) / 1000\n"
-        "print(len(log.series('time.step_seconds')[0].doubles), spent, peak, sep=';')"
+        "print(len(log.list_series('time.step_seconds')[0].doubles), spent, peak, sep=';')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],

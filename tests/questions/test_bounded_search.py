@@ -156,10 +156,10 @@ class Rows:
         assert (places >= 0).all()
         return Rows(self.every, self.rows[places])
 
-    def setting(self, place: int) -> Any:
+    def build_setting(self, place: int) -> Any:
         return self.number.flat[place]
 
-    def plainness(self, places: Any) -> Any:
+    def score_simplicity(self, places: Any) -> Any:
         return self.every["plain"].ravel()[self.number.ravel()[places]]
 
 
@@ -169,11 +169,11 @@ class Given:
     def __init__(self, every: dict[str, Any]) -> None:
         self.every, self.absent = every, dict[str, str]()
 
-    def rows(self) -> Iterator[Rows]:
+    def yield_rows(self) -> Iterator[Rows]:
         for rows in np.split(np.arange(self.every["valid"].shape[2]), (3, 7)):
             yield Rows(self.every, rows)
 
-    def over(self, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Rows]:
+    def evaluate_rows(self, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Rows]:
         for part in np.array_split(rows.rows, -(-len(rows) // 3)):
             yield Rows(self.every, part, [name for names in groups for name in names])
 

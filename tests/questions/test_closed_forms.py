@@ -272,10 +272,10 @@ def test_an_input_that_follows_the_unknown_is_a_line_through_three_values_or_mor
 ) -> None:
     """Two values lie on some line whatever they are."""
     inputs = {0: lambda x: 7, 1: lambda x: 5 + 2 * x, 2: lambda x: 3 * x}
-    points = [(Fraction(x), SimpleNamespace(worth=lambda i, x=x: inputs[i](x)))
+    points = [(Fraction(x), SimpleNamespace(evaluate_node=lambda i, x=x: inputs[i](x)))
               for x in (4, 1, 9, 7)[:count]]  # fmt: skip
     graph = SimpleNamespace(inputs=inputs)
-    solver = SimpleNamespace(_points=lambda: points, evaluation=SimpleNamespace(graph=graph))
+    solver = SimpleNamespace(_yield_points=lambda: points, evaluation=SimpleNamespace(graph=graph))
     if count < 3:
         with pytest.raises(NoForm, match="too few values"):
             _Solver._fit_inputs(solver)  # type: ignore[arg-type]
@@ -384,7 +384,7 @@ def test_the_root_of_a_limit_lies_between_what_holds_and_what_fails(
     solver = SimpleNamespace(
         forms={0: form}, result=0, limit=Limit("cost.total", "<=", 0), holds=holds, fails=fails
     )
-    solver._print = lambda degree, value, symbols: (degree, value, to_sympy(symbols))
+    solver._write_equation = lambda degree, value, symbols: (degree, value, to_sympy(symbols))
     if degree is None:
         with pytest.raises(NoForm, match=root):
             _Solver.solve_unknown(solver)  # type: ignore[arg-type]

@@ -254,13 +254,13 @@ class Priced:
     def __init__(self, cost: Callable[[int], int], searches: int = 0) -> None:
         self.cost, self.searches, self.searched = cost, searches, list[int]()
 
-    def variants(self, plan: Any, changes: Any) -> Any:
+    def build_variants(self, plan: Any, changes: Any) -> Any:
         if self.searches:
             self.searches -= 1
             self.searched.append(changes["n"])
         return (changes["n"],)
 
-    def values(self, plans: Any, exact: bool) -> Any:
+    def evaluate_best(self, plans: Any, exact: bool) -> Any:
         return plans[0], {"cost.total": self.cost(plans[0])}
 
 
@@ -325,8 +325,8 @@ def test_too_few_devices_that_are_clearly_dearer_and_late_rule_more_of_them_out(
     monkeypatch.setattr(cheapest, "variant", lambda base, _: base)
     layouts: Any = SimpleNamespace(
         limits=(Limit(cheapest.DAYS, "<=", 30),),
-        fastest=lambda *_, within: {},
-        values=lambda plans, exact: (None, {"cost.total": cost, cheapest.DAYS: days}),
+        find_fastest=lambda *_, within: {},
+        evaluate_best=lambda plans, exact: (None, {"cost.total": cost, cheapest.DAYS: days}),
     )
     base: Any = SimpleNamespace(get={"cluster.devices": 8}.get)
     reason = cheapest._explain_cost(base, counts(), layouts, 100)

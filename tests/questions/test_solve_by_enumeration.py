@@ -37,12 +37,12 @@ class Functions:
     ) -> None:
         self.of, self.holes = of, holes
 
-    def variants(self, plan: Any, changes: Mapping[str, Any]) -> Sequence[Any]:
+    def build_variants(self, plan: Any, changes: Mapping[str, Any]) -> Sequence[Any]:
         if self.holes(changes["x"]):
             raise PlanError(Fault("a hole"))
         return (changes["x"],)
 
-    def values(self, plans: Sequence[Any], exact: bool) -> tuple[Any, Mapping[str, Any]]:
+    def evaluate_best(self, plans: Sequence[Any], exact: bool) -> tuple[Any, Mapping[str, Any]]:
         return plans[0], {name: function(plans[0]) for name, function in self.of.items()}
 
 
@@ -132,7 +132,7 @@ def test_exact_numbers_decide_where_estimates_are_wrong(rounding: int) -> None:
     """Estimates are one too low or one too high: 500 is the last that holds by the exact ones."""
 
     class Estimates(Functions):
-        def values(self, plans: Sequence[Any], exact: bool) -> Any:
+        def evaluate_best(self, plans: Sequence[Any], exact: bool) -> Any:
             return plans[0], {BYTES: plans[0] + (0 if exact else rounding)}
 
     limit = Limit(BYTES, "<=", 500)
@@ -400,7 +400,7 @@ def test_where_only_the_first_of_a_row_holds_the_next_of_each_row_is_told() -> N
     """It is compared by exact numbers with what is next; what is larger yet is an estimate."""
 
     class Sizes(Functions):
-        def values(self, plans: Sequence[Any], exact: bool) -> Any:
+        def evaluate_best(self, plans: Sequence[Any], exact: bool) -> Any:
             index = plans[0]
             size = 6 * index if index < 11 else 10 * (index - 10)
             return index, {BYTES: size if exact else size * 1.001, "parameters.total": size}
@@ -439,7 +439,7 @@ def test_a_graph_that_served_last_is_tried_first_and_the_oldest_are_dropped() ->
         tried.clear()
         made.clear()
         for kind in kinds:
-            assert evaluator._find_evaluation(kind, False).find_certainty == kind  # type: ignore[arg-type, attr-defined]
+            assert evaluator._find_evaluation(kind, False).kind == kind  # type: ignore[arg-type, attr-defined]
         return tried[:], made[:]
 
     tried, made = list[int](), list[int]()
@@ -664,7 +664,7 @@ def test_what_fails_says_so_of_what_lies_further_on_in_its_row(
     search = Probes(None, over, (limit,), evaluator=functions)  # type: ignore[arg-type]
     for index, other in product(range(12), repeat=2):
         asked, proven = list[Any](), [index]
-        layouts = SimpleNamespace(further=lambda plan, *_, into=asked: into.append(plan))
+        layouts = SimpleNamespace(extend_layouts=lambda plan, *_, into=asked: into.append(plan))
         edge = search.evaluate_index(other)
         assert edge is not None
         assert not solve_with_layout._try_further(search, layouts, 1, proven, other)  # type: ignore[arg-type]
@@ -936,7 +936,7 @@ def test_values_beyond_an_answer_are_listed_the_furthest_first(
 ) -> None:
     over = Domain("cluster.devices", "1", lambda i: i, lambda v: {}, 1, 1, last)
     search = SimpleNamespace(domain=over, plan=None)
-    layouts = SimpleNamespace(possible=lambda plan, changes: True)
+    layouts = SimpleNamespace(is_possible=lambda plan, changes: True)
     holds = None if held is None else SimpleNamespace(index=held)
     answer = SimpleNamespace(holds=holds, direction=direction)
     assert [*solve_with_layout._yield_beyond(search, layouts, answer)] == expected  # type: ignore[arg-type]

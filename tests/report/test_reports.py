@@ -706,7 +706,7 @@ def test_the_summary_pays_for_no_report() -> None:
     code = (
         "import sys, planner\n"
         "from planner import report\n"
-        f"report.text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
+        f"report.render_text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
         "print([m for m in ('jinja2', 'planner.typeset', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run(

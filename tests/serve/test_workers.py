@@ -20,12 +20,12 @@ from planner.serve.workers import GROWN, MOST, Busy, Ended, Greedy, Workers
 
 WORK = """
 import os, time
-from planner.base.progress import tell
+from planner.base.progress import report_progress
 
 def counts(folder, number, seconds):
     open(f"{folder}/{os.getpid()}", "w").close()
     for done in range(number):
-        tell(f"{done} of {number}")
+        report_progress(f"{done} of {number}")
         time.sleep(seconds / number)
     return number, os.getpid()
 
