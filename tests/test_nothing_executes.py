@@ -77,6 +77,8 @@ ALLOWED = {
     # The server: the socket that it listens on, and its processes.
     ("serve/connections.py", "", "socket"),
     ("serve/workers.py", "", "multiprocessing"),
+    # The files of installed packages, copied to the folder of the page.
+    ("serve/site.py", "", "importlib"),
 }
 #: Functions that fill text in which is no constant beside the call: it is one elsewhere in the
 #: module, a word of a schema or of a table that ships, never of a document, whose braces would

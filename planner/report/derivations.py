@@ -18,7 +18,7 @@ from planner.report.facts import brief, format_interval
 from planner.report.layout import SECTIONS, SHOWN, Data, pick
 from planner.results.closed_form import derive_form
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, Box, is_flat, is_tall, parse_latex
+from planner.typeset import TEXT, Box, is_flat, is_tall, read_latex
 
 #: Prefixes of the keys of a plan that select a formula.
 CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
@@ -199,7 +199,7 @@ def describe_inputs(quantity: Quantity) -> list[Data]:
         Data(
             symbol=str(note.symbol),
             key=note.dotted or "",
-            name=parse_latex(note.latex),
+            name=read_latex(note.latex),
             meaning=clean(note.meaning),
             given=values,
             value=", ".join(map(_typeset_value, values[:MANY]))

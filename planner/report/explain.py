@@ -23,7 +23,7 @@ from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, parse_latex
+from planner.typeset import TEXT, read_latex
 
 WIDTH = 80
 #: Levels that are shown: a quantity and its inputs.
@@ -350,7 +350,7 @@ def _build_steps(quantity: Quantity) -> list[str]:
     closed form."""
     taken = _find_selected(quantity)
     if isinstance(quantity.value, str):
-        most = {one.base: TEXT.write(parse_latex(one.declared.latex)) for one in quantity.uses}
+        most = {one.base: TEXT.write(read_latex(one.declared.latex)) for one in quantity.uses}
         return [f"where {' and '.join(most.values())} is largest"]
     formula = quantity.chosen
     if taken is None and formula is not None and formula.expression.op == "at_largest":
@@ -364,7 +364,7 @@ def _build_steps(quantity: Quantity) -> list[str]:
     named = {entry.axis: entry.title or entry.path for entry in taken.entries}
     where = ", ".join(clean(title) for axis, title in named.items()
                       if len(quantity.result.list_entries(axis)) > 1)  # fmt: skip
-    symbol = TEXT.write(parse_latex(taken.declared.latex))
+    symbol = TEXT.write(read_latex(taken.declared.latex))
     steps = [f"{symbol} of {where}" if where else symbol]
     found = derive_form(quantity)
     if found is not None:
@@ -439,7 +439,7 @@ def _suggest_depth(quantity: Quantity, depth: int | None) -> list[str]:
         left -= 1
         level = [used for one in level for used in one.uses if used.id not in seen]
         seen.update(one.id for one in level)
-    names = list({one.base: TEXT.write(parse_latex(one.declared.latex)) for one in level}.values())
+    names = list({one.base: TEXT.write(read_latex(one.declared.latex)) for one in level}.values())
     if not names:
         return []
     few = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")

@@ -26,7 +26,7 @@ from planner.engine import instance
 from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import hardware
 from planner.results.result import SAID, Quantity, Result
-from planner.typeset import Box, Typesetter, parse_latex
+from planner.typeset import Box, Typesetter, read_latex
 
 SHAPE = ("batch", "B", "D", "K")
 WANTED = "three sizes BxDxK, or batch x B x D x K"
@@ -66,7 +66,7 @@ class Letters(Typesetter):
     def make_name(self, symbol: Symbol) -> Box:
         """Return the name of an input or of a quantity."""
         return (
-            parse_latex(self.LETTERS[symbol])
+            read_latex(self.LETTERS[symbol])
             if symbol in self.LETTERS
             else super().make_name(symbol)
         )

@@ -22,7 +22,7 @@ from planner.book.normal_form import Form, atom, make_constant, to_form
 from planner.book.quantity import Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Point
 from planner.engine.lower import get_binding
-from planner.typeset import Box, Typesetter, add_subscript, parse_latex
+from planner.typeset import Box, Typesetter, add_subscript, read_latex
 
 #: Quantities that papers give a letter, as they do to inputs; the vocabulary, where it is padded.
 LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))
@@ -237,7 +237,7 @@ class Collapse:
         path = ",".join(entry.path for entry in scope)
         named = Symbol(f"{symbol.name}[{path}]", positive=True)
         if named not in self.book.notation:
-            name = parse_latex(note.latex)
+            name = read_latex(note.latex)
             for entry in scope:
                 outer = entry.around.get("part", entry) if entry.axis == "block" else entry
                 name = add_subscript(name, outer.name)

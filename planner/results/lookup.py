@@ -58,13 +58,13 @@ def find_input(result: Result, asked: str) -> str | None:
     symbol."""
     if asked in result.inputs:
         return asked
-    from planner.typeset import TEXT, parse_latex  # no summary needs it
+    from planner.typeset import TEXT, read_latex  # no summary needs it
 
     quantities = result.quantities.values()
     if any(not one.entries and one.symbol == asked for one in quantities):
         return None
     for note in result.evaluation.book.notation.values():
-        if note.dotted in result.inputs and TEXT.write(parse_latex(note.latex)) == asked:
+        if note.dotted in result.inputs and TEXT.write(read_latex(note.latex)) == asked:
             return note.dotted
     return None
 

@@ -5,7 +5,7 @@ numbers in their places; a style (``LATEX``, ``MATHML``, ``TEXT``, ``HTML``) wri
 SymPy's own printers cost ten times as much, know no folds, and order factors in their own way.
 """
 
-from planner.typeset.boxes import Box, add_subscript, is_flat, is_tall, parse_latex
+from planner.typeset.boxes import Box, add_subscript, is_flat, is_tall, read_latex
 from planner.typeset.styles import HTML, LATEX, MATHML, TEXT
 from planner.typeset.typesetter import Typesetter
 
@@ -19,5 +19,5 @@ __all__ = [
     "add_subscript",
     "is_flat",
     "is_tall",
-    "parse_latex",
+    "read_latex",
 ]  # fmt: skip

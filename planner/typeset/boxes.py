@@ -73,7 +73,7 @@ def add_subscript(name: Box, word: str) -> Box:
 
 
 @lru_cache(maxsize=4096)
-def parse_latex(latex: str) -> Box:
+def read_latex(latex: str) -> Box:
     """Parse the LaTeX of a symbol into boxes.
 
     Raises:

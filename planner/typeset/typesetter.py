@@ -15,7 +15,7 @@ from planner.book.canonical import to_canonical
 from planner.book.expressions import REDUCTIONS, Expression, Symbol, make_number, product
 from planner.book.quantity import Book
 from planner.engine.evaluate import Evaluation, Point
-from planner.typeset.boxes import Box, parse_latex
+from planner.typeset.boxes import Box, read_latex
 from planner.typeset.styles import LATEX, TEXT
 
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
@@ -35,7 +35,7 @@ class Typesetter:
     def make_name(self, symbol: Symbol) -> Box:
         """Return the name of an input or of a quantity."""
         note = self.book.notation.get(symbol)
-        return parse_latex((note or self.book.quantities[self.book.symbols[symbol]]).latex)
+        return read_latex((note or self.book.quantities[self.book.symbols[symbol]]).latex)
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
         """Return the formula with symbols, or with numbers in their place. Widths that the

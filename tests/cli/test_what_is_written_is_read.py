@@ -410,11 +410,11 @@ def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> N
 
 
 def test_every_command_that_writes_a_document_is_here() -> None:
-    """The others write reports, tables, schemas and files of frameworks."""
+    """The others write reports, tables, schemas, files of frameworks and a page."""
     writers = {
         name
         for name, actions in lines.commands().items()
         if any(action.dest in ("output", "apply") for action in actions)
     }
     here = {"import", "quick", "solve", "search", "calibrate", "measure", "report", "export"}
-    assert writers - here == {"compare", "sweep", "schema"}
+    assert writers - here == {"compare", "sweep", "schema", "site"}

@@ -235,7 +235,7 @@ def test_a_format_or_kernel_that_does_not_run_is_left_out() -> None:
     assert not any(key.startswith("attention") for key in found["efficiency"])
     with pytest.raises(PlanError, match="no benchmark runs"):
         machine.measure_machine(
-            SimpleNamespace(machine=lambda: CPU, times=lambda *_: [], processes=1)
+            SimpleNamespace(read_machine=lambda: CPU, time_job=lambda *_: [], processes=1)
         )
 
 

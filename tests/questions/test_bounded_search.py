@@ -14,7 +14,7 @@ from planner.base.errors import PlanError
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.questions import loading
+from planner.questions import domains, loading
 from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
@@ -129,7 +129,7 @@ def test_a_quantity_that_no_layout_has_says_why() -> None:
 
 
 def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
-    found = [tuple(layout.values()) for layout in layouts.yield_starts(24)]
+    found = [tuple(layout.values()) for layout in domains.starts(24)]
     whole = [1, 2, 3, 4, 6, 8, 12, 24]
     every = [d for d in product(whole, whole, whole) if 24 % prod(d) == 0]
     assert found == sorted(every, key=lambda d: (prod(d), d))

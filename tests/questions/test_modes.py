@@ -123,7 +123,9 @@ def test_a_layer_holds_no_more_while_it_waits_and_while_it_is_computed_again() -
     def under(kept: int, again: int) -> Any:
         values = {modes.KEPT: kept, modes.AGAIN: again}
         return SimpleNamespace(
-            entries=lambda *_: [{}], setting=lambda *_: True, value=lambda name, _: values[name]
+            entries=lambda *_: [{}],
+            read_setting=lambda *_: True,
+            value=lambda name, _: values[name],
         )
 
     for kept, again, most, then in product(range(3), repeat=4):

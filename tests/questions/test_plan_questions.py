@@ -138,7 +138,7 @@ def test_what_does_not_hold_is_a_line_and_the_status(tmp_path: Path, run_cli: Ru
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{file}:8:5: days <= 0.001 does not hold: time.training_days is ")
     (missed,) = (one for one in answered(file).requirements if not one.holds)
-    assert missed.limit.slack(missed.value) == Fraction(1, 1000) - days
+    assert missed.limit.compute_slack(missed.value) == Fraction(1, 1000) - days
     held = written(tmp_path, "require: [memory.headroom >= 5 GiB, fits: p95]\n")
     assert run_cli(str(held)).returncode == 0
 

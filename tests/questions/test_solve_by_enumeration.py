@@ -346,6 +346,7 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
     over = replace(
         domain(rows[start][0], rows[-1][-1]),
         first=rows[0][0],
+        endless=True,
         rows=rows,
         measure="parameters.total",
     )

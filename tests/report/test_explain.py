@@ -240,7 +240,7 @@ def test_the_closed_form_with_its_terms_and_symbols() -> None:
     assert "a_kv = 8" in text and "preset llama2-70b" in text
     known = explain(result("presets/gpt3_a100x1024.yaml"), "parameters.total", symbolic=True)
     assert "Recognised: Narayanan et al. 2021 (arXiv 2104.04473), equation 2" in known
-    assert "Its formula stands in such symbols" in explain(result(), "mfu", symbolic=True)
+    assert "Its formula is in such symbols" in explain(result(), "mfu", symbolic=True)
 
 
 def test_an_assumption_is_called_so_with_the_prediction() -> None:

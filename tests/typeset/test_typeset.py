@@ -19,7 +19,7 @@ from planner.book.quantity import BOOK, Book, Notation
 from planner.documents.references import preset_names
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
-from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse_latex
+from planner.typeset import LATEX, MATHML, TEXT, Typesetter, read_latex
 from tests.test_every_option import HEADLINES
 
 PLANS = (
@@ -44,15 +44,15 @@ def names() -> list[str]:
 
 @pytest.mark.parametrize("latex", names())
 def test_a_name_survives_the_way_through_its_tree(latex: str) -> None:
-    name = parse_latex(latex)
-    assert parse_latex(LATEX.write(name)) == name
+    name = read_latex(latex)
+    assert read_latex(LATEX.write(name)) == name
     well_formed(MATHML.write(name))
 
 
 @pytest.mark.parametrize("latex", [r"\frac{a}{b}", "a_", "{a", r"\operatorname{x}", "a}"])
 def test_what_is_no_name_is_refused(latex: str) -> None:
     with pytest.raises(ValueError, match=re.escape(latex)):
-        parse_latex(latex)
+        read_latex(latex)
 
 
 def well_formed(mathml: str) -> None:

@@ -93,7 +93,7 @@ class Config:
         value: bool | None = self._read_typed(key, otherwise, (bool,), "true or false")
         return value
 
-    def read_text(self, key: str) -> str | None:
+    def read_word(self, key: str) -> str | None:
         value: str | None = self._read_typed(key, None, (str,), "a word")
         return value
 

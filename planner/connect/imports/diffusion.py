@@ -53,7 +53,7 @@ def convert_diffuser(
     given = {key: value for key, value in config.items() if not key.startswith("_")}
     c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
     if name == GENERAL:
-        norm = c.read_text("norm_type")
+        norm = c.read_word("norm_type")
         if norm not in BY_NORM:
             fault = f"{name}: norm_type {norm!r} is not modelled"
             raise c.fault(fault, f"one of: {', '.join(BY_NORM)}")

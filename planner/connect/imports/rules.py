@@ -402,7 +402,7 @@ def olmo_hybrid_layers(c: Config) -> list[str]:
 
 def nemotron_layers(c: Config) -> Sequence[str]:
     """Nemotron-H: each layer is one block, named by a letter or a word."""
-    letters = c.read_text("hybrid_override_pattern")
+    letters = c.read_word("hybrid_override_pattern")
     given = letters or c.list_of("layers_block_type", str) or c.list_of("layer_types", str)
     given = given or ["linear_attention", "moe", "full_attention", "mlp"]
     known = WORDS["layers_block_type" if letters is None else "hybrid_override_pattern"]
@@ -712,7 +712,7 @@ def internvl_final(c: Config) -> bool:
     """It ends with a LayerNorm, whatever its norms are, unless its tokens are averaged."""
     if c.read_flag("use_mean_pooling"):
         return False
-    if c.read_text("norm_type") != "layer_norm":
+    if c.read_word("norm_type") != "layer_norm":
         raise c.fault("use_mean_pooling false is not modelled beside norm_type rms_norm", "true")
     return True
 
@@ -724,7 +724,7 @@ RULES: dict[str, Callable[..., Any]] = {
     # What a key holds.
     "need": lambda c, key, least=1: c.need_int(key, least),
     "whole": lambda c, key, least=1, otherwise=None: c.read_int(key, least, otherwise),
-    "text": lambda c, key: c.read_text(key),
+    "text": lambda c, key: c.read_word(key),
     "flag": lambda c, key, otherwise=None: c.read_flag(key, run_rule(otherwise, c)),
     # Of numbers, each itself, what a key holds or what a rule finds: sum, product, whole times that
     # one goes into another; of a height and a width the product.
@@ -736,7 +736,7 @@ RULES: dict[str, Callable[..., Any]] = {
     # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
     # several of something.
     "same": lambda c, keys: len({c.read_int(key) for key in keys}) == 1,
-    "says": lambda c, key, word: c.read_text(key) == word,
+    "says": lambda c, key, word: c.read_word(key) == word,
     "any": lambda c, keys: any(c.read_flag(key) for key in keys),
     "several": lambda c, key: c.need_int(key) > 1,
     # One thing where a condition is met, else another; the first of several; of the mapping that a
@@ -762,7 +762,7 @@ RULES: dict[str, Callable[..., Any]] = {
     # Behind a gate as many weights as without it, in multiples of 64.
     "megatron_gated_width": lambda c: int(4 * c.need_int("hidden-size") * 2 / 3 / 64) * 64,
     "nemotron_depth": lambda c: len(nemotron_layers(c)),
-    "t5_activation": lambda c: (c.read_text("feed_forward_proj") or "relu").removeprefix("gated-"),
-    "t5_gated": lambda c: (c.read_text("feed_forward_proj") or "").startswith("gated"),
+    "t5_activation": lambda c: (c.read_word("feed_forward_proj") or "relu").removeprefix("gated-"),
+    "t5_gated": lambda c: (c.read_word("feed_forward_proj") or "").startswith("gated"),
     "tied_unless_said": lambda c: c.read_flag("tie_word_embeddings") is not False,
 }

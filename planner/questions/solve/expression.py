@@ -31,7 +31,7 @@ from planner.engine.run import pick_operands
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
 from planner.results.collapse import NoForm
-from planner.typeset import LATEX, TEXT, Typesetter, add_subscript, parse_latex
+from planner.typeset import LATEX, TEXT, Typesetter, add_subscript, read_latex
 
 #: Plans from which it is inferred how inputs depend on the unknown.
 POINTS = 4
@@ -157,7 +157,7 @@ class _Solver:
         note = next(
             (n for n in self.case.book.notation.values() if n.key == key and not n.per), None
         )
-        self.unknown = TEXT.write(parse_latex(note.latex if note else "x"))
+        self.unknown = TEXT.write(read_latex(note.latex if note else "x"))
         #: The book with names for coefficients of its quantities, and the values of these.
         self.book = copy(self.case.book)
         self.book.notation = {**self.book.notation}
@@ -274,7 +274,7 @@ class _Solver:
     def _name(self, quantity: Quantity, index: str, value: Any, meaning: str) -> Coefficient:
         """Add a symbol to the book: that of a quantity with one more index."""
         symbol = Symbol(f"{quantity.id} {index}", positive=True)
-        latex = LATEX.write(add_subscript(parse_latex(quantity.latex), index))
+        latex = LATEX.write(add_subscript(read_latex(quantity.latex), index))
         self.book.notation[symbol] = Notation(symbol, meaning, latex, LAST)
         self.numbers[symbol] = value
         return Coefficient(Fraction(value), symbol)
@@ -322,7 +322,7 @@ class _Solver:
             LATEX.write(symbolic),
             TEXT.write(setter.box(tree, {}, numbers=True)),
             value,
-            tuple((TEXT.write(parse_latex(note.latex)), note.meaning) for note in named),
+            tuple((TEXT.write(read_latex(note.latex)), note.meaning) for note in named),
         )
 
 
