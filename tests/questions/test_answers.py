@@ -157,6 +157,16 @@ def test_an_answer_in_any_layout_has_an_interval_in_the_layout_of_the_answer() -
     assert slow.number < answer.holds.number < fast.number
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["llama70b_h100x1024", "gpt3_a100x1024", "gpt2small_hgx-h100"])
+def test_the_largest_model_is_not_larger_than_with_the_fastest_runs(preset: str) -> None:
+    """Also where the layout cuts its layers unevenly, as 191 of them into 64 chunks."""
+    answer = questions.ask(loading.load(f"presets/{preset}.yaml"), "largest-model")
+    ends = intervals.bound_answer(answer)
+    if ends is not None:
+        assert answer.holds.number <= ends[1].number
+
+
 def test_a_stack_that_is_spelled_out_has_one_pattern_or_more() -> None:
     """Jamba (arXiv 2403.19887): eight layers in a pattern."""
     _, family = families.build_family(loading.load(LAST, {"model": "jamba-52b"}))

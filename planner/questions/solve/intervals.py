@@ -62,9 +62,15 @@ def _solve_scaled(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | Non
         for limit in answer.limits
     )
     plan, domain = answer.holds.plan, replace(answer.domain, start=answer.holds.index)
+    # Among those values that the layout divides evenly, the answer itself may not be.
+    own = all(limit.is_met(answer.holds.values[limit.quantity]) for limit in limits)
+    best = answer.holds if own else None
     try:
         if domain.rows and "layouts" in answer.extra:  # the layout divides only some values
             domain = families.build_family(plan)[1].domain
-        return solve_domain(Probes(plan, domain, limits), answer.direction).holds
+        found = solve_domain(Probes(plan, domain, limits), answer.direction).holds
     except PlanError:
-        return None
+        return best
+    if best is None or found is None:
+        return found or best
+    return max(found, best, key=lambda probe: answer.direction * probe.number)
