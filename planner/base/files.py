@@ -276,7 +276,7 @@ def format_path(path: Path) -> str:
 def read_bytes(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> bytes:
-    """Read the bytes of a file; bounds and faults as of ``opened``."""
+    """Read the bytes of a file; bounds and faults as of ``open_bounded``."""
     with open_bounded(path, most, place, allowed) as file:
         return file.read_all()
 
@@ -287,7 +287,7 @@ def read_text(
     """Read the text of a file in UTF-8, with or without a byte order mark.
 
     Raises:
-        PlanError: as for ``opened``, or it is not UTF-8.
+        PlanError: as for ``open_bounded``, or it is not UTF-8.
     """
     raw = read_bytes(path, most, place, allowed)
     try:
@@ -380,7 +380,7 @@ def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text with LF line ends, whole or not at all.
 
     Raises:
-        PlanError: as for ``replacing``.
+        PlanError: as for ``replace_file``.
     """
     with replace_file(path) as file:
         # A name of a file that is no UTF-8 may stand in the text.
@@ -391,7 +391,7 @@ def write_output(text: str, path: str | None = None, inputs: Iterable[str | Path
     """Write text to a file that is none of the inputs, or to standard output (no path, or `-`).
 
     Raises:
-        PlanError: as for ``spare`` and ``write_text``.
+        PlanError: as for ``refuse_overwrite`` and ``write_text``.
     """
     if path is None or path == "-":
         sys.stdout.write(text)

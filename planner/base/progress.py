@@ -1,4 +1,4 @@
-"""What runs, on one line of standard error: stages say it with ``tell``, the command line shows it.
+"""What runs, on one line of standard error: ``report_progress`` sets it, the command line shows it.
 
 Nothing is shown before ``PATIENCE`` seconds have passed. On a terminal the line is rewritten in
 place and gone at the end, and before anything else is printed; elsewhere, where it is asked for, it

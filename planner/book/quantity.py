@@ -76,7 +76,7 @@ class Quantity(Operand):
     ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in its
     formulas carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be checked.
     ``within`` is the range of its values, which the engine refuses to leave: from 0 up, unless it
-    is a ``SHARE`` or ``SIGNED``. ``symbol`` is typed (``t_step``, see ``spelled``) or LaTeX;
+    is a ``SHARE`` or ``SIGNED``. ``symbol`` is typed (``t_step``, see ``typeset_symbol``) or LaTeX;
     ``per`` names its axes. Further keywords are ``source``, which names paper, table and equation,
     ``exact``, and settings under which alone it has a value; its formulas may state any of source,
     title, exact and coefficient anew.

@@ -206,7 +206,7 @@ class LogReader:
         """Nothing more comes: what is left is a last line without its end, maybe cut off.
 
         Raises:
-            PlanError: as for ``feed``.
+            PlanError: as for ``read_chunk``.
         """
         data, self._left = self._left, b""
         if self.kind != "events":
@@ -468,7 +468,7 @@ class _Rows:
         self._clocks = [_Clock(**said) for said in _SAID["clocks"]]
 
     def add_object(self, line: int, row: Mapping[str, Any]) -> None:
-        """A record with the names of its values; as ``add``."""
+        """A record with the names of its values; as ``add_row``."""
         self.add_row(line, tuple(row), list(row.values()))
 
     def add_row(self, line: int, labels: tuple[str, ...], values: Sequence[Any]) -> None:
@@ -502,7 +502,7 @@ class _Rows:
             self.log.add(quantity, number, worth, labels[place], math.nan if step is None else step)
 
     def add_columns(self, labels: tuple[str, ...], cells: Sequence[Sequence[str]]) -> bool:
-        """Add many rows by columns; False where one of them needs ``add``."""
+        """Add many rows by columns; False where one of them needs ``add_row``."""
         counters, known, _ = _find_columns(labels)
         if not cells or self.log.columns.keys().isdisjoint(_TIMES):
             return False

@@ -87,7 +87,7 @@ def list_ignored(text: str) -> list[str]:
 
 
 def write_quick(text: str, document: Node) -> str:
-    """Write the YAML of a document that ``read`` made of a text, with assumptions as comments."""
+    """Write the YAML of a document made by ``parse_quick``, with assumptions as comments."""
     rows: list[tuple[str, Node | None]] = [(f"# quick: {one_line(text)}", None)]
     for key, node in document.iter_children():
         inner = [*node.iter_children()] if isinstance(node.value, dict) else []

@@ -89,7 +89,7 @@ MOST_SHIPPED = 256
 
 
 def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """Return what ``_read`` does, cached by mapping and schemas (presets are read many times)."""
+    """Return what ``_parse_tree`` does, cached by mapping and schemas (for presets)."""
     kept = _SHIPPED.get(id(node))
     if kept is not None and kept[1] == schemas:
         return kept[2]

@@ -38,7 +38,7 @@ def convert_options(
         names: of options that a file calls otherwise.
 
     Raises:
-        PlanError: as for ``read``.
+        PlanError: as for ``read_megatron``.
     """
     _judge_unknown(found, place, names)
     c = Arguments({"model_type": "megatron", **found}, {}, names, place)

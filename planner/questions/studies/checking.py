@@ -1,8 +1,8 @@
 """The plan's own checks for many layouts at once.
 
-Each step that completes a plan (``plan.STEPS``, ``plan.checks``) is run once for each combination
-of what it reads: rows that agree in the keys that a step reads get the same values and the same
-faults from it. These keys are listed nowhere: reads are recorded.
+Each step that completes a plan (``plan.STEPS``, ``plan.list_checks``) is run once for each
+combination of what it reads: rows that agree in the keys that a step reads get the same values and
+the same faults from it. These keys are listed nowhere: reads are recorded.
 """
 
 from __future__ import annotations
