@@ -16,7 +16,6 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.layout import INNER, OUTER, filter_keys
-from planner.plans.pipeline import count_chunks
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -139,12 +138,6 @@ def _find_step(plan: Plan, key: str) -> int:
         whole, context = get("parallelism.tensor"), get("parallelism.context")
         whole = whole if get("parallelism.sequence") else 1
         return math.lcm(whole, 2 * context if context > 1 else 1)
-    if key == "model.layers" and get("training.schedule") == "interleaved":
-        # It divides whole chunks, but where these are spelled out or hold more than layers.
-        layout, model = plan.data["parallelism"], plan.model
-        plain = model is not None and len(model.sequence) == get(key)
-        if plain and layout.get("stages") is None and layout.get("cut") != "ends":
-            return count_chunks(layout)
     if key == "model.hidden":
         fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
         return 1 if fixed else int(get("model.attention.heads") or 1)

@@ -123,9 +123,9 @@ def test_serving_leaves_them_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"training": {"lora": {"rank": 4, "targets": ["query"]}}}, "beside LoRA"),
-        ({"model": {"kinds": {"mtp": {}}}}, "beside a layer kind mtp"),
-        ({"model": {"encoder": {"layers": 2}}}, "beside an encoder"),
+        ({"training": {"lora": {"rank": 4, "targets": ["query"]}}}, "with LoRA"),
+        ({"model": {"kinds": {"mtp": {}}}}, "with a layer kind mtp"),
+        ({"model": {"encoder": {"layers": 2}}}, "with an encoder"),
         ({"model": {"mtp": 17}}, "at most 16"),
         ({"model": {"mtp": -1}}, "at least 0"),
         ({"model": {"mtp": "many"}}, "model.mtp"),

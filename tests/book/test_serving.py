@@ -202,7 +202,7 @@ def test_the_global_batch_is_how_many_are_served_at_once() -> None:
     for of, sequences in ((few, 8), (usual, 16), (many, 64)):
         rate = of("time.decode_tokens_per_second")
         assert rate * of("time.decode_seconds") == pytest.approx(sequences)
-    with pytest.raises(PlanError, match="do not divide"):
+    with pytest.raises(PlanError, match="is not divisible by"):
         result("llama3-8b", training__global_batch=12)
 
 

@@ -131,8 +131,11 @@ def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
     shards = 16 // (tensor * stages)  # of data and context parallelism
     experts = plan.get("model.moe.experts") or 1
     holders = (16 // stages) // (get["expert"] * get["expert_tensor"]) if experts > 1 else 1
+    turns = stages * get["virtual_pipeline"]
+    layers = plan.get("model.layers") + 2 * (get["cut"] == "ends")
     return bool(
         (get["virtual_pipeline"] > 1) == (schedule == "interleaved")
+        and (turns == stages or layers % turns == 0)  # or some hold one more, as under `ends`
         and (stages > 1 or (schedule == "1f1b" and get["cut"] is None))
         and (tensor > 1 or not get["sequence"])
         and get["expert_tensor"] <= (tensor if experts > 1 else 1)

@@ -214,7 +214,7 @@ def test_a_plan_that_vanished_or_broke(repository: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_no_report(repository: Path) -> None:
-    with pytest.raises(PlanError, match="no report"):
+    with pytest.raises(PlanError, match="not a trainplan report"):
         check.check_reports([Path("docs/notes.md")])
     with pytest.raises(PlanError, match="no such file"):
         check.check_reports([Path("docs/nothing.md")])
