@@ -395,10 +395,10 @@ def test_bad_questions(options: Mapping[str, Any], says: str) -> None:
 
 @pytest.mark.slow
 def test_a_size_that_holds_beyond_one_that_does_not_is_the_answer() -> None:
-    """The next larger model of another width holds in 65 days where one of the answer's does not;
+    """The next larger model of another width holds in 40 days where one of the answer's does not;
     it was asked for again and again."""
     plan = load(LLAMA)
-    options = {"deadline": "65 days", "with_layout": "auto", "unbounded": True}
+    options = {"deadline": "40 days", "with_layout": "auto", "unbounded": True}
     answer = questions.ask(plan, "largest-model-by-deadline", **options)
     holds, fails = answer.holds, answer.fails
     assert holds is not None and fails is not None and not holds.broken and fails.broken
