@@ -612,12 +612,12 @@ def _hide_logs(debug: bool) -> Iterator[None]:
     import logging
     import threading
 
-    def ended(thread: threading.ExceptHookArgs) -> None:
+    def report_end(thread: threading.ExceptHookArgs) -> None:
         report_crash(thread.exc_value, debug)
         sys.stderr.flush()
         os._exit(BROKEN)
 
-    hook, threading.excepthook = threading.excepthook, ended
+    hook, threading.excepthook = threading.excepthook, report_end
     level = logging.root.manager.disable
     logging.disable(level if debug else logging.CRITICAL)
     try:

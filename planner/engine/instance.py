@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.recent import cache_last
@@ -35,6 +35,13 @@ PairValues = dict[tuple[Symbol, Entry, Entry], Any]
 PRICES = ("cluster.price", "cluster.reserved_price")
 
 
+class Adapters(NamedTuple):
+    """What LoRA trains: projections with adapters, and modules in full beside them."""
+
+    targets: frozenset[str]
+    trained: frozenset[str]
+
+
 def build(plan: Plan) -> Case:
     """Build the case of a plan. Raises nothing: a missing value is bound to an Absent."""
     bindings, kinds = _bind_inputs(plan)
@@ -42,6 +49,7 @@ def build(plan: Plan) -> Case:
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
     stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
+    adapters = _read_adapters(plan)
     settings = {
         **plan.settings,
         "towers": _classify_towers(stacks),
@@ -51,7 +59,8 @@ def build(plan: Plan) -> Case:
         "patches": bool(plan.get("model.stem")),
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
-        "targets": tuple(sorted(_adapters(plan))),
+        "targets": tuple(sorted(adapters.targets)),
+        "head_trained": "head" in adapters.trained,
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
@@ -65,7 +74,7 @@ def build(plan: Plan) -> Case:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
-        axes.update(_model_axes(plan.model, _adapters(plan), profile["time"]["gates"] == "joined"))
+        axes.update(_model_axes(plan.model, adapters, profile["time"]["gates"] == "joined"))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         chosen = tensors.list_choices(settings)
         axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, settings, chosen)
@@ -299,17 +308,14 @@ def bind_components(
 SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
 
 
-def _adapters(plan: Plan) -> frozenset[str]:
-    """Name the projections with adapters, and the modules that are trained beside them."""
-    whole = [f"all of {name}" for name in plan.get("training.lora.trained") or ()]
-    return frozenset([*(plan.get("training.lora.targets") or ()), *whole])
+def _read_adapters(plan: Plan) -> Adapters:
+    names = ("training.lora.targets", "training.lora.trained")
+    return Adapters(*(frozenset(plan.get(name) or ()) for name in names))
 
 
 @cache_last(4)
-def _model_axes(
-    model: Model, targets: frozenset[str], joined: bool
-) -> dict[str, tuple[Entry, ...]]:
-    found = [_make_part(part, targets, joined) for part in model.parts]
+def _model_axes(model: Model, adapters: Adapters, joined: bool) -> dict[str, tuple[Entry, ...]]:
+    found = [_make_part(part, adapters, joined) for part in model.parts]
     return {
         "part": tuple(part for part, _, _ in found),
         "block": tuple(block for _, blocks, _ in found for block in blocks),
@@ -319,7 +325,7 @@ def _model_axes(
 
 @cache_last(24)
 def _make_part(
-    part: Part, targets: frozenset[str], joined: bool
+    part: Part, adapters: Adapters, joined: bool
 ) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
     """Return the entry of a part, those of its blocks and those of their components."""
     by_block = _map_symbols()
@@ -360,7 +366,8 @@ def _make_part(
         entry = Entry("block", block.name, block.name, part_entry, values, settings, own)
         blocks.append(entry)
         pieces += [
-            _component(c, entry, targets, joined) for c in list_components(block.kind, block.values)
+            _component(c, entry, adapters, joined)
+            for c in list_components(block.kind, block.values)
         ]
     return part_entry, tuple(blocks), tuple(pieces)
 
@@ -394,13 +401,14 @@ def _bind_keys(component: Component) -> dict[Symbol, Any]:
     }
 
 
-def _component(component: Component, block: Entry, targets: frozenset[str], joined: bool) -> Entry:
+def _component(component: Component, block: Entry, adapters: Adapters, joined: bool) -> Entry:
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
     gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"
     fixed = bool(block.settings.get("block.frozen"))
+    adapted = ("head" if at_head else gate or component.name) in adapters.targets
     ends = "head" if at_head else "embedding" if component.type == "table" else component.type
-    trained = f"all of {ends}" in targets or (component.shared and "all of embedding" in targets)
+    trained = bool(adapters.trained & {ends, "embedding" if component.shared else ends})
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
     without = component.shared or fixed or component.type in ("core", "index", "scan")
     fused = block.settings.get("block.fused") and component.name in ("key", "value")
@@ -434,7 +442,8 @@ def _component(component: Component, block: Entry, targets: frozenset[str], join
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
             **({"lora": False} if trained and not fixed else {}),  # as without adapters
-            "adapted": not fixed and ("head" if at_head else gate or component.name) in targets,
+            "adapted": not fixed
+            and ("head" if at_head else gate or component.name) in adapters.targets,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": component.group == "router" or bool(block.settings.get(f"block.{WIDE}")),

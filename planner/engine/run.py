@@ -158,11 +158,11 @@ def _evaluate_log(value: Number) -> float:
 def _make_rounding(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
     """Make a rounding of floats; a float within rounding error of a whole number is that number."""
 
-    def rounded(value: Any) -> float:
+    def round_near(value: Any) -> float:
         near = float(round(value))  # raises where it is not finite
         return near if abs(value - near) <= SNAP * abs(near) else float(rounding(value))
 
-    return rounded
+    return round_near
 
 
 EXACT: Mapping[str, Callable[..., Any]] = {

@@ -182,7 +182,7 @@ def list_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
         "keeps_output": not settings["lora"] or "output" in targets,
         "keeps_mlp_input": not settings["lora"] or bool(targets & {"gate", "up"}),
         "keeps_mlp_output": not settings["lora"] or "down" in targets,
-        "keeps_head_input": not settings["lora"] or bool(targets & {"head", "all of head"}),
+        "keeps_head_input": not settings["lora"] or "head" in targets or settings["head_trained"],
         "several": several,
         "side_by_side": eager and several,
         # Under autocast the residual stream is fp32 and each matmul casts its input by itself;

@@ -300,7 +300,11 @@ def close(
     fronts = {at for at, _ in front}
     part.dots = [
         Data(
-            **{"x": x, "y": y, "r": 5, "take": number, "look": "on" if at in fronts else "off"},
+            x=x,
+            y=y,
+            r=5,
+            take=number,
+            look="on" if at in fronts else "off",
             text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: "
             + ranking.name_layout(layout),
         )

@@ -182,11 +182,11 @@ async def _run_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> An
         ClientDisconnect: it disconnected.
     """
 
-    async def left() -> None:
+    async def wait_for_end() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(left())
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_end())
     try:
         await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
@@ -336,7 +336,7 @@ def create_app(
             app.state.quick.close()
             app.state.long.close()
 
-    async def told(request: Request, error: Exception) -> Response:
+    async def answer_error(request: Request, error: Exception) -> Response:
         return refuse_request(error)
 
     static = StaticFiles(directory=resources.folder("templates") / "serve")
@@ -349,7 +349,7 @@ def create_app(
         Route("/v1/{name}", _answer_v1, methods=["POST"]),
         Mount("/static", static),
     ]
-    handlers: Any = dict.fromkeys((Refused, HTTPException, Exception), told)
+    handlers: Any = dict.fromkeys((Refused, HTTPException, Exception), answer_error)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.programs, app.state.plan = programs, plan
     app.state.last = OrderedDict()

@@ -34,14 +34,14 @@ def run_assistant(programs: Programs) -> None:
 async def _serve_tools(programs: Programs) -> None:
     with closing(Workers(1, SECONDS, WAITING)) as workers:
 
-        async def listed(*_: Any) -> types.ListToolsResult:
+        async def list_tools(*_: Any) -> types.ListToolsResult:
             tools = [
                 {"name": name, "description": tool.help, "inputSchema": tool.build_schema()}
                 for name, tool in programs.tools.items()
             ]
             return types.ListToolsResult.model_validate({"tools": tools})
 
-        async def called(_: Any, asked: Any) -> types.CallToolResult:
+        async def call_tool(_: Any, asked: Any) -> types.CallToolResult:
             good, text = await _call_tool(programs, workers, asked.name, asked.arguments or {})
             content = [{"type": "text", "text": text}]
             return types.CallToolResult.model_validate({"content": content, "isError": not good})
@@ -50,8 +50,8 @@ async def _serve_tools(programs: Programs) -> None:
             "trainplan",
             version=__version__,
             instructions=ABOUT,
-            on_list_tools=listed,
-            on_call_tool=called,
+            on_list_tools=list_tools,
+            on_call_tool=call_tool,
         )
         async with stdio_server() as (asked, answers):
             await server.run(asked, answers, server.create_initialization_options())

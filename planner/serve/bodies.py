@@ -41,7 +41,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         PlanError: it is no JSON, no object, has a key twice, or an invalid number or text.
     """
 
-    def refused(word: str) -> Any:
+    def refuse_number(word: str) -> Any:
         raise ValueError(f"{word} is not a number")
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         text = raw.decode()
     except UnicodeDecodeError:
         raise PlanError(Fault("the body is not UTF-8")) from None
-    data = files.parse_json(text, parse_constant=refused, object_pairs_hook=mapping)
+    data = files.parse_json(text, parse_constant=refuse_number, object_pairs_hook=mapping)
     if not isinstance(data, dict):
         raise PlanError(Fault("the body is not a JSON object", None, '{"key": value, …}'))
     try:

@@ -47,13 +47,13 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
         return 404, bodies.encode_faults("there is nothing at this address").decode()
     last = 0.0
 
-    def shown(line: str) -> None:
+    def report_line(line: str) -> None:
         nonlocal last
         if time.monotonic() - last >= PERIOD:
             last = time.monotonic()
             hear(line)
 
-    with progress.send_progress(shown):
+    with progress.send_progress(report_line):
         status, body = bodies.compute_answer(find.call_function, name, raw.encode())
     return status, body.decode()
 

@@ -264,7 +264,7 @@ def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
     if not isinstance(now, (int, Fraction)) or not now:
         raise PlanError(Fault(f"{key}: which values?", None, "values with commas between them"))
 
-    def allowed(value: Any) -> bool:
+    def is_allowed(value: Any) -> bool:
         try:
             return bool(check_value(key, value))
         except PlanError:
@@ -272,7 +272,7 @@ def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
 
     tried = (now * Fraction(2) ** power for power in range(-3, 4))
     whole = (int(value) if value.denominator == 1 else value for value in tried)
-    return [format_setting(key, value) for value in whole if allowed(value)]
+    return [format_setting(key, value) for value in whole if is_allowed(value)]
 
 
 def _format_setting(key: str, value: Any) -> str:

@@ -40,22 +40,24 @@ def describe_api(programs: Programs) -> dict[str, Any]:
 def _build_components(kind: str) -> dict[str, Any]:
     """Return the schema of a kind of document, each of its definitions under a unique name."""
 
-    def called(name: str) -> str:
+    def build_name(name: str) -> str:
         return f"{kind}.{name}".replace("/", "-per-")
 
-    def moved(node: Any) -> Any:
+    def move(node: Any) -> Any:
         if isinstance(node, list):
-            return [moved(item) for item in node]
+            return [move(item) for item in node]
         if not isinstance(node, dict):
             return node
-        found = {key: moved(inner) for key, inner in node.items()}
+        found = {key: move(inner) for key, inner in node.items()}
         if isinstance(node.get("$ref"), str):
-            found |= _ref(called(node["$ref"].removeprefix("#/definitions/").replace("~1", "/")))
+            found |= _ref(
+                build_name(node["$ref"].removeprefix("#/definitions/").replace("~1", "/"))
+            )
         return found
 
     whole = schema_files.build_bundle(kind)
-    parts = {called(name): moved(part) for name, part in whole["definitions"].items()}
-    rest = {key: moved(part) for key, part in whole.items() if key not in schema_files.OF_A_FILE}
+    parts = {build_name(name): move(part) for name, part in whole["definitions"].items()}
+    rest = {key: move(part) for key, part in whole.items() if key not in schema_files.OF_A_FILE}
     return {kind: rest, **parts}
 
 

@@ -184,7 +184,7 @@ class Workers:
         def tell(line: str) -> None:
             loop.call_soon_threadsafe(steps.put_nowait, line)
 
-        def left() -> None:
+        def end_unfinished() -> None:
             if not work.done():
                 one.process.kill()
 
@@ -202,7 +202,7 @@ class Workers:
                 yield False, line
         finally:
             if not work.done():
-                loop.call_later(GRACE, left)
+                loop.call_later(GRACE, end_unfinished)
         yield True, work.result()
 
     async def _wait_for_turn(self, client: str) -> None:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from planner.base.numbers import GROUP, split_digits
-from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box, is_flat
+from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, QUOTIENT, PRODUCT, SIGN, ATOM = range(5)
@@ -236,10 +236,6 @@ class _MathML(Style):
                 whole = mathml.startswith("<mrow>") and tag.end() == len(mathml)
                 return mathml[6:-7] if whole else mathml
         return mathml
-
-    def write_line(self, box: Box) -> str:
-        """Return a line of its own; one with numbers only is text, which is much smaller."""
-        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if is_flat(box) else self.write_bare(box)
 
     def _write_one(self, box: Box, level: int = SUM) -> str:
         """Return one element, where MathML counts its children."""

@@ -109,7 +109,7 @@ def derive_sizes(
         """A size that is known, else 0; copies of the shards are one unless they are said."""
         return _read_count(keys.get(key, 1 if key == "parallelism.replicate" else 0))
 
-    def multiplied(key: str) -> int:
+    def multiply_sizes(key: str) -> int:
         """A size that a file says divided by others, where these are known, else 0."""
         rows_of = (row for row in quotients if row["of"] == key)
         found = (prod([_read_count(options[row["to"]]), *map(whole, row["by"])]) for row in rows_of)
@@ -120,15 +120,15 @@ def derive_sizes(
     batch, micro, steps = (
         whole(f"training.{one}") for one in ("global_batch", "micro_batch", "gradient_accumulation")
     )
-    data = multiplied("parallelism.data") or (batch // (micro * steps) if micro * steps else 0)
+    data = multiply_sizes("parallelism.data") or (batch // (micro * steps) if micro * steps else 0)
     devices = (
         whole("cluster.devices") or told or one_each * (data or whole("parallelism.replicate"))
     )
     if not batch and micro * steps:
         keys["training.global_batch"] = micro * steps * (devices // one_each)
     keys["cluster.devices"] = devices
-    if keys.get("training.tokens") is None and multiplied("training.tokens"):
-        keys["training.tokens"] = multiplied("training.tokens")
+    if keys.get("training.tokens") is None and multiply_sizes("training.tokens"):
+        keys["training.tokens"] = multiply_sizes("training.tokens")
     for row in quotients:
         nodes = _read_count(options[row["to"]])
         if row["of"] == "cluster.devices" and nodes:

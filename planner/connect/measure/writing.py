@@ -76,13 +76,13 @@ def _write_share(key: str, share: Share) -> Iterator[str]:
     for remark in share.remarks:
         yield f"  # {remark}"
 
-    def shown(value: float) -> str:
+    def format_value(value: float) -> str:
         return f"{plain_text(value * 1e6, 4)} us" if share.unit == "s" else plain_text(value, 4)
 
     yield f"  {key}:"
-    yield f"    value: {shown(share.value)}"
+    yield f"    value: {format_value(share.value)}"
     if share.interval is not None:
-        yield f"    interval: [{', '.join(map(shown, share.interval))}]"
+        yield f"    interval: [{', '.join(map(format_value, share.interval))}]"
     yield f"    rows: {_quote_line(share.rows)}"
 
 

@@ -52,7 +52,7 @@ def _make_reduction(
 ) -> Operation:
     """Make an operation on any number of nodes in any order: the cheapest are combined first."""
 
-    def joined(apply: Apply, states: list[State]) -> State:
+    def combine(apply: Apply, states: list[State]) -> State:
         numbers = [state.number for state in states if state.number is not None]
         arrays = [state for state in states if state.number is None]
         if len(arrays) > 2:
@@ -62,7 +62,7 @@ def _make_reduction(
             result = apply(function, [result, state])
         return result
 
-    return joined
+    return combine
 
 
 def _make_operation(name: str, function: Callable[..., Any]) -> Operation:
@@ -72,11 +72,11 @@ def _make_operation(name: str, function: Callable[..., Any]) -> Operation:
         value = (FLOATS if float in map(type, numbers) else EXACT)[name](*numbers)
         return int(value) if name in ("ceil", "floor") else value
 
-    def applied(apply: Apply, states: list[State]) -> State:
+    def apply_in_order(apply: Apply, states: list[State]) -> State:
         numbers = [state.number for state in states]
         return apply(function, states) if None in numbers else _apply_numbers(of_numbers, numbers)
 
-    return applied
+    return apply_in_order
 
 
 def _select_value(apply: Apply, states: list[State]) -> State:

@@ -39,12 +39,12 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
     decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
     varied = collect_keys(study.axes)
 
-    def given(key: str) -> bool:
+    def is_given(key: str) -> bool:
         around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
         bases = (lookup(base.data, key) for base in study.bases)
         return bool(varied & around) or any(value is not None for value in bases)
 
-    checked = {key for key, other in LIMITED.items() if given(other)}
+    checked = {key for key, other in LIMITED.items() if is_given(other)}
     plain = {key for key in PLAIN - checked if SYMBOLS[key] not in decides}
 
     def difference(axes: Sequence[StudyAxis]) -> str:

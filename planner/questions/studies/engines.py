@@ -185,11 +185,11 @@ def _open_ray(address: str) -> Iterator[Opened]:
     """
     import ray
 
-    def connected() -> int:
+    def connect() -> int:
         ray.init(address, log_to_driver=False)
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
-    workers = _call_within(BEGINNING, connected, ray.shutdown)
+    workers = _call_within(BEGINNING, connect, ray.shutdown)
     try:
         yield _Ray(), workers
     finally:
