@@ -25,7 +25,7 @@ from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.base.files import write_text
 from planner.plans.document import Plan
-from planner.questions.domains import starts
+from planner.questions.domains import yield_starts
 from planner.questions.loading import load
 from planner.questions.search import engine
 
@@ -77,7 +77,7 @@ def some_plan(document: Mapping[str, Any]) -> Plan:
     devices = document["cluster"]["devices"]
     own = {f"parallelism.{key}": value for key, value in document.get("parallelism", {}).items()}
     failure: PlanError | None = None
-    for changes in starts(devices):
+    for changes in yield_starts(devices):
         try:
             return load({**document, "name": "a published run"}, {**own, **changes})
         except PlanError as error:

@@ -975,10 +975,10 @@ def _run_serve(options: argparse.Namespace) -> int:
         "load it from (a public one)",
     ),
 )
-def _site(options: argparse.Namespace) -> int:
+def _run_site(options: argparse.Namespace) -> int:
     from planner.serve import site
 
-    site.write(options.output, options.pyodide or site.PYODIDE)
+    site.write_site(options.output, options.pyodide or site.PYODIDE)
     return OK
 
 

@@ -70,7 +70,7 @@ class Records:
                 break
             record = data[at + HEAD : end]
             try:
-                found = _plain(record) or list(_read_scalars(record))
+                found = _decode_plain(record) or list(_read_scalars(record))
             except BROKEN:
                 raise self._report_damage(at) from None
             # Pictures and histograms are not read, so it does not matter whether they are whole.
@@ -140,12 +140,12 @@ def _all_masked(records: Sequence[bytes]) -> list[int]:
     return [found[record] for record in records]
 
 
-def _plain(event: bytes) -> list[Scalar]:
+def _decode_plain(event: bytes) -> list[Scalar]:
     """The scalar of a record as most are, a clock, a step and one float; none of another form."""
     if len(event) > SHORT or event[:1] != b"\x09" or event[9:10] != b"\x10":
         return []
     step, at = _decode_varint(event, 10)
-    tag = _tag(event[at:-4])
+    tag = _decode_tag(event[at:-4])
     if tag is None:
         return []
     (clock,) = struct.unpack_from("<d", event, 1)
@@ -153,7 +153,7 @@ def _plain(event: bytes) -> list[Scalar]:
 
 
 @lru_cache(4096)
-def _tag(before: bytes) -> str | None:
+def _decode_tag(before: bytes) -> str | None:
     """The tag of the one float whose value follows these bytes of a record; None where what
     follows them is something else."""
     numbers = (1.0, 2.0)

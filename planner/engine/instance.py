@@ -442,8 +442,7 @@ def _component(component: Component, block: Entry, adapters: Adapters, joined: b
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
             **({"lora": False} if trained and not fixed else {}),  # as without adapters
-            "adapted": not fixed
-            and ("head" if at_head else gate or component.name) in adapters.targets,
+            "adapted": adapted and not fixed,
             "routed": component.split == "experts",
             # Logits, the router and some layers stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": component.group == "router" or bool(block.settings.get(f"block.{WIDE}")),

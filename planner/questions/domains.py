@@ -189,7 +189,7 @@ def divisors(value: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(value // i for i in small)}))
 
 
-def starts(devices: int) -> Iterator[dict[str, int]]:
+def yield_starts(devices: int) -> Iterator[dict[str, int]]:
     """Yield layouts of which one is probably valid, for a search to start from: every combination
     of degrees that divide all devices, small ones first."""
     outer, sizes = filter_keys(OUTER), divisors(devices)

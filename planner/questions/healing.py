@@ -17,7 +17,7 @@ from planner.documents.source import Document
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KEYS, ROW, RUN, filter_keys
-from planner.questions.domains import divisors, starts
+from planner.questions.domains import divisors, yield_starts
 
 DEVICES, BATCH, MICRO_BATCH = "cluster.devices", "training.global_batch", "training.micro_batch"
 LENGTH, LONGEST = "training.sequence_length", "model.max_sequence"
@@ -100,7 +100,7 @@ class _Healing:
             for tried, also in product(chain([{}], others), ({}, *two)):
                 if not self.find_faults(made := {**changes, **tried, **also}):
                     return made
-        for degrees in islice(starts(self.document.get(DEVICES)), MOST_STARTS):
+        for degrees in islice(yield_starts(self.document.get(DEVICES)), MOST_STARTS):
             tried = {**changes, **{key: degrees[key] for key in OUTER if key in self.own}}
             if not self.find_faults(tried):
                 return tried

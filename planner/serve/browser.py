@@ -58,7 +58,7 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
     return status, body.decode()
 
 
-def lacking(name: str) -> tuple[int, str]:
+def report_missing(name: str) -> tuple[int, str]:
     """Return the answer to a request that needs a package which cannot be loaded."""
     told = LACKING.get(name, f"This needs {name}, which could not be loaded.")
     return 422, bodies.encode_faults(told).decode()

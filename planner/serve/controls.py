@@ -59,38 +59,38 @@ POWERS = tuple(2**i for i in range(7))
 
 
 @cache
-def settings() -> Mapping[str, Data]:
+def list_settings() -> Mapping[str, Data]:
     """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
     says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
-    found = {key: _setting(key) for key in ("model", "cluster", ACCELERATOR)}
-    for key in _scalars("", json_schema.read_schema("plan")):
+    found = {key: _make_setting(key) for key in ("model", "cluster", ACCELERATOR)}
+    for key in _list_scalars("", json_schema.read_schema("plan")):
         if key not in found and not LEFT_OUT.match(key):
-            found[key] = _setting(key)
+            found[key] = _make_setting(key)
     return found
 
 
-def _scalars(prefix: str, said: Any) -> Iterator[str]:
+def _list_scalars(prefix: str, said: Any) -> Iterator[str]:
     """The keys below a schema that hold something else than a mapping."""
     if not isinstance(said, Mapping):
         return
     further = [said[word] for word in ("then", "else") if word in said]
     for part in (*said.get("allOf", ()), *said.get("anyOf", ()), *further):
-        yield from _scalars(prefix, part)
+        yield from _list_scalars(prefix, part)
     for name, inner in said.get("properties", {}).items():
         key, kinds, items = f"{prefix}{name}", inner.get("type", ()), inner.get("items")
-        yield from _scalars(f"{key}.", inner)
+        yield from _list_scalars(f"{key}.", inner)
         plain = not isinstance(items, Mapping) or items.get("type") != "object"
         if kinds != "object" and ("enum" in inner or kinds) and plain:
             yield key
 
 
-def _setting(key: str) -> Data:
+def _make_setting(key: str) -> Data:
     said = about(key)
     section = ".".join(key.split(".")[:-1][:2])
     name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
     options = tuple(said.get("enum") or ((False, True) if said.get("type") == "boolean" else ()))
     options = tuple(option for option in options if option is not None)
-    words = [word(option) for option in options]
+    words = [format_option(option) for option in options]
     few = 0 < len(words) <= BESIDE and sum(map(len, words)) <= LETTERS
     row = layout.ROW.get(key)
     sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
@@ -109,24 +109,24 @@ def _setting(key: str) -> Data:
     )  # fmt: skip
 
 
-def word(option: Any) -> str:
+def format_option(option: Any) -> str:
     """A choice as it is shown."""
     return "yes" if option is True else "no" if option is False else str(option)
 
 
-def sections() -> list[tuple[str, list[Data]]]:
+def list_sections() -> list[tuple[str, list[Data]]]:
     """Every setting that is not among the usual ones, by the title of its section."""
     usual = {key for keys in USUAL.values() for key in keys}
     order = {"training": 0, "parallelism": 1, "memory": 2, "time": 3, "cluster": 4, "model": 5}
     found: dict[str, list[Data]] = {}
-    for key, one in settings().items():
+    for key, one in list_settings().items():
         if key not in usual:
             found.setdefault(one.section, []).append(one)
     ranked = sorted(found, key=lambda name: (order.get(name.partition(".")[0], 9), name))
-    return [(_title(name), found[name]) for name in ranked]
+    return [(_name_section(name), found[name]) for name in ranked]
 
 
-def _title(section: str) -> str:
+def _name_section(section: str) -> str:
     words = TITLES.get(section)
     return words or headline(section.replace("_", " ").replace(".", ", "))
 
@@ -138,17 +138,17 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
     experts = plan is None or plan.get("model.moe.experts") is not None
     found = {}
     for key in keys:
-        one = settings()[key]
-        value = _stated(text, key)
+        one = list_settings()[key]
+        value = _read_stated(text, key)
         rule = "" if plan is None else _by_rule(plan, one)
         own = plan.get(key) if plan is not None else None
-        sizes = _few(plan, one, own) if one.kind == "sizes" and plan is not None else None
+        sizes = _list_values(plan, one, own) if one.kind == "sizes" and plan is not None else None
         idle = not experts and (key.startswith("model.moe.") or key.startswith("parallelism.exp"))
         found[key] = Data(value=value, rule=rule, sizes=sizes, idle=idle and value is None)
     return found
 
 
-def _stated(text: Node | None, key: str) -> str | None:
+def _read_stated(text: Node | None, key: str) -> str | None:
     node = text
     for step in key.split("."):
         if node is None or not isinstance(node.value, dict):
@@ -161,7 +161,9 @@ def _stated(text: Node | None, key: str) -> str | None:
         return None
     if isinstance(node.value, list):
         return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
-    return word(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+    return (
+        format_option(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+    )
 
 
 def _by_rule(plan: Plan, one: Data) -> str:
@@ -173,19 +175,19 @@ def _by_rule(plan: Plan, one: Data) -> str:
     if isinstance(value, (list, tuple)):
         return clean(", ".join(map(str, value)), 60)
     if isinstance(value, (bool, str)):
-        return clean(word(value), 60)
+        return clean(format_option(value), 60)
     return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 
-def _few(plan: Plan, one: Data, value: Any) -> list[Any]:
+def _list_values(plan: Plan, one: Data, value: Any) -> list[Any]:
     """The sizes of a degree around the one that it has, few enough to stand beside each other."""
-    steps = sorted({*_sizes(plan, one.key), value} - {None})
+    steps = sorted({*_list_sizes(plan, one.key), value} - {None})
     place = steps.index(value) if value in steps else 0
     first = max(0, min(place - 2, len(steps) - SIZES))
     return steps[first : first + SIZES]
 
 
-def _sizes(plan: Plan, key: str) -> Sequence[int]:
+def _list_sizes(plan: Plan, key: str) -> Sequence[int]:
     """List the sizes that a degree may have, of those that divide what it divides."""
     model, row = plan.model, layout.ROW[key]
     layers = len(model.sequence) if model is not None else 1

@@ -29,7 +29,7 @@ from planner.questions.write_back import format_setting, list_answer_keys, of_se
 from planner.report.layout import STATUS, Data
 from planner.results.lookup import find_input, look_up
 from planner.serve import page
-from planner.serve.controls import settings
+from planner.serve.controls import list_settings
 from planner.serve.page import NAME, load_from_text
 
 Body = Mapping[str, Any]
@@ -450,7 +450,7 @@ def list_controls(body: Body) -> dict[str, Any]:
         asked=ASKED,
         reports=[(kind, label) for kind, (label, _, _) in REPORTS.items()],
         quantities=[(q.id, headline(q.title)) for q in quantities if q.unit],
-        controls=[(one.key, one.label) for one in settings().values() if _can_vary(one)],
+        controls=[(one.key, one.label) for one in list_settings().values() if _can_vary(one)],
     )
     return {"find": _render_view("find", view), "chart": _render_view("charts", view)}
 

@@ -88,14 +88,14 @@ def render_shell(text: str | None = None, site: Data | None = None) -> str:
     """
     from planner.report.report import render_page
 
-    settings = controls.settings()
+    settings = controls.list_settings()
     usual = [(t, [settings[key] for key in keys]) for t, keys in controls.USUAL.items()]
     named = [one for one in settings.values() if one.kind == "named"]
     return render_page(
         "serve/index.html.jinja",
         text=read_preset(FIRST) if text is None else text,
         usual=usual,
-        more=controls.sections(),
+        more=controls.list_sections(),
         named=[(one.id, [name for name, _ in one.options]) for one in named],
         plans=source.preset_names("plan"),
         site=site,
@@ -122,12 +122,12 @@ def change_text(body: Body) -> dict[str, Any]:
     """Set keys in the text (``set``: the typed value, or null for the default), and return it with
     its answer; ``followed`` lists other keys that had to change."""
     changes = body.get("set", {})
-    text = write_keys(body["text"], {**_renamed(body["text"], changes), **changes})
+    text = write_keys(body["text"], {**_rename_plan(body["text"], changes), **changes})
     text, followed = make_valid(text, changes)
     return {"text": text, "followed": followed, **answer_plan({**body, "text": text})}
 
 
-def _renamed(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
+def _rename_plan(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
     """Return the change of a plan's name that another model needs, as "Take it" makes it."""
     root, model = yaml_nodes.parse_yaml(text, NAME, None), changes.get("model")
     name = root.value.get("name") if root and isinstance(root.value, dict) else None
@@ -139,7 +139,7 @@ def _renamed(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
 def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     """Return the text of the nearest valid plan with the keys in ``held`` fixed, and each key that
     followed: label, values, reason, and the keys that undo it."""
-    root, known = yaml_nodes.parse_yaml(text, NAME), controls.settings()
+    root, known = yaml_nodes.parse_yaml(text, NAME), controls.list_settings()
     assert root is not None  # a key of it was just written
     try:
         document = set_auto_layout(schema.validate(source.load(root), "plan"))
@@ -153,7 +153,7 @@ def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, 
     followed = [
         Data(
             label=known[one.key].label if one.key in known else trim_key(one.key),
-            changed=f"{controls.word(one.before)} → {controls.word(values[one.key])}",
+            changed=" → ".join(map(controls.format_option, (one.before, values[one.key]))),
             why=clean(one.why, 200),
             undo={**held, one.key: stated[one.key].value if one.key in stated else None},
         )
@@ -258,7 +258,7 @@ def answer_plan(body: Body) -> dict[str, Any]:
 
 def _get_controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
     """Return the state of controls: the usual ones, and those that the user opened."""
-    known = controls.settings()
+    known = controls.list_settings()
     asked = [key for key in keys if key in known] if isinstance(keys, list) else []
     usual = [key for each in controls.USUAL.values() for key in each]
     try:
@@ -271,7 +271,7 @@ def _get_controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
 
 def _compare_keys(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
     """Return the keys whose values differ between two plans, as written or by default."""
-    keys, sides = [*controls.settings()], []
+    keys, sides = [*controls.list_settings()], []
     for text, plan in ((one, first), (other, second)):
         shown = controls.shown_in(yaml_nodes.parse_yaml(text, NAME), plan, keys)
         sides.append({key: (each.value, each.value or each.rule) for key, each in shown.items()})
@@ -372,7 +372,7 @@ def compute_more(body: Body) -> dict[str, Any]:
 
 
 def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
-    known = controls.settings()
+    known = controls.list_settings()
     keys = [key for each in controls.USUAL.values() for key in each if known[key].kind in BESIDE]
     for key, one in controls.shown_in(None, plan, keys).items():
         options = one.sizes if one.sizes is not None else [value for value, _ in known[key].options]
@@ -383,9 +383,11 @@ def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
             try:
                 other = evaluate_plan(variant(plan, {key: option}))
                 if other.verdict["state"] == "no" and CAPACITY in other:
-                    said[controls.word(option)] = f"does not fit: {gib(other[PROCESS].value)} GiB"
+                    said[controls.format_option(option)] = (
+                        f"does not fit: {gib(other[PROCESS].value)} GiB"
+                    )
             except PlanError as error:
-                said[controls.word(option)] = clean(error.faults[0].words, 200)
+                said[controls.format_option(option)] = clean(error.faults[0].words, 200)
         yield key, said
 
 

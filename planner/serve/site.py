@@ -41,7 +41,7 @@ FIRST = ("page/answer", "page/panel", "page/more")
 POLICY = page.POLICY.replace("frame-ancestors 'none'; ", "")
 
 
-def write(folder: str, pyodide: str = PYODIDE) -> None:
+def write_site(folder: str, pyodide: str = PYODIDE) -> None:
     """Write the page into a folder, which is created; other files in it stay.
 
     Args:
@@ -53,7 +53,7 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
             written.
     """
     top, copied = Path(folder), "://" not in pyodide
-    found = dict(_copy(Path(pyodide))) if copied else {}
+    found = dict(_copy_pyodide(Path(pyodide))) if copied else {}
     address = "pyodide/" if copied else pyodide.rstrip("/") + "/"
     archives = {name: f"{name}.zip" for name in ARCHIVES}
     site = Data(pyodide=address, packages=archives, policy=POLICY)
@@ -63,9 +63,9 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
         found[f"static/{Path(name).name}"] = resources.load_own_bytes(
             resources.folder("templates") / name
         )
-    found["first.json"] = _first()
+    found["first.json"] = _answer_first()
     for name, file in archives.items():
-        found[file] = archive(name)
+        found[file] = build_archive(name)
     for name, content in found.items():
         report_progress(f"writing {name}")
         with files.convert_errors(top / name):
@@ -74,7 +74,7 @@ def write(folder: str, pyodide: str = PYODIDE) -> None:
             made.write(content)
 
 
-def _first() -> bytes:
+def _answer_first() -> bytes:
     """Return what the planner answers to the page's first requests, for the plan at start."""
     text = page.read_preset(page.FIRST)
     body = bodies.encode_json({"text": text}).decode()
@@ -82,7 +82,7 @@ def _first() -> bytes:
     return bodies.encode_json({"text": text, "answers": answers})
 
 
-def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _copy_pyodide(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a copy of Pyodide that the page loads; NumPy's where it has them.
 
     Raises:
@@ -103,7 +103,7 @@ def _copy(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield f"pyodide/{name}", files.read_bytes(folder / name, MOST)
 
 
-def archive(name: str) -> bytes:
+def build_archive(name: str) -> bytes:
     """Return an archive of packages in Python; equal files give equal bytes.
 
     Raises:
@@ -111,9 +111,9 @@ def archive(name: str) -> bytes:
     """
     packed: dict[str, bytes] = {}
     for one in ARCHIVES[name]:
-        packed |= _installed(one)
+        packed |= _list_package_files(one)
     if name == "planner":
-        packed |= _own()
+        packed |= _list_own_files()
     made = BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for path, content in sorted(packed.items()):
@@ -124,7 +124,7 @@ def archive(name: str) -> bytes:
     return made.getvalue()
 
 
-def _own() -> dict[str, bytes]:
+def _list_own_files() -> dict[str, bytes]:
     """Return the files of this package, with presets, schemas and templates inside it."""
     package = Path(__file__).resolve().parent.parent
     folders = {"planner": package}
@@ -134,12 +134,12 @@ def _own() -> dict[str, bytes]:
         f"{to}/{path.relative_to(top).as_posix()}": resources.load_own_bytes(path)
         for to, top in folders.items()
         for path in sorted(top.rglob("*"))
-        if path.is_file() and _wanted(path.relative_to(top))
+        if path.is_file() and _is_wanted(path.relative_to(top))
     }
     return {**found, "rpds.py": found["planner/serve/persistent.py"]}
 
 
-def _installed(name: str) -> dict[str, bytes]:
+def _list_package_files(name: str) -> dict[str, bytes]:
     """Return the files of an installed distribution, with its licence.
 
     Raises:
@@ -150,10 +150,10 @@ def _installed(name: str) -> dict[str, bytes]:
         return {
             one.as_posix(): resources.load_own_bytes(Path(str(one.locate())))
             for one in listed
-            if _wanted(one)
+            if _is_wanted(one)
         }
     raise PlanError(Fault(f"site needs {name}", None, f"pip install {name}"))
 
 
-def _wanted(path: PurePath) -> bool:
+def _is_wanted(path: PurePath) -> bool:
     return path.suffix not in LEFT_OUT and not FOLDERS_LEFT_OUT & {*path.parts}

@@ -47,7 +47,7 @@ browser`);
       } catch (error) {
         const [, name] = /^ModuleNotFoundError: No module named '(\w+)/m.exec(error.message) ?? [];
         if (!name) throw error;
-        if (!(await load(name))) return listed(python.lacking(name));
+        if (!(await load(name))) return listed(python.report_missing(name));
       }
     }
   };

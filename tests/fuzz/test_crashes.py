@@ -270,15 +270,15 @@ def test_layouts_to_start_from_come_in_order_without_listing_all() -> None:
     import math
     from itertools import islice, product
 
-    from planner.questions.domains import divisors, starts
+    from planner.questions.domains import divisors, yield_starts
     from planner.questions.search.layouts import OUTER
 
     for devices in (1, 6, 60, 1024):
         every = product(divisors(devices), repeat=len(OUTER))
         valid = [found for found in every if devices % math.prod(found) == 0]
         ordered = sorted(valid, key=lambda found: (math.prod(found), found))
-        assert [tuple(start.values()) for start in starts(devices)] == ordered
-    assert len([*islice(starts(MANY), 100)]) == 100
+        assert [tuple(start.values()) for start in yield_starts(devices)] == ordered
+    assert len([*islice(yield_starts(MANY), 100)]) == 100
 
 
 @pytest.mark.slow

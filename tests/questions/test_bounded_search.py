@@ -129,7 +129,7 @@ def test_a_quantity_that_no_layout_has_says_why() -> None:
 
 
 def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
-    found = [tuple(layout.values()) for layout in domains.starts(24)]
+    found = [tuple(layout.values()) for layout in domains.yield_starts(24)]
     whole = [1, 2, 3, 4, 6, 8, 12, 24]
     every = [d for d in product(whole, whole, whole) if 24 % prod(d) == 0]
     assert found == sorted(every, key=lambda d: (prod(d), d))

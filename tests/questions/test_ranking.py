@@ -18,7 +18,7 @@ from planner.base import numbers
 from planner.book.quantity import BOOK
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.domains import starts
+from planner.questions.domains import yield_starts
 from planner.questions.search import engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.layouts import COMMON, KERNELS
@@ -71,7 +71,7 @@ def test_an_open_layout_says_how_much_faster_the_fastest_is() -> None:
 
 
 def test_a_search_starts_from_all_degrees_whose_product_divides_the_devices() -> None:
-    found = [tuple(each.values()) for each in starts(4)]
+    found = [tuple(each.values()) for each in yield_starts(4)]
     assert len(set(found)) == len(found)
     assert all(4 % prod(degrees) == 0 for degrees in found)
     assert max(map(prod, found)) == 4 and prod(found[0]) == 1

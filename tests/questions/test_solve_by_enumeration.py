@@ -802,7 +802,7 @@ def test_widths_are_whole_heads_in_quarters_of_powers_of_two(heads: int) -> None
 @given(st.fractions(min_value=0, max_value=1000, max_denominator=12))
 def test_scales_are_rounded_to_the_nearest_whole_number(value: Fraction) -> None:
     """Halves up."""
-    assert -Fraction(1, 2) < families._round(value) - value <= Fraction(1, 2)
+    assert -Fraction(1, 2) < families._round_size(value) - value <= Fraction(1, 2)
 
 
 def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> None:

@@ -48,7 +48,7 @@ TYPED = {
 
 def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]:
     """One control, and what somebody chooses of it; sometimes its rule again."""
-    known = controls.settings()
+    known = controls.list_settings()
     usual = [key for keys in controls.USUAL.values() for key in keys if key != "cluster"]
     key = chance.choice([*usual, *TYPED])
     root = yaml_nodes.parse_yaml(text, "plan.yaml")
@@ -163,7 +163,7 @@ def test_a_row_of_advice_that_is_taken_makes_the_plan_that_it_names(
 def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
     shell = page.render_shell()
     keys = re.findall(r'data-key="?([\w.]+)', shell)
-    assert len(keys) == len(set(keys)) == len(controls.settings()) > 400
+    assert len(keys) == len(set(keys)) == len(controls.list_settings()) > 400
     for key in ("model.moe.experts", "model.moe.top_k", "model.tied_embeddings",
                 "training.bytes.weight", "training.bytes.reduce", "parallelism.expert",
                 "parallelism.context", "parallelism.replicate", "training.optimizer"):  # fmt: skip

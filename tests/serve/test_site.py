@@ -46,8 +46,8 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
 
 
 def test_the_archive_is_this_package_as_it_is_and_the_same_bytes_again() -> None:
-    made = site.archive("planner")
-    assert made == site.archive("planner")
+    made = site.build_archive("planner")
+    assert made == site.build_archive("planner")
     packed = unpacked(made)
     sources = [path for path in (ROOT / "planner").rglob("*.py") if "__pycache__" not in path.parts]
     assert len(sources) > 200
@@ -63,7 +63,7 @@ def test_the_archive_is_this_package_as_it_is_and_the_same_bytes_again() -> None
 
 
 def written(tmp_path: Path, pyodide: str) -> Path:
-    site.write(str(tmp_path / "page"), pyodide)
+    site.write_site(str(tmp_path / "page"), pyodide)
     return tmp_path / "page"
 
 
@@ -142,7 +142,7 @@ def test_the_worker_refuses_what_a_server_refuses() -> None:
         assert worker.answer(address, "{}", lambda line: None)[0] == 404
     assert worker.answer("page/answer", "{", lambda line: None)[0] == 400
     assert worker.answer("page/why", '{"id": "time.mfu"}', lambda line: None)[0] == 200
-    status, said = worker.lacking("numpy")
+    status, said = worker.report_missing("numpy")
     assert status == 422 and "NumPy" in json.loads(said)["faults"][0]["message"]
 
 
@@ -206,7 +206,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page in a folder of a server of files."""
     top = tmp_path_factory.mktemp("site")
-    site.write(str(top / "some" / "folder"), str(PYODIDE))
+    site.write_site(str(top / "some" / "folder"), str(PYODIDE))
     handler = functools.partial(_Quiet, directory=str(top))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -306,7 +306,7 @@ def test_an_address_with_a_plan_a_report_and_a_search(browser: Browser, address:
 def test_without_pyodide_the_page_says_why_it_does_not_answer(
     browser: Browser, tmp_path: Path, address: str
 ) -> None:
-    site.write(str(tmp_path / "page"), address + "nowhere/")
+    site.write_site(str(tmp_path / "page"), address + "nowhere/")
     handler = functools.partial(_Quiet, directory=str(tmp_path / "page"))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -92,7 +92,7 @@ class Family:
         model, attention = self.model, self.model["attention"]
         hidden, heads = model["hidden"], attention["heads"]
         shared = attention.get("kv_heads") or heads
-        count = max(1, _round(Fraction(width * heads, hidden * self.together))) * self.together
+        count = max(1, _round_size(Fraction(width * heads, hidden * self.together))) * self.together
         changed = {"model.attention.heads": count, "model.hidden": width, "model.layers": layers}
         if attention.get("kv_heads") is not None:
             changed["model.attention.kv_heads"] = shared if shared < heads else count
@@ -100,7 +100,7 @@ class Family:
             given = lookup(model, key)
             if given:
                 whole = gcd(given, ROUND)
-                scaled = _round(Fraction(given * width, hidden * whole)) * whole
+                scaled = _round_size(Fraction(given * width, hidden * whole)) * whole
                 changed[f"model.{key}"] = max(whole, scaled)
         return changed
 
@@ -110,7 +110,9 @@ class Family:
         hidden, layers = self.model["hidden"], self.model["layers"]
         place = min(range(len(self.widths)), key=lambda i: abs(self.widths[i] - hidden))
         low, high = self.bound_depths(place)
-        return place * ROW + min(max(_round(Fraction(layers + self.ends, self.unit)), low), high)
+        return place * ROW + min(
+            max(_round_size(Fraction(layers + self.ends, self.unit)), low), high
+        )
 
     def yield_indices(self) -> Iterator[int]:
         """Yield indices: the nearest model, then the shallowest of every width, nearest first."""
@@ -232,6 +234,6 @@ def _list_widths(whole: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _round(value: Fraction) -> int:
+def _round_size(value: Fraction) -> int:
     """Round to the nearest whole number, halves up: a larger scale is never rounded lower."""
     return floor(value + Fraction(1, 2))
