@@ -16,7 +16,6 @@ import os
 import random
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+
+from fuzz import clusters
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
@@ -203,47 +204,9 @@ def engine(name: str) -> Iterator[tuple[Words, Callable[[], list[int]]]]:
     """The options of a sweep on two workers of an engine, and the workers that are not its own."""
     if name == "pool":
         yield ["--workers", "2"], list
-    elif name == "dask":
-        from distributed import LocalCluster
-
-        with LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster:
-            on = cluster.scheduler_address.replace("tcp://", "dask://")
-            yield ["--on", on], lambda: [w.pid for w in cluster.workers.values() if w.pid]
     else:
-        with _ray() as address:
-            yield ["--on", address], lambda: _called((b"ray::work", b"ray::IDLE"))
-
-
-@contextlib.contextmanager
-def _ray() -> Iterator[str]:
-    """The address of a Ray head of two workers, in processes of its own."""
-    ports = []
-    for _ in range(2):
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            ports.append(held.getsockname()[1])
-    head = subprocess.Popen(
-        [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=2",
-         "--disable-usage-stats", f"--port={ports[0]}", f"--ray-client-server-port={ports[1]}",
-         "--include-dashboard=false", "--object-store-memory=100000000"],
-        # Workers of Ray are nicer than all else on a machine, unless they are told.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            with socket.socket() as tried:
-                if not tried.connect_ex(("127.0.0.1", ports[1])):
-                    break
-            time.sleep(0.5)
-        yield f"ray://127.0.0.1:{ports[1]}"
-    finally:
-        os.killpg(head.pid, signal.SIGTERM)
-        head.wait(60)
+        with {"dask": clusters.dask, "ray": clusters.ray}[name](2) as (address, workers):
+            yield ["--on", address], workers
 
 
 def engines() -> list[str]:
@@ -331,16 +294,6 @@ def _kill(parent: int, death: str, chance: random.Random, elsewhere: list[int]) 
         else:
             workers = elsewhere or [pid for pid in _group(parent) if pid != parent]
             os.kill(chance.choice(workers or [parent]), sent)
-
-
-def _called(title: tuple[bytes, ...]) -> list[int]:
-    """The processes whose command line begins with one of these, on Linux."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if file.read_bytes().startswith(title):
-                found.append(int(file.parent.name))
-    return found
 
 
 def _group(leader: int) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import clusters
+from fuzz import clusters
 from planner.base.errors import PlanError
 from planner.questions.studies import engines, run, study, work
 

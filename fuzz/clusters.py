@@ -1,33 +1,19 @@
-"""A study on Dask and on Ray whose workers are killed on the way, beside the plain route.
-
-    python -m benchmarks.clusters [--points N] [--workers N] [--on dask] [--on ray] [--json FILE]
-
-Needs the extras `dask` and `ray`. The study is that of `benchmarks.sweep`, and one of plans that
-are evaluated one by one. On each cluster of this machine two workers are killed (`kill -9`) as
-pieces arrive; the table must have the bytes of the one that a single process writes. Exit status 1
-where it has not. tests/questions/test_sweep_engines.py does the same with a small study.
-"""
+"""Clusters of this machine, Dask or Ray, whose workers can be killed."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import hashlib
-import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sweep import study
-from planner.base.files import write_text
 from planner.questions.studies import run
 from planner.questions.studies import study as studies
 
@@ -68,6 +54,7 @@ def ray(workers: int) -> Iterator[tuple[str, Workers]]:
     ]
     # A machine that is busy begins a server slowly.
     patience = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "90"}
+    patience["RAY_worker_niceness"] = "0"  # else workers are nicer than all else
     environment = {**os.environ, **patience, "PYTHONPATH": str(ROOT)}
     head = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -121,66 +108,3 @@ def swept(
 
     run.sweep(studies.read_study(document), output, on=address, progress=progress)
     return killed
-
-
-def one_by_one(points: int) -> dict[str, Any]:
-    """A study of about so many points, each a plan that is evaluated by itself."""
-    steps = max(2, points // 12)
-    return {
-        "base": "gpt2small_hgx-h100",
-        "limit": 2 * points,
-        "record": ["memory.stage", "memory.process", "cost.total"],
-        "axes": {
-            "training.tokens": {"from": "1T", "to": "2T", "steps": steps},
-            "training.micro_batch": [1, 2, 4],
-            "cluster.devices": [2, 4, 8, 7],
-        },
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--points", type=int, default=1_000_000)
-    parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--on", action="append", choices=("dask", "ray"))
-    parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
-    rows, clusters = [], {"dask": dask, "ray": ray}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, document in (
-            ("over arrays", study(options.points)),
-            ("plan by plan", one_by_one(options.points // 250)),
-        ):
-            alone, start = Path(folder) / "alone.csv", time.perf_counter()
-            run.sweep(studies.read_study(document), alone, workers=1)
-            size, spent = studies.read_study(document).size, time.perf_counter() - start
-            row = {"study": name, "points": size, "on": "one process", "seconds": spent}
-            rows.append({**row, "sha256": _digest(alone), "killed": 0})
-            for on in options.on or clusters:
-                spread = Path(folder) / f"{on}.csv"
-                with clusters[on](options.workers) as (address, workers):
-                    start = time.perf_counter()
-                    killed = swept(document, spread, address, workers)
-                    spent = time.perf_counter() - start
-                row = {"study": name, "points": size, "on": on, "seconds": spent}
-                rows.append({**row, "sha256": _digest(spread), "killed": len(killed)})
-            for row in rows[-1 - len(options.on or clusters) :]:
-                print(*(f"{row[key]}" for key in row), sep="  ", flush=True)
-    if options.json:
-        write_text(options.json, json.dumps(rows, indent=2) + "\n")
-    same = all(
-        row["sha256"] == first["sha256"] and row["killed"] == DEATHS
-        for first in rows if first["on"] == "one process"
-        for row in rows if row["study"] == first["study"] and row["on"] != "one process"
-    )  # fmt: skip
-    print("the same bytes" if same else "NOT the same bytes, or nothing was killed")
-    return 0 if same else 1
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,308 @@
+"""Processor time of named cases, each a process of its own, as a multiple of `import sympy`.
+
+    python -m benchmarks.speed [CASE…] [--runs N] [--bare] [--json FILE]
+
+CASE is a name or the beginning of several: `start` (the main jobs), `solve` (inverse questions),
+`sweep` (studies), `serve` (a server under load, which is not run unless it is named). The cases
+take turns, so that a busy moment of the machine hits all of them; ratios are formed of the minima
+of user and system time. With ``--bare`` there is no byte code, as in containers. Bars are goals of
+the project, printed beside the ratio; nothing fails here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+UNIT = "import sympy"
+#: What a copy of the program is made of.
+PROGRAM = ("plan.py", "pyproject.toml", "planner", "presets", "schemas", "templates", "examples")
+PLAN, GPT3 = "presets/llama70b_h100x1024.yaml", "presets/gpt3_a100x1024.yaml"
+COMMITTED = ("cs336_70b_h100x1024", "gpt2small_hgx-h100", "gpt3_a100x1024", "largest_on_8xh100",
+             "llama70b_h100x1024")  # fmt: skip
+SOLVED = ("gpt2small_hgx-h100", "gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024",
+          "largest_on_8xh100")  # fmt: skip
+#: Inverse questions as a command line has them, behind the plan.
+QUESTIONS: dict[str, str] = {
+    "largest-model": "largest-model --with-layout own",
+    "largest-model-by-deadline": "largest-model-by-deadline --deadline 60days --with-layout own",
+    "largest-batch": "largest-batch",
+    "longest-context": "longest-context",
+    "fewest-devices": "fewest-devices",
+    "tokens-by-deadline": "tokens-by-deadline --deadline 60days",
+    "vary layers": "--vary model.layers --until memory.process<=70GiB",
+    "vary tokens": "--vary training.tokens --until time.training_days<=60days"
+    " --until compute.training_flops<=1e26FLOP",
+    "maximize": "--vary training.micro_batch --maximize time.tokens_per_second"
+    " --until memory.headroom>=0",
+    "fewest-devices, any layout": "fewest-devices --deadline 60days --with-layout auto",
+    "tokens, any layout": "tokens-by-deadline --deadline 60days --with-layout auto",
+    "context, any layout": "longest-context --until time.step_seconds<=60s --with-layout auto",
+    "largest-model, any layout": "largest-model --with-layout auto",
+    "cheapest": "cheapest --deadline 60days",
+}
+LAYOUTS: dict[str, Any] = {
+    "parallelism.tensor": [1, 2, 4, 8],
+    "parallelism.pipeline": [1, 2, 4, 8, 16],
+    "training.micro_batch": [1, 2, 4],
+    "training.recompute": ["none", "selective", "full"],
+    "parallelism.zero": [0, 1],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command: its words after the interpreter, the ratio that it should not exceed, and of how
+    many points or layouts it is."""
+
+    name: str
+    words: tuple[str, ...]
+    bar: float | None = None
+    points: int = 0
+
+
+def build_study(points: int) -> dict[str, Any]:
+    """Build a study of GPT-3 of about so many points, most of them along plain axes."""
+    budgets = max(2, round(points / 36_000))  # of 360 layouts and a hundred prices
+    return {
+        "base": {"extends": "gpt3_a100x1024", "time": {"mfu": None}},
+        "limit": 2 * points,
+        "axes": {
+            **LAYOUTS,
+            "training.tokens": {"from": "100B", "to": "1T", "steps": budgets},
+            "cluster.price": {"from": "1 USD/h", "to": "4 USD/h", "steps": 100},
+        },
+    }
+
+
+def build_studies() -> dict[str, dict[str, Any]]:
+    """Build studies along plain axes, of layouts alone, and of plans evaluated one by one."""
+    base = build_study(1)["base"]
+    layouts = {
+        "parallelism.tensor": [1, 2, 4, 8],
+        "parallelism.pipeline": [1, 2, 4, 8, 16, 32],
+        "parallelism.context": [1, 2, 4, 8],
+        "parallelism.virtual_pipeline": [1, 2, 3, 6],
+        "training.micro_batch": [1, 2, 4, 8, 16, 32],
+        "training.schedule": ["1f1b", "interleaved", "zero-bubble", "dualpipe"],
+        "parallelism.sequence": [True, False],
+        "parallelism.replicate": [1, 2, 4, 8],
+        "parallelism.zero": [0, 1, 2, 3],
+        "training.recompute": ["none", "selective", "full"],
+    }
+    plans = {
+        "cluster.devices": {"from": 64, "to": 1536, "step": 64},
+        "training.sequence_length": [512, 1024, 2048],
+        "training.precision": ["bf16", "fp16", "fp32"],
+        "training.global_batch": [768, 1536, 3072],
+    }
+    record = ["memory.process", "time.step_seconds"]
+    return {
+        "plain axes": build_study(1_000_000),
+        "layouts": {"base": base, "axes": layouts, "record": record, "limit": 2_000_000},
+        "plans": {"base": base, "axes": plans},
+    }
+
+
+def yield_cases(folder: Path) -> Iterator[Case]:
+    """Yield every case that is a command; what they write and read lies in the folder."""
+    from planner.questions.studies import study
+
+    reports = ("-o", str(folder / "r.md"), "-o", str(folder / "r.html"))
+    yield Case("bare interpreter", ("-c", "pass"))
+    yield Case(UNIT, ("-c", UNIT))
+    yield Case("start: --help", ("plan.py", "--help"))
+    yield Case("start: list", ("plan.py", "list"))
+    yield Case("start: validate", ("plan.py", "validate", PLAN))
+    yield Case("start: summary", ("plan.py", PLAN), 0.7)
+    yield Case("start: summary, .md and .html", ("plan.py", PLAN, *reports), 1.6)
+    committed = (f"examples/{name}.md" for name in COMMITTED)
+    yield Case("start: check of five reports", ("plan.py", "check", *committed), 2.5)
+    yield Case("start: search of GPT-3", ("plan.py", "search", GPT3), 1.2)
+    for name in SOLVED:
+        for title, words in QUESTIONS.items():
+            line = ("plan.py", "solve", f"presets/{name}.yaml", *words.split())
+            yield Case(f"solve: {name}, {title}", line)
+    for title, document in build_studies().items():
+        file = folder / f"{title}.yaml"
+        file.write_text(json.dumps(document), "utf-8")
+        size = study.read_study(document).size
+        for count in (1, 2) if title == "plain axes" else (1,):
+            more = ("--workers", str(count), "--restart", "-o", str(folder / "out.csv"))
+            name = f"sweep: {title}, {count} worker{'s'[: count - 1]}"
+            yield Case(name, ("plan.py", "sweep", str(file), *more), points=size)
+
+
+def run(case: Case, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Run a case in a folder.
+
+    Args:
+        case: the command.
+        folder: where it runs, a checkout.
+        environment: its variables.
+
+    Returns:
+        Seconds of processors and elapsed, peak memory in bytes; ``reason`` where it failed.
+    """
+    start = time.perf_counter()
+    with tempfile.TemporaryFile() as told:
+        child = subprocess.Popen(
+            [sys.executable, *case.words], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=told,
+        )  # fmt: skip
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        told.seek(0)
+        last = told.read().decode(errors="replace").strip().splitlines()[-1:]
+    row = {"seconds": usage.ru_utime + usage.ru_stime, "elapsed": time.perf_counter() - start}
+    row["peak_bytes"] = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    if child.returncode not in (0, 1):  # 1: a report has drifted, a question has no answer
+        row["reason"] = " ".join([f"exit {child.returncode}", *last])
+    return row
+
+
+def measure(
+    cases: Sequence[Case], runs: int, folder: Path, environment: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Run all cases in turn, once to warm caches and then so often.
+
+    Args:
+        cases: the commands, that of ``UNIT`` among them.
+        runs: how often each is measured.
+        folder: where they run, a checkout.
+        environment: their variables.
+
+    Returns:
+        A row for each case: minimum, median and ratio, or the reason why it has none.
+    """
+    first = {case.name: run(case, folder, environment) for case in cases}
+    sound = [case for case in cases if "reason" not in first[case.name]]
+    found: dict[str, list[dict[str, Any]]] = {case.name: [] for case in sound}
+    for _ in range(runs):
+        for case in sound:
+            found[case.name].append(run(case, folder, environment))
+    least = {name: min(row["seconds"] for row in rows) for name, rows in found.items()}
+    table = []
+    for case in cases:
+        row: dict[str, Any] = {"case": case.name, "bar": case.bar, **first[case.name]}
+        if case in sound:
+            rows, ratio = found[case.name], least[case.name] / least[UNIT]
+            row["minimum_seconds"], row["ratio"] = least[case.name], ratio
+            row["median_seconds"] = median(one["seconds"] for one in rows)
+            row["elapsed"] = min(one["elapsed"] for one in rows)
+            row["holds"] = None if case.bar is None else ratio <= case.bar
+            row["points_per_second"] = case.points / least[case.name]
+        table.append(row)
+    return table
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """Format a row of the table: milliseconds, ratio and what is known beside them."""
+    if "reason" in row:
+        return f"{row['case']:<48} not measured: {row['reason']}"
+    notes = []
+    if row["bar"] is not None:
+        notes.append(f"bar {row['bar']:.1f} {'holds' if row['holds'] else 'exceeded'}")
+    if row["points_per_second"]:
+        notes.append(f"{row['points_per_second']:,.0f} points a second")
+        notes.append(f"{row['elapsed']:.1f} s elapsed, {row['peak_bytes'] / 1e6:,.0f} MB")
+    times = f"{1000 * row['minimum_seconds']:8.0f} {1000 * row['median_seconds']:10.0f}"
+    return f"{row['case']:<48} {times} {row['ratio']:8.2f}  {', '.join(notes)}".rstrip()
+
+
+def copy_program(folder: Path) -> Path:
+    """Copy the program without byte code."""
+    folder.mkdir()
+    for name in PROGRAM:
+        if (ROOT / name).is_dir():
+            left_out = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, ignore=left_out)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+# A server under load ------------------------------------------------------------------------
+
+#: What clients change, and to what; how many there are, for how many seconds, at which rate.
+CHANGES = {
+    "training.micro_batch": (1, 2, 4),
+    "training.recompute": ("none", "selective", "full"),
+    "training.sequence_length": (2048, 4096, 8192),
+    "parallelism.zero": (0, 1, 2, 3),
+}
+CLIENTS, SECONDS, RATE = 20, 20.0, 200.0
+
+
+def load_server() -> str:
+    """Ask a server at an even pace; of ten changes one was never seen before."""
+    from fuzz.served import serving
+
+    def ask(number: int) -> float:
+        chance, key = random.Random(number), random.Random(number).choice(sorted(CHANGES))
+        new = {"training.tokens": chance.randrange(10**10, 10**13)}
+        change = new if chance.random() < 0.1 else {key: chance.choice(CHANGES[key])}
+        due = begun + number / RATE
+        time.sleep(max(0.0, due - time.perf_counter()))
+        body = {"plan": chance.choice(SOLVED), "set": change, "quantities": ["time.training_days"]}
+        status, *_ = server.ask("POST", "/v1/evaluate", body)
+        return time.perf_counter() - due if status in (200, 422) else -1.0
+
+    with serving() as server, ThreadPoolExecutor(CLIENTS) as pool:
+        begun = time.perf_counter()
+        times = list(pool.map(ask, range(int(RATE * SECONDS))))
+        took = time.perf_counter() - begun
+    good = sorted(one for one in times if one >= 0)
+    late = (f"{share} %: {1000 * good[share * (len(good) - 1) // 100]:.0f} ms"
+            for share in (50, 95, 99))  # fmt: skip
+    answers = f"{len(good) / took:.0f} answers a second, {len(times) - len(good)} errors"
+    return f"serve: {answers}; {', '.join(late)}"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure the cases that are named, or all commands."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("case", nargs="*", help="beginnings of names; all commands by default")
+    parser.add_argument("--runs", type=int, default=3, help="processes for each case (default 3)")
+    parser.add_argument("--bare", action="store_true", help="without byte code")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    options = parser.parse_args(words)
+    if options.runs < 1:
+        parser.error("--runs must be at least 1")
+    if "serve" in options.case:
+        print(load_server())
+        return
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as name:
+        folder, where = Path(name), ROOT
+        if options.bare:
+            where = copy_program(folder / "copy")
+            environment |= {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": f"{folder}/cache"}
+        else:
+            compileall.compile_dir(str(ROOT / "planner"), quiet=2)
+        named = (UNIT, *(options.case or ("",)))
+        cases = [case for case in yield_cases(folder) if case.name.startswith(named)]
+        rows = measure(cases, options.runs, where, environment)
+    print(f"{'case':<48} {'min ms':>8} {'median ms':>10} {'× sympy':>8}")
+    print("\n".join(map(format_row, rows)))
+    if options.json:
+        options.json.write_text(json.dumps({"runs": options.runs, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
