@@ -7,23 +7,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.base import notebook as _notebook
-from planner.plans import document as _document
+from planner.base import notebook
 from planner.questions import loading
 
 if TYPE_CHECKING:
+    from planner.plans import document
     from planner.report.study_api import Study
     from planner.results.result import Result
     from planner.results.timeline import Timeline
 
 
 def _html(thing: Any) -> str:
-    from planner.report import notebook
+    from planner.report.notebook import render_notebook
 
-    return notebook.render_notebook(thing)
+    return render_notebook(thing)
 
 
-_notebook.html = _html
+notebook.html = _html
 
 
 class Plan:
@@ -35,7 +35,7 @@ class Plan:
     68976648192
     """
 
-    def __init__(self, plan: _document.Plan) -> None:
+    def __init__(self, plan: document.Plan) -> None:
         self.plan = plan
         self.name = plan.name
 
@@ -117,9 +117,9 @@ def quick(text: str) -> Plan:
     Raises:
         PlanError: what is not understood, at its column.
     """
-    from planner.documents import quick as said
+    from planner.documents.quick import parse_quick
 
-    return Plan(loading.load(said.parse_quick(text)))
+    return Plan(loading.load(parse_quick(text)))
 
 
 def load_study(

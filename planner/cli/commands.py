@@ -587,19 +587,19 @@ def _run_sweep(options: argparse.Namespace) -> int:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
     choose_engine(options.workers, options.on)  # reports their faults before the study's
     # Heavy modules.
-    from planner.questions.studies import study as studies
     from planner.questions.studies.run import sweep
-    from planner.report import study as pages
+    from planner.questions.studies.study import read_study
+    from planner.report.study import format_study, write_study
 
-    study = studies.read_study(options.study, options.changes)
+    study = read_study(options.study, options.changes)
     for path in reports:
         files.refuse_overwrite(path, study.files)
     table = tables[0] if tables else None
     with _hide_logs(options.debug):
         outcome = sweep(study, table, options.workers, options.on, options.restart)
     for path in reports:
-        pages.write_study(outcome, path)
-    sys.stdout.write(pages.format_study(outcome))
+        write_study(outcome, path)
+    sys.stdout.write(format_study(outcome))
     points = outcome.summary.points - outcome.summary.invalid - outcome.summary.outside
     return OK if points > 0 else FAILED
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from planner.book import notation as n
+from planner.book import notation
 from planner.book.expressions import Expression, ceil, floor, make_number, minimum
 from planner.book.formulas import layout
 from planner.book.quantity import agrees
@@ -24,66 +24,68 @@ ONE = make_number(1)
 
 #: Elements of a row.
 WIDTHS: dict[str, Expression] = {
-    "hidden": n.h,
-    "query": n.a * n.d_h,
-    "key": n.a_kv * n.d_h,
-    "value": n.a_kv * n.d_v,
-    "keys of all heads": n.a * n.d_h,
-    "values of all heads": n.a * n.d_v,
-    "attention output": n.a * n.d_v,
-    "key and value": n.a_kv * n.d_h + n.a_kv * n.d_v,
-    "query and key": n.a * n.d_h + n.a_kv * n.d_h,
-    "projections": n.a * n.d_h + n.a_kv * n.d_h + n.a_kv * n.d_v,
-    "heads": n.a,
-    "kv heads": n.a_kv,
-    "intermediate": n.f,
-    "experts": n.E,
-    "top k": n.k,
-    "further gates": n.n_gates * n.f,
-    "expert intermediate": n.f_e,
-    "shared intermediate": n.f_s,
-    "query rank": n.r_q,
-    "kv rank": n.r_kv,
-    "rotary": n.d_r,
-    "rotary head": n.d_rot,
+    "hidden": notation.h,
+    "query": notation.a * notation.d_h,
+    "key": notation.a_kv * notation.d_h,
+    "value": notation.a_kv * notation.d_v,
+    "keys of all heads": notation.a * notation.d_h,
+    "values of all heads": notation.a * notation.d_v,
+    "attention output": notation.a * notation.d_v,
+    "key and value": notation.a_kv * notation.d_h + notation.a_kv * notation.d_v,
+    "query and key": notation.a * notation.d_h + notation.a_kv * notation.d_h,
+    "projections": notation.a * notation.d_h
+    + notation.a_kv * notation.d_h
+    + notation.a_kv * notation.d_v,
+    "heads": notation.a,
+    "kv heads": notation.a_kv,
+    "intermediate": notation.f,
+    "experts": notation.E,
+    "top k": notation.k,
+    "further gates": notation.n_gates * notation.f,
+    "expert intermediate": notation.f_e,
+    "shared intermediate": notation.f_s,
+    "query rank": notation.r_q,
+    "kv rank": notation.r_kv,
+    "rotary": notation.d_r,
+    "rotary head": notation.d_rot,
     "vocabulary": layout.vocabulary.symbol,
-    "table": layout.vocabulary * n.h,
+    "table": layout.vocabulary * notation.h,
     # Of other mixers over tokens: what their input projection gives, and what passes between.
-    "mamba 1 projection": 2 * n.m_in,
-    "mamba 1 selection": n.r_dt + 2 * n.n_st,
-    "mamba 2 projection": 2 * n.m_in + 2 * n.g_m * n.n_st + n.a_m,
-    "mamba inner": n.m_in,
-    "delta query key value": 2 * n.a_dk * n.d_dk + n.a_dv * n.d_dv,
-    "delta value": n.a_dv * n.d_dv,
-    "delta chunk": n.a_dv * n.c_d,
-    "lightning": n.a_l * n.d_l,
-    "recurrence": n.w_r,
-    "rwkv": n.w_rw,
+    "mamba 1 projection": 2 * notation.m_in,
+    "mamba 1 selection": notation.r_dt + 2 * notation.n_st,
+    "mamba 2 projection": 2 * notation.m_in + 2 * notation.g_m * notation.n_st + notation.a_m,
+    "mamba inner": notation.m_in,
+    "delta query key value": 2 * notation.a_dk * notation.d_dk + notation.a_dv * notation.d_dv,
+    "delta value": notation.a_dv * notation.d_dv,
+    "delta chunk": notation.a_dv * notation.c_d,
+    "lightning": notation.a_l * notation.d_l,
+    "recurrence": notation.w_r,
+    "rwkv": notation.w_rw,
     # Beside mixers: parts of the residual stream, a low-rank path, an embedding of each layer.
-    "streams": n.n_alt * n.h,
-    "hyper streams": n.n_hyp * n.h,
-    "compressed keys": n.d_h,
-    "picked keys": minimum(n.k_i, n.s),
-    "picked compressed keys": minimum(n.k_i, floor(n.s / n.r_c)),
-    "output ranks": n.g_o * n.r_o,
-    "augmented rank": n.r_la,
-    "per-layer": n.h_p,
-    "matrix inputs": n.n_mat * n.w_in,
-    "matrix outputs": n.n_mat * n.w_out,
-    "labels": n.n_lab,
+    "streams": notation.n_alt * notation.h,
+    "hyper streams": notation.n_hyp * notation.h,
+    "compressed keys": notation.d_h,
+    "picked keys": minimum(notation.k_i, notation.s),
+    "picked compressed keys": minimum(notation.k_i, floor(notation.s / notation.r_c)),
+    "output ranks": notation.g_o * notation.r_o,
+    "augmented rank": notation.r_la,
+    "per-layer": notation.h_p,
+    "matrix inputs": notation.n_mat * notation.w_in,
+    "matrix outputs": notation.n_mat * notation.w_out,
+    "labels": notation.n_lab,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.
 ROWS: dict[str, Expression] = {
     "tokens": layout.tokens.symbol,
-    "sequences": n.b,
-    "scores": layout.tokens * n.s,  # each token meets every key of its sequence
+    "sequences": notation.b,
+    "scores": layout.tokens * notation.s,  # each token meets every key of its sequence
     "routed": layout.routed.symbol,
-    "length": n.s,
-    "all ranks": layout.tokens * n.c,  # of context parallelism
-    "positions in 32s": n.b * 32 * ceil(n.s / (32 * n.c)),
+    "length": notation.s,
+    "all ranks": layout.tokens * notation.c,  # of context parallelism
+    "positions in 32s": notation.b * 32 * ceil(notation.s / (32 * notation.c)),
     "once": ONE,
-    "chunk of the loss": layout.tokens / n.n_lc,
+    "chunk of the loss": layout.tokens / notation.n_lc,
 }
 #: Widths of tensors that have a row for each key.
 OF_KEYS = (
@@ -92,7 +94,7 @@ OF_KEYS = (
 #: Words for the bytes of an element: of an activation, or of the input of a product.
 SIZES = ("activation", "input")
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
-RANKS = {"none": ONE, "tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}
+RANKS = {"none": ONE, "tensor": notation.t, "sequence": notation.t, "expert tensor": notation.t_e}
 
 
 def list_tensors(
@@ -148,7 +150,7 @@ def list_tensors(
             "selective" if again else "no",
             ROWS[line.get("rows", "tokens")],
             line["times"] * width if line.get("times", 1) > 1 else width,
-            n.k_x if cast and size == "input" else n.k_a if size in SIZES else size,
+            notation.k_x if cast and size == "input" else notation.k_a if size in SIZES else size,
             RANKS[split],
         )
 
@@ -157,7 +159,13 @@ def list_tensors(
 def _make_tensor(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
     """Make the entry of a tensor: one per tensor and format, so that plans which keep it the same
     share its nodes."""
-    bindings = dict(zip((n.rows_j, n.width_j, n.bytes_j, n.ranks_j), size, strict=True))
+    bindings = dict(
+        zip(
+            (notation.rows_j, notation.width_j, notation.bytes_j, notation.ranks_j),
+            size,
+            strict=True,
+        )
+    )
     settings = {"moment": moment, "recomputed": recomputed}
     return Entry("tensor", name, name, block, bindings, settings)
 

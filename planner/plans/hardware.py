@@ -17,8 +17,8 @@ from typing import Any
 from planner.base import formats, resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents.references import preset_names
-from planner.plans import kernels as profile
 from planner.plans.document import Draft, Plan
+from planner.plans.kernels import load_profile
 
 #: Number format of the matmuls under each precision recipe: that of the elements, whether or not
 #: blocks of them have a scale.
@@ -159,7 +159,7 @@ Fact = Mapping[str, Any]
 
 def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     facts = load_calibration()
-    kernels = profile.load_profile(draft.get("training.implementation"))["time"]
+    kernels = load_profile(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
     try:
         own = merge_efficiency(accelerator)
@@ -244,7 +244,7 @@ def find_efficiency(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]
     kernel = "attention" if _find_kernel(plan, own) == "vendor" else "attention_open"
     rows.append(("attention", (f"{kernel}_{wanted}", kernel), facts["shared"].get(kernel)))
     rows.append(("elementwise", (f"elementwise_{wanted}", "elementwise"), AS_FAST))
-    traffic = profile.load_profile(plan.get("training.implementation"))["time"]["elementwise"]
+    traffic = load_profile(plan.get("training.implementation"))["time"]["elementwise"]
     found = {}
     for key, names, otherwise in rows:
         # One of its own holds for all formats, unless others have shares that it would replace.
@@ -308,7 +308,7 @@ _parsed = lru_cache(maxsize=1024)(units.parse)
 
 def _find_kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
     """Return whose fused attention kernel runs: the vendor's, an open one, or unknown."""
-    kernels = profile.load_profile(draft.get("training.implementation"))["time"]
+    kernels = load_profile(draft.get("training.implementation"))["time"]
     if kernels["attention"] == "vendor" and "attention" in own:
         return "vendor"
     accelerator = draft.get("cluster.accelerator")
@@ -353,7 +353,7 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
         interrupted = failures["count"] > 0
         finishes = restarts <= MOST_RESTART * failures["period"] * failures["devices"]
     # What selective recomputation computes again, and whether it does so in some layers only.
-    rules = profile.load_profile(training["implementation"])
+    rules = load_profile(training["implementation"])
     modules = training.get("recompute_modules") or ()
     core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
@@ -378,7 +378,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
     node = draft.get("cluster.link_domain")
     inner = layout["tensor"] * layout["context"]
     devices = draft.get("cluster.devices")
-    kernels = profile.load_profile(training["implementation"])["time"]
+    kernels = load_profile(training["implementation"])["time"]
 
     def span(size: int, reach: int) -> str:
         """Return whether a group whose ranks spread over ``reach`` devices leaves a node."""

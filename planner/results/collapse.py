@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from planner.book import notation as n
+from planner.book import notation
 from planner.book.canonical import to_canonical
 from planner.book.expressions import Expression, Symbol
 from planner.book.normal_form import Form, atom, make_constant, to_form
@@ -27,7 +27,7 @@ from planner.typeset import Box, Typesetter, add_subscript, read_latex
 #: Quantities that papers give a letter, as they do to inputs; the vocabulary, where it is padded.
 LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))
 #: Degrees and sizes that stay in a form though they are 1.
-KEPT = frozenset((n.b, n.t, n.p, n.c, n.e))
+KEPT = frozenset((notation.b, notation.t, notation.p, notation.c, notation.e))
 #: Keys of symbols that are shown as numbers: bytes of elements, whether something runs.
 NUMBERS = ("training.bytes.", "time.dropout", "time.lora_dropout", "time.rope")
 #: Where others stay letters: quantities of the whole plan that are followed all the same, and
@@ -134,8 +134,8 @@ class Collapse:
         if value == 0:
             return Form()
         if depth:
-            if identifier == "layout.vocabulary" and value == self._get_bound(n.V):
-                return self._expand_input(n.V, (), value)
+            if identifier == "layout.vocabulary" and value == self._get_bound(notation.V):
+                return self._expand_input(notation.V, (), value)
             if identifier in LETTERS or stops(trace.key, depth):
                 return atom(self.make_letter(identifier, trace.point))
         named = (trace.key, stops, depth if stops not in SAME else depth > 0)
@@ -214,7 +214,7 @@ class Collapse:
         """Expand an input to a number, to what the plan makes it equal to, or to its symbol."""
         note = self.book.notation[symbol]
         if value == 0 or note.per in (("tensor",), ("component",), ("stage", "component")):
-            if symbol == n.copies_on_stage:
+            if symbol == notation.copies_on_stage:
                 return self._count_copies(scope, value)
             return make_constant(value)
         if (note.key or "").startswith(NUMBERS):
@@ -266,21 +266,23 @@ class Collapse:
     def _match_head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return h/a if the heads divide the width."""
         block = scope or self._attention
-        heads = get_binding(self.case, n.a, block) if block else None
-        if not isinstance(heads, int) or heads * value != self._get_bound(n.h):
+        heads = get_binding(self.case, notation.a, block) if block else None
+        if not isinstance(heads, int) or heads * value != self._get_bound(notation.h):
             return None
-        return self._expand_input(n.h, (), heads * value) / self._expand_input(n.a, block, heads)
+        return self._expand_input(notation.h, (), heads * value) / self._expand_input(
+            notation.a, block, heads
+        )
 
     def _match_kv_heads(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return a if every query head has its own keys."""
-        heads = get_binding(self.case, n.a, scope)
-        return self._expand_input(n.a, scope, heads) if heads == value else None
+        heads = get_binding(self.case, notation.a, scope)
+        return self._expand_input(notation.a, scope, heads) if heads == value else None
 
     def _match_width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return 4h if the width is that."""
-        hidden = self._get_bound(n.h)
+        hidden = self._get_bound(notation.h)
         return (
-            make_constant(4) * self._expand_input(n.h, (), hidden)
+            make_constant(4) * self._expand_input(notation.h, (), hidden)
             if hidden and value == 4 * hidden
             else None
         )
@@ -289,25 +291,32 @@ class Collapse:
         """Count a part: L if all layers are of one kind; 1 for the embedding or the head."""
         if not scope[0].settings["layers"]:
             return make_constant(value)
-        layers = self._get_bound(n.L)
-        return self._expand_input(n.L, (), layers) if value == layers and value > 1 else None
+        layers = self._get_bound(notation.L)
+        return self._expand_input(notation.L, (), layers) if value == layers and value > 1 else None
 
     def _count_on_stage(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count the layers of a stage: L/p if stages are even."""
-        part, stages = scope[1], self._get_bound(n.p)
-        count = get_binding(self.case, n.L_k, (part,))
+        part, stages = scope[1], self._get_bound(notation.p)
+        count = get_binding(self.case, notation.L_k, (part,))
         if part.settings["layers"] and value * stages == count:
-            whole = self._expand_input(n.L_k, (part,), count)
-            return whole / self._expand_input(n.p, (), stages)
+            whole = self._expand_input(notation.L_k, (part,), count)
+            return whole / self._expand_input(notation.p, (), stages)
         return make_constant(value)
 
     def _in_flight(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count layers times micro-batches in flight: p in 1F1B's first stage, m in GPipe."""
-        held, part = get_binding(self.case, n.layers_on_stage, scope), scope[1]
+        held, part = get_binding(self.case, notation.layers_on_stage, scope), scope[1]
         if not held or not part.settings["layers"]:
             return make_constant(value)
-        alive, stages, chunks = Fraction(value, held), self._get_bound(n.p), self._get_bound(n.v)
-        p, v = self._expand_input(n.p, (), stages), self._expand_input(n.v, (), chunks)
+        alive, stages, chunks = (
+            Fraction(value, held),
+            self._get_bound(notation.p),
+            self._get_bound(notation.v),
+        )
+        p, v = (
+            self._expand_input(notation.p, (), stages),
+            self._expand_input(notation.v, (), chunks),
+        )
         forms = [
             (Fraction(stages), p),
             (stages + Fraction(stages - 1, chunks), p + (p - make_constant(1)) / v),
@@ -320,20 +329,20 @@ class Collapse:
 
     def _count_recomputed(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count those in flight that are recomputed: all of them, or a share."""
-        alive = get_binding(self.case, n.in_flight, scope)
+        alive = get_binding(self.case, notation.in_flight, scope)
         return make_constant(Fraction(value) / Fraction(alive)) * self._in_flight(scope, alive)
 
     def _count_copies(self, scope: tuple[Entry, ...], value: Any) -> Form:
         """Count the copies of a component on a stage: as many as of its layer."""
         stage, part = scope[0], scope[1].around["part"]
-        held = get_binding(self.case, n.layers_on_stage, (stage, part))
+        held = get_binding(self.case, notation.layers_on_stage, (stage, part))
         return self._count_on_stage((stage, part), held) if value == held else make_constant(value)
 
     @cached_property
     def _attention(self) -> tuple[Entry, ...]:
         """The first block of attention, for sizes that the plan has once."""
         blocks = self.case.entries("block")
-        return next(((block,) for block in blocks if n.a in block.bindings), ())
+        return next(((block,) for block in blocks if notation.a in block.bindings), ())
 
     # -- in print -----------------------------------------------------------------------------
 
@@ -370,15 +379,15 @@ class _Written(Typesetter):
 
 #: Symbols that the plan may make equal to others.
 _ALIKE: dict[Symbol, Callable[[Collapse, tuple[Entry, ...], Any], Form | None]] = {
-    n.d_h: Collapse._match_head_size,
-    n.d_v: Collapse._match_head_size,
-    n.d_rot: Collapse._match_head_size,
-    n.a_kv: Collapse._match_kv_heads,
-    n.f: Collapse._match_width,
-    n.L_k: Collapse._count_part,
-    n.layers_on_stage: Collapse._count_on_stage,
-    n.in_flight: Collapse._in_flight,
-    n.recomputed_in_flight: Collapse._count_recomputed,
+    notation.d_h: Collapse._match_head_size,
+    notation.d_v: Collapse._match_head_size,
+    notation.d_rot: Collapse._match_head_size,
+    notation.a_kv: Collapse._match_kv_heads,
+    notation.f: Collapse._match_width,
+    notation.L_k: Collapse._count_part,
+    notation.layers_on_stage: Collapse._count_on_stage,
+    notation.in_flight: Collapse._in_flight,
+    notation.recomputed_in_flight: Collapse._count_recomputed,
 }
 
 
@@ -392,10 +401,10 @@ def find_factor(form: Form) -> Form | None:
     def rank(monomial: Any) -> tuple[Any, ...]:
         powers = dict(monomial)
         whole = sum(powers.values())
-        return (-powers.get(n.h, 0), len(powers), -whole, sorted(map(repr, powers)))
+        return (-powers.get(notation.h, 0), len(powers), -whole, sorted(map(repr, powers)))
 
     first, *others = sorted(form.terms, key=rank)
-    if any(base is n.h for base, _ in first):
+    if any(base is notation.h for base, _ in first):
         others = []
     best, least = None, form.count_symbols()
     for monomial in (first, *others):

@@ -28,8 +28,7 @@ from planner.engine.lower import SIZE_ONLY, get_binding
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import in_turn, intervals
-from planner.results import inputs as _inputs
-from planner.results.inputs import Input
+from planner.results.inputs import Input, list_inputs
 
 if TYPE_CHECKING:
     import sympy
@@ -222,7 +221,7 @@ class Result(Shown):
     @cached_property
     def inputs(self) -> dict[str, Input]:
         """Every resolved value by dotted key."""
-        return {entry.key: entry for entry in _inputs.list_inputs(self.plan)}
+        return {entry.key: entry for entry in list_inputs(self.plan)}
 
     @cached_property
     def advice(self) -> Advice | None:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner import report as render
 from planner.base import fault_formats, files, numbers
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import report_progress
 from planner.documents import defaults, references
+from planner.report import as_text
 from planner.review import reports
 from planner.review.diff import Diff, compare_results, diff_results, format_count
 from planner.review.writing import HEADLINES, format_line
@@ -217,7 +217,7 @@ def _check_report(path: Path, claim: reports.Claim) -> Finding:
             return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
         result = reports.evaluate_claim(path, claim)
-        fresh = render.as_text(result, path.suffix.lstrip("."))
+        fresh = as_text(result, path.suffix.lstrip("."))
     except PlanError as error:
         told = tuple(map(str, error.faults))
         return Finding(str(path), "invalid", told, faults=error.faults)

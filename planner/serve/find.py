@@ -210,7 +210,7 @@ def answer_chart(body: Body) -> dict[str, Any]:
     """
     from planner.documents.editing import format_entries
     from planner.questions.constraints import check_batchable, numeric
-    from planner.questions.studies import study as studies
+    from planner.questions.studies.study import read_study
     from planner.report.study_api import Study
 
     plan, key, quantity = _load_field(body), _read_field(body, "key"), _read_field(body, "quantity")
@@ -231,7 +231,7 @@ def answer_chart(body: Body) -> dict[str, Any]:
             "record": list(dict.fromkeys((quantity, "memory.process"))),
             "invalid": "keep",
         }
-        study = studies.read_study(document)
+        study = read_study(document)
         rows = list(Study(study).rows())
     saved = "\n".join([*format_entries(document), ""])
     takes = [{"set": _sent({key: value}), "label": _format_setting(key, value)} for value in values]
@@ -398,24 +398,24 @@ def _find_line(plan: Plan, key: str) -> int | None:
 
 def answer_report(body: Body) -> dict[str, Any]:
     """Return the report of a plan as a file of some ``kind`` (``REPORTS``)."""
-    from planner import report as reports
+    from planner.report import as_text
 
     plan, kind = _load_field(body), _read_field(body, "kind") or "html"
     if kind not in REPORTS:
         raise PlanError(Fault.from_pool(f"unknown kind of report {kind}", kind, REPORTS))
     _, ending, media = REPORTS[kind]
     name = "".join(c if c.isalnum() else "-" for c in (plan.name or "").lower())[:60].strip("-")
-    text = reports.as_text(evaluate(plan), kind)
+    text = as_text(evaluate(plan), kind)
     return {"file": f"{name or 'plan'}{ending}", "type": media, "text": text}
 
 
 def answer_diff(body: Body) -> dict[str, Any]:
     """Compare plan A (``textA``) with plan B, in the words of ``plan.py diff``."""
-    from planner.review import diff as changes
     from planner.review import writing
+    from planner.review.diff import diff_results
 
     before, after = (evaluate(_load_field(body, name)).to_json() for name in ("textA", "text"))
-    found = changes.diff_results("A", "B", before, after)
+    found = diff_results("A", "B", before, after)
     view = Data(
         verdict=writing.state_verdict(found),
         told=writing.explain_diff(found),

@@ -1,7 +1,7 @@
 """What a checkpoint holds and how long it takes to write."""
 
 from planner.book.formulas.memory_states import each, per_parameter
-from planner.book.formulas.parameters import component, total
+from planner.book.formulas.parameters import component, parameters_total
 from planner.book.language import *
 
 ADAPTERS = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
@@ -11,12 +11,13 @@ of_writing = partial(seconds, source="cluster.storage")
 size = in_bytes("checkpoint.bytes", "M_ckpt", "size of a checkpoint")
 _ONCE = "weights, master weights and optimizer states, each once"
 size.by(_ONCE, lora=False, towers=("none", "trained")).equals(
-    (k_w + k_m + per_parameter) * total,
+    (k_w + k_m + per_parameter) * parameters_total,
     "Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are "
     "not saved.",
 )
 size.by(_ONCE, lora=False, towers="frozen").equals(
-    k_w * total + Sum(L_k * Sum((k_m + each) * component, "component"), "part", fixed=False),
+    k_w * parameters_total
+    + Sum(L_k * Sum((k_m + each) * component, "component"), "part", fixed=False),
     "Bytes of a weight for each parameter; master copies and optimizer states of those that are "
     "trained.",
 )
@@ -37,7 +38,7 @@ size.by(
 size.by(
     ADAPTERS, lora=True, lora_checkpoint="merged", title="size of a checkpoint with merged weights"
 ).equals(
-    _adapters + k_a * total,
+    _adapters + k_a * parameters_total,
     "Adapters and their optimizer states, and all weights with the adapters added to them, in the "
     "format of the matmuls (training.lora.checkpoint: merged).",
 )

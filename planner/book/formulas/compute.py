@@ -116,38 +116,40 @@ for _side, _queries, _why in (
         f"A query meets a key over n_in, and its score weighs a value over n_out.{_why}",
     )
 
-component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
-component.by(MATMUL, type="linear", side="").equals(
+component_flops = of_component(
+    "compute.component", r"C_c", "forward FLOPs of one component, per token"
+)
+component_flops.by(MATMUL, type="linear", side="").equals(
     2 * applied * n_in * n_out,
     "Each weight is multiplied and added once: 2 FLOP for each weight that a token uses.",
 )
-component.by(MATMUL, type="linear", side="first").equals(
+component_flops.by(MATMUL, type="linear", side="first").equals(
     2 * applied * n_in * n_out / s, "2 FLOP for each weight, on one of the s tokens of a sequence."
 )
-component.by(MATMUL, type="linear", side="decoder").equals(
+component_flops.by(MATMUL, type="linear", side="decoder").equals(
     2 * applied * n_in * n_out * s_dec / s,
     "2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s.",
 )
-component.by(
+component_flops.by(
     "Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5", type=("core", "index")
 ).equals(keys * per_key, "A query meets its keys, each as often as FLOPs are counted.")
-component.by(MATMUL, type="linear", side="tower").equals(
+component_flops.by(MATMUL, type="linear", side="tower").equals(
     2 * applied * n_in * n_out * x_tok,
     "2 FLOP for each weight that a token of the tower uses, of which there are so many for each "
     "token of the model.",
 )
-component.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
+component_flops.by(f"{GU_DAO}, section 3.2", type="scan", scan="mamba1").equals(
     2 * n_in * n_out,
     "Each state of each channel is read once; how states come to be is not a matmul.",
 )
 
-component.by("Baykal et al. 2023 (arXiv 2301.13310)", type="scan", scan="mix").equals(
+component_flops.by("Baykal et al. 2023 (arXiv 2301.13310)", type="scan", scan="mix").equals(
     2 * n_in * n_out, "Each part of the residual stream is a mix of all parts, token by token."
 )
 
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
-component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
+component_flops.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
     "chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state.",
@@ -156,14 +158,14 @@ component.by(CHUNKED + f"{DAO_GU}, section 6", type="scan", scan="mamba2").equal
 #: Tokens of a sequence in whole chunks.
 _in_chunks = ceil(s / c_d) * c_d
 _each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
-component.by(CHUNKED + f"{YANG}, section 3.3", type="scan", scan=("delta", "kda")).equals(
+component_flops.by(CHUNKED + f"{YANG}, section 3.3", type="scan", scan=("delta", "kda")).equals(
     2 * a_dv * _in_chunks * _each / s,
     "Within a chunk keys with keys, queries with keys, and scores with values; three products with "
     "the state for each chunk.",
 )
 
 _full = floor(s / c_l)
-component.by(
+component_flops.by(
     CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2", type="scan", scan="lightning"
 ).equals(
     4 * n_in * (_full * c_l**2 + (s - _full * c_l) ** 2 + s * d_l) / s,
@@ -174,15 +176,17 @@ backward_component = of_component(
     "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
 _TWICE = "One product for the gradient of each factor: twice the forward pass."
-backward_component.by(MATMUL, type="core", frozen=False).equals(2 * component, _TWICE)
-backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(2 * component, _TWICE)
+backward_component.by(MATMUL, type="core", frozen=False).equals(2 * component_flops, _TWICE)
+backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(
+    2 * component_flops, _TWICE
+)
 backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=False).equals(
-    component, "The weight is frozen: one product, for the gradient of the input."
+    component_flops, "The weight is frozen: one product, for the gradient of the input."
 )
 backward_component.by(
     LORA, type="linear", frozen=False, lora=True, adapted=True, side="tower"
 ).equals(
-    component + 6 * applied * k_l * (n_in + n_out) * x_tok,
+    component_flops + 6 * applied * k_l * (n_in + n_out) * x_tok,
     "As for other projections, for the tokens of the tower.",
 )
 backward_component.by(
@@ -193,7 +197,7 @@ backward_component.by(
     adapted=True,
     side=("", "decoder", "cross", "first"),
 ).equals(
-    component + 6 * applied * k_l * (n_in + n_out),
+    component_flops + 6 * applied * k_l * (n_in + n_out),
     "One product for the gradient of the frozen weight's input; and the adapter's two narrow "
     "products, forward once and backward twice: 2 FLOP for each of their weights and passes.",
 )
@@ -203,29 +207,29 @@ backward_component.by(
     frozen=True,
 ).equals(0, "The loss sends no gradient here.")
 backward_component.by(MATMUL, type="scan", scan=("mamba1", "mamba2", "mix")).equals(
-    2 * component, _TWICE
+    2 * component_flops, _TWICE
 )
 backward_component.by(ENDS, type="scan", scan="delta").equals(
-    2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
+    2 * component_flops + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
     "with the first and the last state, which need no gradient.",
 )
 backward_component.by(ENDS, type="scan", scan="kda").equals(
-    2 * component - 8 * a_dv * c_d * d_dk * d_dv / s,
+    2 * component_flops - 8 * a_dv * c_d * d_dk * d_dv / s,
     "Twice the forward pass, less the products with the first and the last state; the triangular "
     "systems are solved row by row, which multiplies no matrices.",
 )
 
 _first, _last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
 backward_component.by(ENDS, type="scan", scan="lightning").equals(
-    2 * component - 2 * n_in * d_l * (_first + 2 * _last) / s,
+    2 * component_flops - 2 * n_in * d_l * (_first + 2 * _last) / s,
     "Twice the forward pass, less the products with the first and the last state.",
 )
 
 layer = flops(
     "compute.layer", r"C_{\ell}", "forward FLOPs of one layer, per token", source=MATMUL, per="part"
 ).equals(
-    Sum(component, "component", matmul=True),
+    Sum(component_flops, "component", matmul=True),
     "The sum over the matmuls of the layer; norms, softmax and rotary are not counted.",
 )
 
@@ -296,7 +300,7 @@ training_palm = flops(
     coefficient="FLOP",
     shape=True,
 ).equals(
-    T * (6 * active + Sum(3 * L_k * Sum(component, "component", type="core"), "part")),
+    T * (6 * active + Sum(3 * L_k * Sum(component_flops, "component", type="core"), "part")),
     "6 for each parameter that a token uses, and the attention scores: 12 L H Q s for a GPT, which "
     "is 3 times their forward pass.",
 )
@@ -360,7 +364,7 @@ again = flops(
 )
 again.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing is computed again.")
 again.by(MODULES, recompute=("selective", "full"), shape=True).equals(
-    Sum(L_k * Sum(reruns * component, "component", matmul=True), "part"),
+    Sum(L_k * Sum(reruns * component_flops, "component", matmul=True), "part"),
     "Each component as often as it runs again.",
 )
 again.by(KAPLAN, recompute=("selective", "full"), shape=False, exact=False).equals(
@@ -389,7 +393,7 @@ def count_scores(met: Operand, rerun: Operand = NEVER) -> Expression:
     return Sum(
         L_k
         * (
-            Sum((1 + rerun) * component + backward_component, "component", **_PRODUCTS)
+            Sum((1 + rerun) * component_flops + backward_component, "component", **_PRODUCTS)
             + Sum((3 + rerun) * scores, "component", scored=True, frozen=False)
             + Sum((1 + rerun) * scores, "component", scored=True, frozen=True)
         ),
@@ -435,7 +439,7 @@ performed_component = of_component(
     source=FLASH_PASSES,
 )
 performed_component.by(MATMUL, scored=False).equals(
-    (1 + reruns) * component + backward_component, "Forward, backward and what runs again."
+    (1 + reruns) * component_flops + backward_component, "Forward, backward and what runs again."
 )
 _met = per_key * performed_keys
 performed_component.where(scored=True, frozen=True).equals(

@@ -16,26 +16,26 @@ micro_batches = Quantity(
     "A data-parallel rank works through its share of the global batch, b sequences at a time.",
 )
 
-passes = Quantity(
+layer_micro_batches = Quantity(
     "layout.passes",
     "m_c",
     "micro-batches that pass a layer of a device in one optimizer step",
     source=GROUPS,
 )
-passes.where(schedule=(*IN_TURN, "dualpipev")).equals(micro_batches, "All of them.")
-passes.by(DUALPIPE, schedule="dualpipe").equals(
+layer_micro_batches.where(schedule=(*IN_TURN, "dualpipev")).equals(micro_batches, "All of them.")
+layer_micro_batches.by(DUALPIPE, schedule="dualpipe").equals(
     micro_batches / 2, "Half of them pass the layers of one direction."
 )
 
-shards = Quantity(
+state_ranks = Quantity(
     "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )
-shards.by(SHARDED, split=("none", "column", "row", "vocabulary")).equals(
+state_ranks.by(SHARDED, split=("none", "column", "row", "vocabulary")).equals(
     data * c / r,
     "Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid "
     "sharding each hold all shards.",
 )
-shards.by(
+state_ranks.by(
     "Megatron-LM: expert data parallel; Singh et al. 2023 (arXiv 2303.06318), section 4",
     split="experts",
 ).equals(

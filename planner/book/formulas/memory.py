@@ -5,12 +5,10 @@ pass, the optimizer step). Its peak is the largest of them; the plan's peak is t
 stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
 """
 
-from planner.book.formulas import memory_activations as kept
-from planner.book.formulas import memory_buffers as buffer
-from planner.book.formulas import memory_states as states
+from planner.book.formulas import memory_activations, memory_buffers, memory_states
 from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_cache import cache_stage
-from planner.book.formulas.parameters import total as parameters_total
+from planner.book.formulas.parameters import parameters_total
 from planner.book.language import *
 
 PEAK = "the fullest stage at its peak"
@@ -31,13 +29,13 @@ gradients_live.by(
     "Megatron-LM (one gradient buffer for the whole run)",
     gradients="persistent",
     phase=("loss", "backward", "first", "gradients", "step"),
-).equals(states.gradients_stage, "The buffer is there in every phase.")
+).equals(memory_states.gradients_stage, "The buffer is there in every phase.")
 gradients_live.by("nothing is trained", phase="serving").equals(0, "None.")
 
 #: What the micro-batches before left: nothing in the first one.
-_summed = minimum(1, micro_batches - 1) * states.gradients_stage
-_of_head = sum_on_stage(Sum(states.gradients_component, "component"), part="head")
-_of_layers = Sum(copies_on_stage * states.gradients_component, "component", layers=True)
+_summed = minimum(1, micro_batches - 1) * memory_states.gradients_stage
+_of_head = sum_on_stage(Sum(memory_states.gradients_component, "component"), part="head")
+_of_layers = Sum(copies_on_stage * memory_states.gradients_component, "component", layers=True)
 gradients_live.where(gradients="fresh", phase="loss").equals(
     _summed, "None yet in the first micro-batch; all of them from the second one on."
 )
@@ -49,7 +47,7 @@ gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2)).equals
     "Those of the head in the first micro-batch; all of them from the second one on.",
 )
 gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
-    states.gradients_stage, "All of them."
+    memory_states.gradients_stage, "All of them."
 )
 gradients_live.by(
     "PyTorch FSDP2: the root's gradients are still whole, among the buffers",
@@ -64,7 +62,9 @@ gradients_live.where(gradients="fresh", phase="first", zero=(0, 1, 2)).equals(
     maximum(_summed, _of_layers + _of_head),
     "Those of layers and head in the first micro-batch; all of them from the second one on.",
 )
-gradients_live.where(gradients="fresh", phase="step").equals(states.gradients_stage, "All of them.")
+gradients_live.where(gradients="fresh", phase="step").equals(
+    memory_states.gradients_stage, "All of them."
+)
 
 # -- the peak -----------------------------------------------------------------------------------
 
@@ -76,11 +76,15 @@ live = in_bytes(
     per="stage phase",
 )
 live.where(mode="train").equals(
-    states.weights_stage + states.optimizer_stage + gradients_live + kept.live + buffer.live,
+    memory_states.weights_stage
+    + memory_states.optimizer_stage
+    + gradients_live
+    + memory_activations.live
+    + memory_buffers.live,
     "States, activations and buffers.",
 )
 live.where(mode="inference").equals(
-    states.weights_stage + cache_stage + kept.live + buffer.live,
+    memory_states.weights_stage + cache_stage + memory_activations.live + memory_buffers.live,
     "Weights, the cache of the sequences that are served, activations and buffers.",
 )
 
@@ -103,13 +107,13 @@ def _at_peak(
     return found.by(PEAK, shape=True, **when).equals(value, "At the peak of the fullest stage.")
 
 
-weights = _at_peak("weights", "M_w", "weights", states.weights_stage)
+weights = _at_peak("weights", "M_w", "weights", memory_states.weights_stage)
 gradients = _at_peak("gradients", "M_g", "gradients", gradients_live)
 optimizer = _at_peak(
-    "optimizer", "M_o", "master weights and optimizer states", states.optimizer_stage
+    "optimizer", "M_o", "master weights and optimizer states", memory_states.optimizer_stage
 )
-activations = _at_peak("activations", "M_act", "activations", kept.live)
-buffers = _at_peak("buffers", "M_buf", "buffers", buffer.live)
+activations = _at_peak("activations", "M_act", "activations", memory_activations.live)
+buffers = _at_peak("buffers", "M_buf", "buffers", memory_buffers.live)
 cache = _at_peak(
     "cache",
     "M_kv",
@@ -122,8 +126,8 @@ cache = _at_peak(
 #: What comes and goes has a peak of its own, which need not be that of the device.
 for _name, _of, _symbol, _term in (
     ("gradients", "gradient", "M_g^max", gradients_live),
-    ("activations", "activation", "M_act^max", kept.live),
-    ("buffers", "buffer", "M_buf^max", buffer.live),
+    ("activations", "activation", "M_act^max", memory_activations.live),
+    ("buffers", "buffer", "M_buf^max", memory_buffers.live),
 ):
     in_bytes(
         f"memory.{_name}.most",
@@ -185,7 +189,7 @@ _from_size(
     "master weights and optimizer states on one device",
     0,
     (1, 2, 3),
-    k_m + k_G + states.per_parameter,
+    k_m + k_G + memory_states.per_parameter,
 )
 
 total.by(
@@ -197,7 +201,9 @@ total.by(
 
 # -- what the device shows ----------------------------------------------------------------------
 
-_layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
+_layers = memory_activations.layers + Max(
+    minimum(1, recomputed_in_flight) * memory_activations.again, "part"
+)
 blocks = in_bytes(
     "memory.blocks",
     r"M_blk,\sigma",
@@ -207,18 +213,18 @@ blocks = in_bytes(
     mode="train",
     shape=True,
 ).equals(
-    states.weights_stage
-    + states.optimizer_stage
+    memory_states.weights_stage
+    + memory_states.optimizer_stage
     + Max(gradients_live, "phase")
-    + maximum(_layers, max_on_stage(kept.whole, layers=True))
-    + Sum(in_flight * kept.whole, "part", layers=False)
-    + buffer.loss
-    + buffer.layer
-    + Max(buffer.gathered, "phase")
-    + Max(buffer.reduced, "phase")
-    + buffer.step
-    + buffer.unpacked
-    + buffer.constant,
+    + maximum(_layers, max_on_stage(memory_activations.whole, layers=True))
+    + Sum(in_flight * memory_activations.whole, "part", layers=False)
+    + memory_buffers.loss
+    + memory_buffers.layer
+    + Max(memory_buffers.gathered, "phase")
+    + Max(memory_buffers.reduced, "phase")
+    + memory_buffers.step
+    + memory_buffers.unpacked
+    + memory_buffers.constant,
     "Kinds peak at different moments of a step: kept activations and logits at the loss, a layer "
     "that is computed again in its backward pass, gradients on their way near its end. Their "
     "blocks differ in size, so none serves another kind. Where the layers keep less than one of "

@@ -27,22 +27,22 @@ input_ranks.by(
     partition_activations=True,
 ).equals(t, "Divided over the tensor-parallel ranks and gathered again before use.")
 
-layer = bytes_of_part(
+kept_layer = bytes_of_part(
     "memory.activations.part", "M_act^{k}", "activations that one layer keeps of one micro-batch"
 )
-layer.by(f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4", recompute="none").equals(
+kept_layer.by(f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4", recompute="none").equals(
     Sum(tensor, "tensor", moment="kept"),
     "Everything that the profile lists; tensors that several operations read are listed once.",
 )
-layer.by(f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6", recompute="selective").equals(
+kept_layer.by(f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6", recompute="selective").equals(
     Sum(tensor, "tensor", moment="kept", recomputed="no"),
     "What belongs to a recomputed module (training.recompute_modules) is computed again.",
 )
 _INPUT = "The layer's input only; the rest is computed again."
-layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
+kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
     k_a * tokens * h / input_ranks, _INPUT
 )
-layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
+kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
     k_a
     * tokens
     * h
@@ -56,7 +56,7 @@ largest_layer = in_bytes(
     r"M_act^{\ell}",
     "activations that one layer keeps of one micro-batch on one device",
     source="the layer kind that keeps most",
-).equals(Max(layer, "part", layers=True), "The largest over the layer kinds.")
+).equals(Max(kept_layer, "part", layers=True), "The largest over the layer kinds.")
 
 again = bytes_of_part(
     "memory.activations.again",
@@ -89,7 +89,7 @@ stays = Quantity(
     within=SHARE,
 ).equals(1 - f_off, "The rest lies in the host's memory until the backward pass.")
 
-_kept = recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole
+_kept = recomputed_in_flight * kept_layer + (in_flight - recomputed_in_flight) * whole
 layers = bytes_of_stage(
     "memory.activations.layers",
     r"M_act,\sigma^{L}",
@@ -103,7 +103,7 @@ _EACH = (
 _STAGES = f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3"
 layers.by(_STAGES, offload=False).equals(_ALL, _EACH)
 layers.by(f"{_STAGES}; TransformerEngine, cpu_offload.py", offload=True).equals(
-    stays * _ALL + minimum((1 - stays) * _ALL, max_on_stage(layer, layers=True)),
+    stays * _ALL + minimum((1 - stays) * _ALL, max_on_stage(kept_layer, layers=True)),
     f"{_EACH} Of what goes to the host one layer is still on its way.",
 )
 

@@ -1,9 +1,15 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
-from planner.book.formulas.layout import shards
+from planner.book.formulas.layout import state_ranks
 from planner.book.formulas.memory_activations import tensor
-from planner.book.formulas.memory_states import QLORA, device_parameters, inputs, outputs, trained
-from planner.book.formulas.memory_states import gathered as gathered_component
+from planner.book.formulas.memory_states import (
+    QLORA,
+    device_parameters,
+    gathered_component,
+    inputs,
+    outputs,
+    trained,
+)
 from planner.book.language import *
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -109,7 +115,7 @@ step.by(
     "PyTorch (torch.optim, fused): weights are updated in place", optimizer_kernel="fused"
 ).equals(0, "None.")
 #: Whole, or the device's shards of them.
-for _zero, _each in (((0, 1, 2), trained), (3, trained / shards)):
+for _zero, _each in (((0, 1, 2), trained), (3, trained / state_ranks)):
     step.by(
         "PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
         optimizer_kernel="foreach",

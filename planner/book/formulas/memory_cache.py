@@ -8,10 +8,10 @@ POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
 held = b * micro_batches
 
-block = in_bytes(
+cache_block = in_bytes(
     "memory.cache.block", r"M_{kv}^{j}", "cache of one block on one device", per="block"
 )
-index = in_bytes(
+cache_index = in_bytes(
     "memory.cache.index",
     r"M_i^{j}",
     "cache of an indexer's keys on one device",
@@ -23,49 +23,51 @@ index = in_bytes(
     "One key for each token or pool of tokens, which every rank holds whole.",
 )
 
-block.by(POPE, block="attention", latent=False, windowed=False).equals(
-    k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + index,
+cache_block.by(POPE, block="attention", latent=False, windowed=False).equals(
+    k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + cache_index,
     "A key and a value for each token of prompt and answer of the sequences under way, m "
     "micro-batches of b; a rank holds one head at least. And the keys of an indexer.",
 )
-block.by(
+cache_block.by(
     f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
     block="attention",
     latent=False,
     windowed=True,
 ).equals(
-    k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + index,
+    k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + cache_index,
     "Only the last w tokens are attended to. And the keys of an indexer.",
 )
-block.by("DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True).equals(
-    k_kv * held * (s + s_o) * (r_kv + d_r) + index,
+cache_block.by(
+    "DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True
+).equals(
+    k_kv * held * (s + s_o) * (r_kv + d_r) + cache_index,
     "The compressed keys and values and one rotary key, which every rank holds whole. And the keys "
     "of an indexer.",
 )
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.
 _window = Sum(n_in * n_out, "component", type="conv")
-block.by(f"{GU_DAO}; {DAO_GU}", block="mamba").equals(
+cache_block.by(f"{GU_DAO}; {DAO_GU}", block="mamba").equals(
     k_a * held * (m_in * n_st + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
-block.by(YANG, block="delta_net").equals(
+cache_block.by(YANG, block="delta_net").equals(
     k_a * held * (a_dv * d_dk * d_dv + _window) / t,
     "One matrix of keys by values for each head, and the window of the convolution.",
 )
-block.by("De et al. 2024 (arXiv 2402.19427)", block="recurrence").equals(
+cache_block.by("De et al. 2024 (arXiv 2402.19427)", block="recurrence").equals(
     k_a * held * (w_r + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
-block.by("Peng et al. 2023 (arXiv 2305.13048), section 3.3", block="rwkv").equals(
+cache_block.by("Peng et al. 2023 (arXiv 2305.13048), section 3.3", block="rwkv").equals(
     k_a * held * (2 * h + 3 * w_rw / t),
     "The last token of both mixings, which every rank holds whole; numerator, denominator and "
     "largest exponent of every channel.",
 )
-block.by("LFM2 (arXiv 2511.23404)", block="short_conv").equals(
+cache_block.by("LFM2 (arXiv 2511.23404)", block="short_conv").equals(
     k_a * held * _window / t, "The window of the convolution."
 )
-block.by("MiniMax-01 (arXiv 2501.08313)", block="lightning").equals(
+cache_block.by("MiniMax-01 (arXiv 2501.08313)", block="lightning").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
 )
 
@@ -76,6 +78,6 @@ cache_stage = bytes_of_stage(
     short="cache",
     source=POPE,
 ).equals(
-    sum_on_stage(Sum(block, "block", remembers=True)),
+    sum_on_stage(Sum(cache_block, "block", remembers=True)),
     "Each block that remembers, as often as the stage holds its layer.",
 )

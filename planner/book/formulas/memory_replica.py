@@ -5,12 +5,11 @@ devices counts here as far as these hold it, so that as many replicas as there a
 ranks hold what all devices do.
 """
 
-from planner.book.formulas import memory_activations as kept
-from planner.book.formulas import memory_states as states
+from planner.book.formulas import memory_activations, memory_states
 from planner.book.formulas.layout import GROUPS, data
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.memory_states import per_parameter
-from planner.book.formulas.parameters import total as parameters_total
+from planner.book.formulas.parameters import parameters_total
 from planner.book.language import *
 
 SUM = "sum over the devices of a replica"
@@ -38,11 +37,11 @@ def _states(
     )
 
 
-weights = _states("weights", "weights of a replica", states.weights_stage, (0, 1, 2), 3, k_w)
+weights = _states("weights", "weights of a replica", memory_states.weights_stage, (0, 1, 2), 3, k_w)
 gradients = _states(
     "gradients",
     "gradients of a replica",
-    states.gradients_stage,
+    memory_states.gradients_stage,
     (0, 1),
     (2, 3),
     k_g,
@@ -51,14 +50,17 @@ gradients = _states(
 optimizer = _states(
     "optimizer",
     "master weights and optimizer states of a replica",
-    states.optimizer_stage,
+    memory_states.optimizer_stage,
     0,
     (1, 2, 3),
     k_m + k_G + per_parameter,
     mode="train",
 )
 
-_layers = recomputed_on_run * kept.layer + (in_flight_on_run - recomputed_on_run) * kept.whole
+_layers = (
+    recomputed_on_run * memory_activations.kept_layer
+    + (in_flight_on_run - recomputed_on_run) * memory_activations.whole
+)
 activations = of_replica(
     "memory.replica.activations",
     r"M_{a}^rep",
@@ -69,8 +71,8 @@ activations = of_replica(
     t
     * c
     * Sum(
-        kept.stays * Sum(_layers, "part", layers=True)
-        + Sum(in_flight_on_run * kept.whole, "part", layers=False),
+        memory_activations.stays * Sum(_layers, "part", layers=True)
+        + Sum(in_flight_on_run * memory_activations.whole, "part", layers=False),
         "stage",
     ),
     "Of each micro-batch that is alive; nothing of what goes to the host.",

@@ -4,8 +4,8 @@ A weight is split first by tensor and expert parallelism (``parameters.device``)
 ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
 """
 
-from planner.book.formulas.layout import shards, vocabulary
-from planner.book.formulas.parameters import component, total
+from planner.book.formulas.layout import state_ranks, vocabulary
+from planner.book.formulas.parameters import component, parameters_total
 from planner.book.language import *
 
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
@@ -141,16 +141,16 @@ frozen.where(lora=True, hidden_matrix=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
 
-gathered = bytes_of_component(
+gathered_component = bytes_of_component(
     "memory.weights.gathered",
     r"M_{wg,c}",
     "weights of one component as their shards are gathered",
     source="PyTorch FSDP2 (MixedPrecisionPolicy, param_dtype)",
 )
-gathered.where(lora=False).equals(
+gathered_component.where(lora=False).equals(
     k_c * device_parameters, "All of them, in the format that the matmuls take."
 )
-gathered.by(f"{LORA}; torchao, NF4Tensor (fsdp_pre_all_gather)", lora=True).equals(
+gathered_component.by(f"{LORA}; torchao, NF4Tensor (fsdp_pre_all_gather)", lora=True).equals(
     k_c * trained + frozen,
     "Adapters in the format that the matmuls take, frozen weights as they are stored.",
 )
@@ -162,7 +162,7 @@ weights_component.where(zero=(0, 1, 2)).equals(
     k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
 )
 weights_component.where(zero=3).equals(
-    (k_w * trained + frozen) / shards,
+    (k_w * trained + frozen) / state_ranks,
     "As without ZeRO, divided over the devices that share the weight.",
 )
 
@@ -171,7 +171,8 @@ gradients_component = of_zero(
 )
 gradients_component.where(zero=(0, 1)).equals(k_g * trained, "k_g bytes for each parameter.")
 gradients_component.where(zero=(2, 3)).equals(
-    k_g * trained / shards, "k_g bytes for each parameter, divided over the devices that share it."
+    k_g * trained / state_ranks,
+    "k_g bytes for each parameter, divided over the devices that share it.",
 )
 
 per_parameter = in_bytes(
@@ -237,7 +238,7 @@ each.by(
 per_parameter.by(
     f"{SHAZEER}; {MUON}; {SOAP}", optimizer=("adafactor", "muon", "soap"), shape=True
 ).equals(
-    Sum(L_k * Sum(each * component, "component"), "part") / total,
+    Sum(L_k * Sum(each * component, "component"), "part") / parameters_total,
     "On average over the model: matrices and vectors keep different states.",
 )
 per_parameter.by(
@@ -266,7 +267,7 @@ optimizer_component.where(zero=0, offload_optimizer=False).equals(
     "A master weight, the gradient's copy where the recipe keeps one, the optimizer's states.",
 )
 optimizer_component.where(zero=(1, 2, 3), offload_optimizer=False).equals(
-    ((k_m + k_G) * trained + states) / shards,
+    ((k_m + k_G) * trained + states) / state_ranks,
     "As without ZeRO, divided over the devices that share the weight.",
 )
 

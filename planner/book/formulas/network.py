@@ -6,8 +6,7 @@ its members in a node have; the link carries the rest.
 
 from collections.abc import Iterator
 
-from planner.book.formulas.layout import data, tokens
-from planner.book.formulas.layout import shards as owners
+from planner.book.formulas.layout import data, state_ranks, tokens
 from planner.book.language import *
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
@@ -267,11 +266,12 @@ passed.where(split=("none", "column", "row", "vocabulary")).equals(
     "All but one of g shares leave each device, at the bandwidth of its group.",
 )
 passed.where(split="experts", shards=("none", "node")).equals(
-    (owners - 1) / (owners * link * links_data),
+    (state_ranks - 1) / (state_ranks * link * links_data),
     "Fewer devices hold copies of an expert; they are in one node.",
 )
 passed.where(split="experts", shards="nodes").equals(
-    (owners - 1) / (owners * minimum(link * links_data, fabric * maximum(1, n_node / (e * t_e)))),
+    (state_ranks - 1)
+    / (state_ranks * minimum(link * links_data, fabric * maximum(1, n_node / (e * t_e)))),
     "Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose "
     "network cards they use.",
 )
@@ -279,11 +279,11 @@ passed.where(split="experts", shards="nodes").equals(
 # -- expert parallelism ------------------------------------------------------------------------
 
 exchanging = partial(seconds_of_block, attribution="expert-parallel exchange")
-experts = exchanging(
+experts_exchange = exchanging(
     "network.experts", "t_a2a", "one exchange of tokens between experts, the mean of there and back"
 )
 EXCHANGED = ("all-to-all", "deepep", "hybridep")
-experts.by(LEPIKHIN, expert="none", dispatcher=EXCHANGED).equals(
+experts_exchange.by(LEPIKHIN, expert="none", dispatcher=EXCHANGED).equals(
     0, "All experts are on the device."
 )
 
@@ -406,7 +406,7 @@ for _shape in (False, True):
     _passing = (
         2 * n_ax * _of_rank * k * maximum(*_cuts) / link if _shape else _copies / (link * e_a2a)
     )
-    experts.by(
+    experts_exchange.by(
         TORUS if _shape else LEPIKHIN, expert="node", dispatcher="all-to-all", torus=_shape
     ).equals(
         _passing + waiting,
@@ -415,7 +415,7 @@ for _shape in (False, True):
         if _shape
         else "Of k copies of each token all but 1/e leave the device.",
     )
-    experts.by(ALLTOALL, expert="nodes", dispatcher="all-to-all", torus=_shape).equals(
+    experts_exchange.by(ALLTOALL, expert="nodes", dispatcher="all-to-all", torus=_shape).equals(
         maximum(_passing, _across_nodes) + waiting,
         "All but 1/M of k copies of each token leave the node over the network card of their "
         "device. All pairs of nodes talk at once, so an oversubscribed network slows them.",
@@ -426,13 +426,13 @@ _across = _once(reach_nodes, NODES) * crowded
 #: To each device once over the link, of whose datasheet these kernels reach a share of their own;
 #: and what each row takes besides its bytes.
 _over_link = _once(reach, e) / (link * e_kl / e_link) + a_row * uneven * tokens / t * places(reach)
-experts.by(KERNELS, expert="node", dispatcher=ONCE).equals(
+experts_exchange.by(KERNELS, expert="node", dispatcher=ONCE).equals(
     _over_link + waiting,
     "Of M devices from which it chooses a token goes once to each that holds one of its k experts, "
     "M (1 - (1 - 1/M)^k) of them on average, by kernels that reach their own share of the link, "
     "and take a while for each row.",
 )
-experts.by(KERNELS, expert="nodes", dispatcher=ONCE).equals(
+experts_exchange.by(KERNELS, expert="nodes", dispatcher=ONCE).equals(
     maximum(_over_link, _across / (B_net * e_disp)) + waiting,
     "A token goes once to each node that holds one of its experts, and there once to each such "
     "device, by kernels that nearly fill a device's network card.",
@@ -442,15 +442,15 @@ GATHERED = "Megatron-Core, moe/token_dispatcher.py (MoEAllGatherTokenDispatcher)
 #: Devices that hold the experts of a layer once, and what each lacks of the tokens of all.
 _members = e * t_e
 _lacking = _states * (_members - 1)
-experts.by(GATHERED, dispatcher="all-gather", gathering="none").equals(
+experts_exchange.by(GATHERED, dispatcher="all-gather", gathering="none").equals(
     0, "One device has all tokens of its experts."
 )
-experts.by(GATHERED, dispatcher="all-gather", gathering="node").equals(
+experts_exchange.by(GATHERED, dispatcher="all-gather", gathering="node").equals(
     _lacking / link + (_members - 1) * a_link + waiting,
     "Every token is gathered by all e t_e devices that hold the experts, whichever it chose, and "
     "their outputs are reduced and scattered: a ring passes all but its own tokens to each.",
 )
-experts.by(GATHERED, dispatcher="all-gather", gathering="nodes").equals(
+experts_exchange.by(GATHERED, dispatcher="all-gather", gathering="nodes").equals(
     _lacking / minimum(link, fabric * n_node)
     + (NODES - 1) * a_net
     + (_members - NODES) * a_link

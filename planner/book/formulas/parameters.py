@@ -47,11 +47,11 @@ layer = counted("parameters.layer", r"N_{\ell}", "parameters of one layer", per=
     Sum(component, "component"), "The sum over the components of the layer."
 )
 
-total = parameters("parameters.total", "N", "parameters")
-total.by(SHAPES, shape=True).equals(
+parameters_total = parameters("parameters.total", "N", "parameters")
+parameters_total.by(SHAPES, shape=True).equals(
     Sum(L_k * layer, "part"), "Each part as often as it occurs; tied tensors are counted once."
 )
-total.by("the plan (model.parameters)", shape=False).equals(
+parameters_total.by("the plan (model.parameters)", shape=False).equals(
     N_given, "The size that the plan states."
 )
 
@@ -71,7 +71,7 @@ active.by(SHAPES, shape=True).equals(
     "As the total, with the chosen experts instead of all.",
 )
 active.by("the plan (model.parameters)", shape=False).equals(
-    total, "A model given by its size alone is taken as dense."
+    parameters_total, "A model given by its size alone is taken as dense."
 )
 
 embedding = of_shape("parameters.embedding", "N_emb", "parameters of embedding tables").equals(
@@ -91,7 +91,7 @@ non_embedding = parameters(
     source=KAPLAN,
     shape=True,
 ).equals(
-    total - embedding - head,
+    parameters_total - embedding - head,
     "What scaling laws count: neither the tables nor the matrix over the vocabulary.",
 )
 

@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 
-from planner.book.formulas.compute import component as component_flops
+from planner.book.formulas.compute import component_flops
 from planner.book.formulas.layout import data, micro_batches, tokens
-from planner.book.formulas.memory_cache import block as cache_block
-from planner.book.formulas.memory_cache import index as cache_index
+from planner.book.formulas.memory_cache import cache_block, cache_index
 from planner.book.formulas.memory_states import weights_component
-from planner.book.formulas.network import experts as experts_exchange
-from planner.book.formulas.network import experts_gather, fabric, link, send, waiting
+from planner.book.formulas.network import (
+    experts_exchange,
+    experts_gather,
+    fabric,
+    link,
+    send,
+    waiting,
+)
 from planner.book.formulas.time_part import exchanges, forward
 from planner.book.formulas.time_peak import peak
 from planner.book.language import *

@@ -1,7 +1,7 @@
 """Predicted time of the optimizer: what its update reads and writes, the matrix products of Muon
 and SOAP, what its sharding sends, or the way to the host's memory and back."""
 
-from planner.book.formulas.layout import shards as owners
+from planner.book.formulas.layout import state_ranks
 from planner.book.formulas.memory_states import (
     ALIKE,
     SOAP,
@@ -309,7 +309,7 @@ orthogonal.by(f"{JORDAN}; {SOAP}", optimizer=OF_MATRICES, zero=0).equals(
 )
 orthogonal.by(MOONLIGHT, optimizer=OF_MATRICES, zero=(1, 2, 3)).equals(
     maximum(
-        max_over_stages(matrices * matrix / owners, matrix=True),
+        max_over_stages(matrices * matrix / state_ranks, matrix=True),
         Max(matrix, "component", matrix=True),
     ),
     "Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise "
@@ -333,7 +333,7 @@ momentum.by(
 ).equals(0, "A device owns whole matrices, and their gradients are summed where they are updated.")
 for _stages, _shares in (((1, 2), {"optimizer_matrices": "parts"}), ((3,), {})):
     momentum.by(MOONLIGHT, optimizer=OF_MATRICES, zero=_stages, **_shares).equals(
-        k_c * max_over_stages(trained * passed / owners, hidden_matrix=True) + hops,
+        k_c * max_over_stages(trained * passed / state_ranks, hidden_matrix=True) + hops,
         "In the compute format, from all that share a matrix to the one that does it: a share of "
         "what gathering everything on every device would pass.",
     )
@@ -353,7 +353,7 @@ optimizer.where(zero=0, offload_optimizer=False).equals(
     "The update of all parameters that the device holds, and the optimizer's products.",
 )
 optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
-    max_over_stages(trained * update / owners) / (W * e_mem) + orthogonal + momentum,
+    max_over_stages(trained * update / state_ranks) / (W * e_mem) + orthogonal + momentum,
     "As without sharding, for the part that the device keeps, and the momentum that it gathers.",
 )
 
@@ -367,6 +367,6 @@ optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NO_P
 optimizer.by(
     f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NO_PRODUCTS
 ).equals(
-    max_over_stages(trained * _on_host / owners),
+    max_over_stages(trained * _on_host / state_ranks),
     "As without sharding, for the part that the device keeps.",
 )

@@ -1,8 +1,7 @@
 """Predicted time of one layer (or of embedding or head) for one micro-batch on one device: its
 kernels and exchanges, what is computed again, what the host launches, what travels beside."""
 
-from planner.book.formulas import time_core as core
-from planner.book.formulas import time_product as product
+from planner.book.formulas import time_core, time_product
 from planner.book.formulas.compute import ELSE, NOTHING, OTHERS, SIDES
 from planner.book.formulas.layout import (
     micro_batches,
@@ -11,12 +10,13 @@ from planner.book.formulas.layout import (
     tokens,
     vocabulary,
 )
-from planner.book.formulas.memory_activations import layer as kept
+from planner.book.formulas.memory_activations import kept_layer
 from planner.book.formulas.memory_states import STILL, device_parameters, frozen, trained
 from planner.book.formulas.network import (
     GATHERED,
     KERNELS,
     ONCE,
+    experts_exchange,
     experts_gather,
     hops,
     passed,
@@ -25,7 +25,6 @@ from planner.book.formulas.network import (
     tensor,
     uneven,
 )
-from planner.book.formulas.network import experts as experts_exchange
 from planner.book.language import *
 
 GRAPHS = "Megatron-Core, docs/user-guide/features/cuda_graph.md"
@@ -217,7 +216,7 @@ ALONE = ("attention", "mlp", "projection", "matrix", *QUIET, *OTHERS)
 #: What products of a block can hide of an exchange that is cut into t pieces: of the half before
 #: them those that are divided by columns, of the half behind them those that are by rows.
 _beside = (1 - 1 / t) * sum(
-    minimum(exchanges * tensor / 2, Sum(product.forward, "product", split=split))
+    minimum(exchanges * tensor / 2, Sum(time_product.forward, "product", split=split))
     for split in ("column", "row")
 )
 exchange = seconds_of_block(
@@ -261,7 +260,7 @@ gathered.where(inputs_again=True, sequence=False).equals(
 )
 gathered.where(inputs_again=True, sequence=True).equals(
     exchanges * tensor / 2
-    - (1 - c_ov) * minimum(exchanges * tensor / 2, Sum(product.gradient_of_input, "product")),
+    - (1 - c_ov) * minimum(exchanges * tensor / 2, Sum(time_product.gradient_of_input, "product")),
     "Under sequence parallelism each rank keeps its part: an all-gather, half of an exchange, runs "
     "beside the product of the input's gradient; what is hidden still costs a share of its time.",
 )
@@ -269,8 +268,8 @@ gathered.where(inputs_again=True, sequence=True).equals(
 # -- its passes -----------------------------------------------------------------------------------
 
 forward = of_kernels("time.part.forward", r"t_F", "forward pass of a layer on the device").equals(
-    Sum(product.forward + product.adapter, "product")
-    + Sum(core.forward + core.context_forward, "block", block="attention")
+    Sum(time_product.forward + time_product.adapter, "product")
+    + Sum(time_core.forward + time_core.context_forward, "block", block="attention")
     + Sum(elementwise, "block")
     + Sum(exchange, "block"),
     "Products and adapters, attention, elementwise kernels and exchanges, one after another.",
@@ -279,8 +278,8 @@ forward = of_kernels("time.part.forward", r"t_F", "forward pass of a layer on th
 backward = of_kernels("time.part.backward", r"t_B", "backward pass of a layer on the device")
 backward.by(STILL, fixed=True).equals(0, "No gradient passes a tower that is left as it is.")
 backward.where(fixed=False).equals(
-    Sum(product.backward + product.adapter_backward + product.casts, "product")
-    + Sum(core.backward + core.context_backward, "block", block="attention")
+    Sum(time_product.backward + time_product.adapter_backward + time_product.casts, "product")
+    + Sum(time_core.backward + time_core.context_backward, "block", block="attention")
     + Sum(elementwise * q_back, "block")
     + Sum(exchange + gathered, "block"),
     "The gradients of products, adapters, attention and elementwise kernels, which move more than "
@@ -291,7 +290,7 @@ weights = of_kernels(
     "time.part.weights", "t_W", "gradients of a layer's weights, a part of its backward pass"
 )
 weights.by(ZERO_BUBBLE, lora=False).equals(
-    Sum(product.gradient_of_weight + product.bias, "product", frozen=False),
+    Sum(time_product.gradient_of_weight + time_product.bias, "product", frozen=False),
     "The products of inputs and outputs' gradients, and what sums biases' gradients up: no other "
     "stage waits for them.",
 )
@@ -328,7 +327,7 @@ again = seconds_of_block(
     "time.block.again", "t_re", "what the backward pass computes again of a block"
 )
 again.by(CHECKPOINTED_CORE, block="attention", again_core_attention=True).equals(
-    core.forward + core.context_forward,
+    time_core.forward + time_core.context_forward,
     "The attention core, with the keys and values of other ranks: what backward needs of it was "
     "not kept.",
 )
@@ -346,7 +345,7 @@ again.by(MODULES, block="norm", again_norm=False).equals(0, "It is kept.")
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
     _LEFT = {"block": _kind, f"again_{_kind}": False}
     again.by(MODULES, block=_kind, **{f"again_{_kind}": True}).equals(
-        Sum(product.forward + product.adapter, "product") + elementwise + exchange,
+        Sum(time_product.forward + time_product.adapter, "product") + elementwise + exchange,
         "The whole block: products, elementwise kernels and exchanges.",
     )
     again.by(MODULES, **_LEFT, again_activation=True).equals(
@@ -370,14 +369,14 @@ repeated.by(MODULES, recompute="selective", again_operations=False).equals(
     Sum(again, "block"), "The chosen modules (training.recompute_modules) of its blocks."
 )
 repeated.by(PER_OPERATION, recompute="selective", again_operations=True).equals(
-    Sum(product.forward, "product") / 2 + Sum(elementwise, "block"),
+    Sum(time_product.forward, "product") / 2 + Sum(elementwise, "block"),
     "Every second product and all elementwise kernels; attention and exchanges are kept.",
 )
 repeated.by(CHECKPOINTS, recompute="full", early_stop=False, layers=True).equals(
     forward, "The whole forward pass of the layer, with its exchanges."
 )
 repeated.by(EARLY_STOP, recompute="full", early_stop=True, layers=True).equals(
-    forward - Sum(product.forward, "product", final=True),
+    forward - Sum(time_product.forward, "product", final=True),
     "The forward pass of the layer up to the last tensor that its backward needs: its last product "
     "is left out where nothing keeps its output.",
 )
@@ -455,8 +454,8 @@ _of_layer = (
     n_la
     + Sum(exchanges, "block") * (t - 1) / 2
     + n_ring * (c - 1)
-    + Sum(product.adapter_launches, "product") / 3
-    + Sum(product.cast_launches, "product")
+    + Sum(time_product.adapter_launches, "product") / 3
+    + Sum(time_product.cast_launches, "product")
 )
 launches.where(cuda_graphs="none").equals(
     _of_layer + _of_experts,
@@ -468,7 +467,7 @@ launches.where(cuda_graphs="none").equals(
 launches.by(GRAPHS, cuda_graphs="partial").equals(
     2
     + Sum(moving + expert_launches, "block", block="moe")
-    + Sum(product.cast_launches, "product", split="experts"),
+    + Sum(time_product.cast_launches, "product", split="experts"),
     "Two graphs are replayed (attention, and the router or the feed-forward); how many tokens an "
     "expert gets is not known when they are captured, so what follows is launched kernel by "
     "kernel.",
@@ -629,7 +628,7 @@ ways = seconds_of_part(
     r"t_off'",
     "the ways of a layer's activations to the host and back",
     source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
-).equals(2 * f_off * kept / B_host, "Out and back, each at the rate of the host's link.")
+).equals(2 * f_off * kept_layer / B_host, "Out and back, each at the rate of the host's link.")
 
 part = seconds_of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED

@@ -1,8 +1,7 @@
 """Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
 
 from planner.book.formulas.layout import routed, sequence_ranks, tokens
-from planner.book.formulas.memory_states import QLORA
-from planner.book.formulas.memory_states import frozen_bytes as k_f
+from planner.book.formulas.memory_states import QLORA, frozen_bytes
 from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.language import *
 
@@ -362,11 +361,11 @@ casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=Tr
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
 _unpacked = count * K_x * N_x / (W * e_mem)
 casts.by(QLORA, quantised=True, hidden_matrix=True, recompute=("none", "selective")).equals(
-    2 * (k_f + k_c) * _unpacked,
+    2 * (frozen_bytes + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward and for the backward product.",
 )
 casts.by(QLORA, quantised=True, hidden_matrix=True, recompute="full").equals(
-    3 * (k_f + k_c) * _unpacked,
+    3 * (frozen_bytes + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward product, for that product once more, and for "
     "the backward product.",
 )

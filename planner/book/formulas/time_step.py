@@ -1,10 +1,7 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
-from planner.book.formulas import network
-from planner.book.formulas import time_product as product
-from planner.book.formulas.layout import micro_batches
-from planner.book.formulas.layout import passes as turns
-from planner.book.formulas.layout import shards as owners
+from planner.book.formulas import network, time_product
+from planner.book.formulas.layout import layer_micro_batches, micro_batches, state_ranks
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import (
@@ -163,7 +160,7 @@ owned = estimate(
     unit="parameters",
     source=ZERO_TRAFFIC,
 ).equals(
-    max_over_stages(trained / owners),
+    max_over_stages(trained / state_ranks),
     "Each weight is divided over the devices that share it; experts over fewer.",
 )
 
@@ -187,12 +184,12 @@ accumulation.where(accumulation="fused").equals(
     0, "The product of the weight gradient adds to what is there."
 )
 accumulation.where(accumulation="separate", zero=(0, 1)).equals(
-    (k_c + 2 * k_g) * turns * resident / (W * e_mem),
+    (k_c + 2 * k_g) * layer_micro_batches * resident / (W * e_mem),
     "After each micro-batch a gradient is read in the compute format, and the sum read and "
     "written.",
 )
 accumulation.where(accumulation="separate", zero=(2, 3)).equals(
-    (k_c + 2 * k_g) * turns * owned / (W * e_mem),
+    (k_c + 2 * k_g) * layer_micro_batches * owned / (W * e_mem),
     "As without sharding, for the part that the device keeps.",
 )
 
@@ -230,7 +227,7 @@ reduce.by(ZERO_TRAFFIC, zero=1, replicas="none").equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
 )
 reduce.by(EACH, zero=2, replicas="none").equals(
-    turns * _scattered,
+    layer_micro_batches * _scattered,
     "A device keeps its share of the sum only, so that gradients are reduced and scattered after "
     "each micro-batch.",
 )
@@ -239,7 +236,7 @@ reduce.by(ZERO_TRAFFIC, zero=1, replicas=DIVIDED).equals(
     "As without replicas, inside each; then the shards' gradients over the r replicas.",
 )
 reduce.by(EACH, zero=2, replicas=DIVIDED).equals(
-    turns * _scattered + _between_replicas,
+    layer_micro_batches * _scattered + _between_replicas,
     "As without replicas, inside each; after the last micro-batch the shards' gradients over the r "
     "replicas.",
 )
@@ -271,11 +268,11 @@ gather.where(zero=(1, 2)).equals(
 _pieces = maximum(1, buckets / v)
 
 
-def _left(traffic: Operand, window: Operand, turns: product.Factor = 1) -> Expression:
+def _left(traffic: Operand, window: Operand, times: time_product.Factor = 1) -> Expression:
     """Return the communication that the passes of the last (or first) micro-batches do not hide; it
     starts bucket by bucket, as these become ready."""
-    last = traffic / (turns * _pieces)
-    return maximum(traffic - turns * window * (1 - 1 / _pieces), last)
+    last = traffic / (times * _pieces)
+    return maximum(traffic - times * window * (1 - 1 / _pieces), last)
 
 
 def _left_by_chunk(traffic: Operand, window: Operand) -> Expression:
@@ -320,7 +317,7 @@ for _schedules, _rest in (
         "Weights are gathered beside the forward pass of the first micro-batch.",
     )
 reduce_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
-    _left(reduce, backward_window, turns),
+    _left(reduce, backward_window, layer_micro_batches),
     "Gradients are reduced beside the backward passes of all micro-batches.",
 )
 gather_left.by(f"{ZHAO}, section 3", data_overlap=("gradients", "all"), zero=2).equals(
