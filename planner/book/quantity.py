@@ -145,7 +145,11 @@ class Quantity(Operand):
 
     def choose_formula(self, settings: Callable[[str], Any]) -> Formula | None:
         """Return the formula that applies under these settings, or None."""
-        found = [formula for formula in self.formulas if formula.is_applicable(settings)]
+        found = [
+            formula
+            for formula in self.formulas
+            if all(agrees(settings(name), wanted) for name, wanted in formula.when.items())
+        ]
         if len(found) > 1:
             names = " and ".join(str(dict(formula.when)) for formula in found)
             raise TypeError(f"{self.id}: several formulas hold at once: {names}")
@@ -202,9 +206,6 @@ class Formula:
     def expression(self) -> Expression:
         """Its canonical form; made at first use, since a plan needs only a part of the book."""
         return to_canonical(self.written)
-
-    def is_applicable(self, settings: Callable[[str], Any]) -> bool:
-        return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
 
 
 def agrees(actual: Any, wanted: Any) -> bool:

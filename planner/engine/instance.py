@@ -49,7 +49,8 @@ def build(plan: Plan) -> Case:
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
     stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
-    adapters = _read_adapters(plan)
+    names = ("training.lora.targets", "training.lora.trained")
+    adapters = Adapters(*(frozenset(plan.get(name) or ()) for name in names))
     settings = {
         **plan.settings,
         "towers": _classify_towers(stacks),
@@ -306,11 +307,6 @@ def bind_components(
 
 #: Projections that some implementations keep as one matrix (Megatron-LM's linear_fc1).
 SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
-
-
-def _read_adapters(plan: Plan) -> Adapters:
-    names = ("training.lora.targets", "training.lora.trained")
-    return Adapters(*(frozenset(plan.get(name) or ()) for name in names))
 
 
 @cache_last(4)

@@ -52,12 +52,6 @@ class Basis(NamedTuple):
 
 
 @cache
-def load_times() -> tuple[Mapping[str, Any], ...]:
-    """Return the error bands of measured times, one row for each kind of run."""
-    return tuple(resources.load_preset("efficiency/bands")["kinds"])
-
-
-@cache
 def load_memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     """Return the error bands of memory: ``measured`` on published runs, or ``counted`` by
     software."""
@@ -86,7 +80,10 @@ def workload(settings: Mapping[str, Any]) -> str:
 def row(what: str, architecture: str | None) -> Mapping[str, Any]:
     """Return the error band of a workload on an architecture, or on accelerators without calibrated
     constants where it has none."""
-    rows = {(row["workload"], row["architecture"]): row for row in load_times()}
+    listed: tuple[Mapping[str, Any], ...] = tuple(
+        resources.load_preset("efficiency/bands")["kinds"]
+    )
+    rows = {(row["workload"], row["architecture"]): row for row in listed}
     return rows.get((what, architecture)) or rows[what, REST]
 
 

@@ -72,8 +72,8 @@ def fill_hardware(draft: Draft) -> None:
     precision = draft.get("training.precision")
     wanted = FORMATS[precision]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
-    why = f"bytes of {INPUTS.get(precision, precision)}"
-    draft.default("training.bytes.input", load_elements()[precision], why)
+    name = INPUTS.get(precision, precision)
+    draft.default("training.bytes.input", formats.load_format(name).bytes, f"bytes of {name}")
     names = PEAKS.get(precision, (wanted,))
     for key, name in (*(("peak", each) for each in names), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
@@ -272,12 +272,6 @@ def load_calibration() -> Mapping[str, Any]:
     """Return the efficiencies that belong to no accelerator, and the defaults."""
     facts: Mapping[str, Any] = resources.load_preset("efficiency/training")
     return facts
-
-
-@cache
-def load_elements() -> Mapping[str, Fraction]:
-    """Return the bytes of an element of matmul inputs by recipe, with its share of a scale."""
-    return {name: formats.load_format(INPUTS.get(name, name)).bytes for name in FORMATS}
 
 
 def merge_efficiency(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:

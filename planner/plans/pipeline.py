@@ -48,7 +48,9 @@ def build_stages(
         held = [index + size * turn for turn in range(virtual)]
         if schedule == "dualpipe":
             held = [index, size - 1 - index]
-        if schedule == "dualpipev" or (own and schedules.has_return(layout)):
+        if schedule == "dualpipev" or (
+            own and layout["passes"]["path"] == schedules.THERE_AND_BACK
+        ):
             held = [index, 2 * size - 1 - index]
         ahead = 1 if layout["expert_overlap"] else 0
         alive = (

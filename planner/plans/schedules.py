@@ -323,11 +323,6 @@ def _find_in_flight(
     return found
 
 
-def has_return(layout: Mapping[str, Any]) -> bool:
-    """Return whether a schedule of the plan's own sends micro-batches down the stages and back."""
-    return bool(layout["passes"]["path"] == THERE_AND_BACK)
-
-
 # -- numbers of a table ------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\s*(\d{1,9}|[a-z]+|//|[-+*%(),])")

@@ -57,11 +57,6 @@ def at_letters(key: Key, depth: int) -> bool:
     return key[0] in STAYING or (not key[1] and not key[0].startswith(FOLLOWED))
 
 
-def stop_after(levels: int) -> Stops:
-    """Stop so many levels below the formula of the quantity."""
-    return lambda key, depth: depth > levels
-
-
 #: Stops that do not depend on the depth.
 SAME = (everywhere, briefly, at_letters)
 #: Terms of a form that is read at a glance, and of those that it may be made of.
@@ -110,7 +105,7 @@ class Collapse:
             NoForm: it is absent or a name, or needs such a quantity.
         """
         found = self.expand_quantity(
-            identifier, point, everywhere if levels is None else stop_after(levels)
+            identifier, point, everywhere if levels is None else lambda _, depth: depth > levels
         )
         return found.to_tree(find_factor(found))
 

@@ -66,10 +66,6 @@ class Chunk(NamedTuple):
             return self.backward - self.weight
         return self.weight if kind == WEIGHT else self.backward
 
-    def get_exposed(self, kind: str) -> Mapping[str, float]:
-        """Return the seconds of a pass that wait for communication; weight gradients: none."""
-        return {} if kind == WEIGHT else self.exposed[kind != FORWARD]
-
 
 @dataclass
 class StepData:

@@ -220,7 +220,7 @@ class _Run:
             both = chain(order, (one.beside for one in order if one.beside is not None))
             for (number, kind), times in Counter((one.chunk, one.kind) for one in both).items():
                 chunk = self.of.chunks[stage][number]
-                shown = chunk.get_exposed(kind)
+                shown = {} if kind == WEIGHT else chunk.exposed[kind != FORWARD]
                 self.busy[stage] += times * (chunk.get_seconds(kind) - sum(shown.values()))
                 for name, waited in shown.items():
                     self.exposed[stage][name] += times * waited

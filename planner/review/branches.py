@@ -129,7 +129,8 @@ def _read_side(
     the end."""
     if revision is None:
         top = revisions.find_top()[0]
-        yield _read_tree(top, Path(), "", revisions.find_presets(top), paths, also)
+        own = top / "presets" if (top / revisions.PROGRAM).is_file() else None
+        yield _read_tree(top, Path(), "", own, paths, also)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(os.path.realpath(name))

@@ -69,11 +69,6 @@ def trim_commit(revision: str) -> str:
     return revision[:10] if re.fullmatch("[0-9a-f]{40,64}", revision) else revision
 
 
-def find_presets(folder: Path) -> Path | None:
-    """Return the presets of a checkout of this program; None in any other folder."""
-    return folder / "presets" if (folder / PROGRAM).is_file() else None
-
-
 def _find_tree(revision: str, place: Place) -> str:
     if revision.startswith("-"):
         return ""
