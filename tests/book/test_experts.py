@@ -99,25 +99,6 @@ def test_in_a_node_deepep_reaches_what_its_authors_measured() -> None:
 # -- by hand -----------------------------------------------------------------------------------
 
 
-def test_a_gathering_dispatcher_moves_every_token_to_every_device() -> None:
-    """Megatron-Core, MoEAllGatherTokenDispatcher: an all-gather of the tokens of e t_e devices
-    there, a reduce-scatter of as much back, whichever experts a token chose."""
-    link = {"bandwidth": "100 GB/s", "convention": "per-direction", "latency": 0}
-    one = {
-        "cluster.accelerator": {"extends": "gb200", "link": link},
-        "time.efficiency.link": 1,
-        "parallelism.dispatcher": "all-gather",
-        "training.cuda_graphs": "full",
-    }
-    assert of_experts("network.experts", one) == pytest.approx(4096 * 7168 * 2 * 7 / 100e9)
-    # 16 devices that share experts two by two, with tokens over two tensor-parallel ranks.
-    two = {**one, "parallelism.tensor": 2, "parallelism.expert_tensor": 2}
-    assert of_experts("network.experts", two) == pytest.approx(2048 * 7168 * 2 * 15 / 100e9)
-    assert of_experts("network.experts.gather", two) == 0
-    fewer = {**one, "training.bytes.dispatch": 1}
-    assert of_experts("network.experts", fewer) == pytest.approx(3 / 4 * 4096 * 7168 * 14 / 100e9)
-
-
 @pytest.mark.parametrize(
     ("changes", "launches"),
     [
@@ -139,18 +120,6 @@ def test_launches_grow_with_the_experts_of_a_device_that_run_one_by_one(
     changes: Changes, launches: float
 ) -> None:
     assert layer("time.part.launches", changes) == pytest.approx(launches)
-
-
-def test_fused_experts_cast_only_what_comes_to_them() -> None:
-    """Per row the input of the first product forward and the gradient of the second one's output:
-    2 x 7,168 values, where apart also what lies between is cast, 2 x 2,048 and 2,048."""
-
-    def casts(kernels: str) -> float:
-        e = evaluation({"training.precision": "fp8", "training.expert_kernels": kernels})
-        products = [p for p in e.case.axes["product"] if p.name.startswith("expert_")]
-        return sum(float(e.value("time.product.casts", {"product": p})) for p in products)
-
-    assert casts("fused") / casts("loop") == pytest.approx(2 * 7168 / (2 * 7168 + 3 * 2048))
 
 
 def test_attention_in_8_bit_takes_a_fused_kernel() -> None:

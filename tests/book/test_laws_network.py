@@ -81,76 +81,7 @@ def test_traffic_of_activations_is_linear_in_the_bytes_of_their_format(context: 
         assert 0 < b - a == pytest.approx((d - b) / 2)
 
 
-@pytest.mark.parametrize(
-    ("devices", "stages", "tensor"),
-    [(64, 4, 1), (64, 8, 1), (64, 16, 1), (64, 16, 2), (64, 32, 1), (16, 16, 1)],
-)
-def test_a_stage_sends_over_the_card_where_the_next_is_in_another_node(
-    devices: int, stages: int, tensor: int
-) -> None:
-    """2 bytes of 4,096 x 4,096 values to the device n/p places further on, from each in turn; of
-    several tensor-parallel ranks each sends its share."""
-    layout = {"pipeline": stages, "tensor": tensor}
-    found = value("network.pipeline", cluster__devices=devices, parallelism=layout)
-    size = 2 * 4096 * 4096 / tensor
-    sent = [
-        size / 100e9 + 1e-6
-        if place // 8 == (place + devices // stages) % devices // 8
-        else size / 10e9 + 10e-6
-        for place in range(devices)
-    ]
-    assert found == pytest.approx(sum(sent) / devices)
-
-
-def test_what_is_exchanged_in_32_bit_is_twice_what_16_bit_exchange() -> None:
-    """4 bytes of each of 4,096 x 4,096 values, half of them twice round a ring of two."""
-    layout = {"tensor": 2, "sequence": True}
-    wide, narrow = (
-        value("network.tensor", parallelism=layout, training__precision=p) for p in ("fp32", "bf16")
-    )
-    hops = 2 * 1e-6
-    assert wide == pytest.approx(4 * 4096 * 4096 / 100e9 + hops)
-    assert wide - hops == pytest.approx(2 * (narrow - hops))
-
-
 # -- groups that leave a node ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sequence", [False, True])
-def test_tensor_ranks_on_four_nodes_hop_between_them(sequence: bool) -> None:
-    """32 ranks on 4 nodes of 8: of 2 x 31 hops of a ring 2 x 3 cross the network, of a tree 2 x 2
-    with 2 x 7 in a node; what leaves a node leaves it over 8 cards of 10 GB/s: of a ring 31/32, of
-    a tree 3/4 of the values, both twice."""
-    found = value("network.tensor", parallelism={"tensor": 32, "sequence": sequence})
-    hops = 2 * (3 * 10e-6 + 28 * 1e-6) if sequence else 2 * (2 * 10e-6 + 7 * 1e-6)
-    leaves = 2 * (31 / 32 if sequence else 3 / 4) * 2 * 4096 * 4096
-    assert found == pytest.approx(max(leaves / 80e9, 2 * 31 / 32 * 2 * 4096**2 / 100e9) + hops)
-
-
-def test_a_ring_of_ranks_that_are_each_on_a_node_of_their_own() -> None:
-    """Tensor ranks fill two nodes of 8, so 4 data-parallel ranks lie on 4 nodes: 3 hops."""
-    found = value("network.data_hops", parallelism={"tensor": 16, "zero": 1})
-    assert found == pytest.approx(3 * 10e-6)
-    assert value("network.data", parallelism={"tensor": 16, "zero": 1}) == 10e9
-
-
-def test_replicas_inside_a_node_meet_over_its_link() -> None:
-    """8 devices, 4 shards, 2 replicas: each device's quarter of the gradients, 4 bytes each, once
-    over the link of 100 GB/s, for all-reduce of two is 2 x 1/2."""
-    inside: dict[str, Any] = {
-        "cluster__devices": 8,
-        "parallelism": {"zero": 3, "replicate": 2},
-        "training__implementation": "pytorch",
-    }
-    e = evaluation(**ROUND, **inside)
-    quarter = 4 * float(e.value("parameters.total")) / 4
-    assert float(e.value("time.data.reduce")) == pytest.approx(quarter / 100e9)
-    # On 16 devices of two nodes, a node holds one replica of 8: a card for each of its devices.
-    e = evaluation(**ROUND, **{**inside, "cluster__devices": 16})
-    assert float(e.value("network.replicas")) == 10e9
-    # A replica of 2 leaves room for four in a node, which use four cards.
-    four = {"cluster__devices": 16, "parallelism": {"zero": 3, "replicate": 8}}
-    assert float(evaluation(**ROUND, **{**inside, **four}).value("network.replicas")) == 40e9
 
 
 # -- experts -----------------------------------------------------------------------------------
@@ -348,18 +279,6 @@ def test_a_switch_that_adds_up_takes_the_place_of_a_ring_where_it_is_faster(size
     assert float(e.value("network.data_hops")) == pytest.approx(ring)
 
 
-@pytest.mark.parametrize("sequence", [False, True])
-def test_tensor_ranks_under_a_switch(sequence: bool) -> None:
-    """An all-reduce is one exchange with the switch; gathering and scattering are two."""
-    cluster = {"accelerator": "gb200", "devices": 32, "devices_per_node": 72}
-    layout = {"tensor": 32, "sequence": sequence}
-    link = {"extends": "gb200", "link": {"switch_latency": 0}}
-    e = evaluation(cluster=cluster, parallelism=layout)
-    at_once = evaluation(cluster={**cluster, "accelerator": link}, parallelism=layout)
-    hops = float(e.value("network.tensor") - at_once.value("network.tensor"))
-    assert hops == pytest.approx(25e-6 * (2 if sequence else 1))
-
-
 @pytest.mark.parametrize("name", ["gb200", "gb300", "h100-sxm-80gb", "a100-sxm-80gb", "mi300x"])
 def test_more_devices_in_a_group_take_no_fewer_hops_and_move_no_fewer_bytes(name: str) -> None:
     """In all: a larger group passes more, whoever carries it out."""
@@ -455,22 +374,6 @@ def test_half_the_replicas_own_half_as_much(name: str) -> None:
         pytest.skip("the layout does not divide the model")
     assert few.value("time.parameters") == many.value("time.parameters")
     assert few.value("time.owned") == 2 * many.value("time.owned")
-
-
-@pytest.mark.parametrize("devices", [16, 64, 1024])
-def test_an_all_reduce_over_nodes_takes_a_tree_where_it_is_less_deep(devices: int) -> None:
-    """Hops of 1 us in a node of 8 and 10 us between: a ring 2 ((M - 1) 10 + 7 M) us, a tree
-    2 (10 log2 M + 7) us over M nodes (NCCL, src/graph/tuning.cc)."""
-    nodes = devices // 8
-    found = value(
-        "network.reduce_hops",
-        cluster__devices=devices,
-        parallelism={"zero": 0},
-        training__global_batch=devices,
-    )
-    ring = 2 * ((nodes - 1) * 10e-6 + 7 * nodes * 1e-6)
-    tree = 2 * (math.log2(nodes) * 10e-6 + 7e-6)
-    assert found == pytest.approx(min(ring, tree))
 
 
 def test_the_depth_of_a_tree_is_the_same_in_floats_over_arrays_and_in_its_slopes() -> None:

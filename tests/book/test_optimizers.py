@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import planner
-from planner.book.notation import a_link, e_16
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
@@ -157,23 +156,6 @@ def test_muon_counts_five_iterations(sides: tuple[int, int], expected: int) -> N
     assert of(found, "time.orthogonal.flops", name) == expected
 
 
-@pytest.mark.parametrize("name", ["output", "up"])
-def test_each_of_muons_products_lacks_the_same_depth(name: str) -> None:
-    """Of m x n, m the shorter side: m x m over a depth of n, m x m over m and m x n over m. On a
-    device of which it is not known how it cuts products."""
-    device = {
-        "extends": "h100-sxm-80gb", "multiprocessors": None,
-        "efficiency": {"like": "h100-sxm-80gb"},
-    }  # fmt: skip
-    found = evaluation(training__optimizer="muon", parallelism__zero=0, cluster__accelerator=device)
-    lacking = float(found.value("time.core.half"))
-    m, n = 4096, 4096 if name == "output" else 11008
-    work = 2 * (m * m * (n + lacking) + m * m * (m + lacking) + m * n * (m + lacking))
-    rate = float(found.value("time.peak_16")) * float(found.compute(e_16, {}))
-    assert lacking > 0
-    assert float(of(found, "time.orthogonal.matrix", name)) == pytest.approx(5 * work / rate)
-
-
 @pytest.mark.parametrize(("width", "batch"), [(768, 524288), (16384, 16_000_000)])
 def test_muon_costs_as_its_author_says(width: int, batch: int) -> None:
     """Jordan et al. 2024, section Runtime: the products of T iterations are at most T m / B of the
@@ -261,31 +243,6 @@ def test_soap_costs_some_percent_as_in_its_paper() -> None:
     # Figure 3: the overhead falls as the bases are renewed more seldom, and does not go away.
     often, seldom = (step("soap", training__soap={"frequency": f}) for f in (1, 100))
     assert often > soap > seldom > adamw
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        # A query projection of 4096 x 4096 on 4 ranks, 1024 columns each; 2 FLOP of a multiply-add.
-        ("blockwise", 2 * (1024**2 * 4096 * 2 + 1024**3)),
-        ("duplicated", 2 * 3 * 4096**3),
-        # X X^T over the ranks' columns has the side that is whole, as its authors warn.
-        ("distributed", 2 * (4096**2 * 1024 * 2 + 4096**3)),
-    ],
-)
-def test_tensor_ranks_make_matrices_orthogonal_in_three_ways(mode: str, expected: int) -> None:
-    found = evaluation(
-        training__optimizer="muon",
-        training__muon={"tensor_mode": mode, "iterations": 1},
-        parallelism__tensor=4,
-    )
-    assert of(found, "time.orthogonal.flops", "query") == expected
-    # A rank receives what three others have; or a ring of four passes a square in 6 pieces.
-    passed = {"duplicated": 4 * 3 * 4096 * 1024, "distributed": 2 * 6 * 4096**2 / 4}
-    seconds = float(of(found, "time.orthogonal.exchange", "query"))
-    pace, hop = float(found.value("network.link")), float(found.compute(a_link, {}))
-    ways = {"duplicated": 3 * hop, "distributed": 6 * hop}
-    assert seconds == pytest.approx(passed.get(mode, 0) / pace + ways.get(mode, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ fastest of each table, of one TensorCore; a TPU7x chip has two.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -133,27 +132,6 @@ def test_grouped_products_take_what_tuned_kernels_took(
     )  # fmt: skip
     (down,) = [t for name, t in products(e, "experts").items() if name == "expert_down"]
     assert down * 1e3 == pytest.approx(sum(milliseconds), rel=0.2)
-
-
-def test_a_tile_in_which_one_expert_ends_is_worked_off_for_the_next_too() -> None:
-    """32 experts with 96 rows each on one core: 24 tiles of 128, and 31 more; with two cores each
-    has 48 rows of an expert, 12 tiles and 31 more."""
-    moe = {"experts": 32, "top_k": 3, "intermediate": 2048}
-
-    def waste(programs: int) -> Fraction:
-        e = evaluation(
-            {"extends": "tpu-v5p", "matrix_unit": {"width": 128, "programs": programs}},
-            {**DENSE, "moe": moe}, training__sequence_length=1024,
-        )  # fmt: skip
-        (found,) = {
-            e.value("time.product.forward_waste", {"product": p})
-            for p in e.case.axes["product"]
-            if p.settings["split"] == "experts"
-        }
-        return Fraction(found)
-
-    assert waste(1) == Fraction(24 + 31, 24)
-    assert waste(2) == Fraction(12 + 31, 12)
 
 
 @pytest.mark.slow

@@ -114,29 +114,6 @@ def test_a_network_that_was_measured_needs_no_share() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "times"),
-    [
-        ({}, 1),
-        ({"parallelism__sequence": False}, 0),  # whole inputs are kept
-        ({"parallelism__tensor_overlap": True}, 0),
-        ({"training__implementation": "nanotron"}, 0),  # keeps what it gathered
-    ],
-)
-def test_inputs_that_were_kept_in_parts_are_gathered_again(
-    changes: dict[str, Any], times: int
-) -> None:
-    """Of 2 x 4096 tokens of 4096 values of 2 bytes a rank of 8 lacks 7 eighths."""
-    e = evaluation(parallelism__tensor=8, time__efficiency={"contention": 1}, **changes)
-    wire = 2 * 4096 * 4096 * 2 * 7 / 8 / float(e.value("network.link"))
-    for block in e.case.axes["block"]:
-        again = float(e.value("time.exchange.again", {"block": block}))
-        if block.settings["block"] in ("attention", "mlp"):
-            assert times * wire <= again <= times * (wire + 7 * 5e-6)  # and 7 hops
-        else:
-            assert again == 0
-
-
 SLOWER = {
     "recompute": {"training__recompute": "full"},
     "eager attention": {"training__attention": "eager"},
@@ -327,50 +304,6 @@ def test_a_ring_of_keys_and_values_shows_what_attention_does_not_hide(bandwidth:
     assert hop == pytest.approx(size / rate, rel=0.15)
 
 
-def test_an_exchange_of_keys_and_values_by_hand() -> None:
-    """32,768 tokens of a sequence over 2 groups of 8 devices, 4 of 32 heads of 128 on each; a
-    link of 20 GB/s in each direction, hops of 1 ms, memory at 1 TB/s."""
-    one: dict[str, Any] = {
-        "cluster": {
-            "accelerator": {
-                "extends": "h100-sxm-80gb",
-                "memory_bandwidth": "1 TB/s",
-                "link": {
-                    "bandwidth": "40 GB/s",
-                    "convention": "bidirectional",
-                    "latency": "1 ms",
-                },
-            },
-            "devices": 16,
-            "devices_per_node": 16,
-        },
-        "training__sequence_length": 32768,
-        "training__global_batch": 1,
-        "training__micro_batch": 1,
-        "time": {"efficiency": {"link": 1, "memory": 1}},
-    }
-    layout = {"tensor": 8, "context": 2, "sequence": True}
-    ring, gather = (
-        evaluation(**one, parallelism={**layout, "context_exchange": way})
-        for way in ("ring", "gather")
-    )
-    # Keys and values of 16,384 tokens, 4 heads of 128, 2 bytes each, over 20 GB/s.
-    hop = 2 * 16384 * 4 * 128 * 2 / 20e9 + 1e-3
-    for e in (ring, gather):
-        assert block_values(e, "network.context")[0] == pytest.approx(hop)
-    forward, backward = "time.core.context", "time.core.context_backward"
-    assert block_values(gather, forward)[0] == pytest.approx(hop)
-    assert block_values(gather, backward)[0] == pytest.approx(2 * hop)
-    ahead, back = (block_values(ring, f"time.core.{way}")[0] / 2 for way in ("forward", "backward"))
-    assert ahead > 0 and back > 0
-    # Outputs of both blocks, 512 wide: 10 bytes; gradients of queries, keys and values: 6 bytes.
-    outputs, gradients = 10 * 2 * 16384 * 512 / 1e12, 6 * 2 * 16384 * 3 * 512 / 1e12
-    assert block_values(ring, forward)[0] == pytest.approx(max(0, hop - ahead) + outputs)
-    assert block_values(ring, backward)[0] == pytest.approx(
-        max(0, 2 * hop - back) + hop + gradients
-    )
-
-
 @pytest.mark.parametrize(
     ("implementation", "way"), [("megatron", "ring"), ("nanotron", "ring"), ("pytorch", "gather")]
 )
@@ -414,124 +347,12 @@ def test_activations_on_the_host_show_where_the_link_is_slow() -> None:
     assert seconds(**away, time={"host_link": "5 GB/s"}) > 1.2 * seconds()
 
 
-def test_exchanges_beside_products_take_multiprocessors_from_them() -> None:
-    """DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2: 20 of 132."""
-    document = {
-        "model": "deepseek-v3",
-        "cluster": "deepseek-h800x2048",
-        "training": {
-            "tokens": "14.8T",
-            "sequence_length": 4096,
-            "global_batch": 15360,
-            "micro_batch": 1,
-            "precision": "fp8",
-            "implementation": "megatron",
-            "schedule": "dualpipe",
-        },
-        "parallelism": {"pipeline": 16, "expert": 64, "zero": 1},
-    }
-    e = Evaluation(case.build(loading.load(document)))
-    (part,) = (part for part in e.case.axes["part"] if part.name == "moe")
-    (block,) = (b for b in e.case.axes["block"] if b.parent is part and b.name == "moe")
-    work = sum(float(e.value(f"time.part.{i}", {"part": part})) for i in ("forward", "backward"))
-    # Tokens and gradients there and back; of 15,360 / 128 micro-batches the first runs alone.
-    travel = 4 * float(e.value("network.experts", {"block": block}))
-    beside, alone = travel * 119 / 120, travel / 120
-    expected = max(work, beside) + 20 / 132 * min(work, beside) + alone
-    assert float(e.value("time.part.device", {"part": part})) == pytest.approx(expected)
-
-
-SHARDED: dict[str, Any] = {
-    "training__implementation": "pytorch",
-    "parallelism": {"tensor": 1, "zero": 3},
-}
-
-
 def total(e: Evaluation, identifier: str, axis: str) -> float:
     return sum(float(e.value(identifier, {axis: entry})) for entry in e.case.axes[axis])
 
 
-def test_gradients_of_sharded_layers_travel_in_their_own_format() -> None:
-    """Two bytes more of each are two bytes more round the ring of 64 devices."""
-    wide, narrow = (evaluation(**SHARDED, training__bytes={"reduce": k}) for k in (4, 2))
-    more = sum(
-        sign
-        * float(e.value("time.part.gathers", {"part": part}))
-        * (32 if part.settings["layers"] else 1)
-        for e, sign in ((wide, 1), (narrow, -1))
-        for part in e.case.axes["part"]
-    )
-    size = 2 * float(wide.value("parameters.total")) * 63 / 64
-    assert more == pytest.approx(size / float(wide.value("network.data")), rel=0.01)
-
-
-def test_weights_that_stay_gathered_travel_once_less() -> None:
-    """PyTorch's reshard_after_forward: false saves one round of 2 bytes of each weight."""
-    again, kept = (
-        evaluation(
-            training__implementation="pytorch",
-            parallelism={"tensor": 1, "zero": 3, "reshard": reshard},
-        )
-        for reshard in (True, False)
-    )
-    less = sum(
-        sign
-        * float(e.value("time.part.gathers", {"part": part}))
-        * (32 if part.settings["layers"] else 1)
-        for e, sign in ((again, 1), (kept, -1))
-        for part in e.case.axes["part"]
-    )
-    size = 2 * float(again.value("parameters.total")) * 63 / 64
-    hops = 34 * float(again.value("network.data_hops"))
-    assert less == pytest.approx(size / float(again.value("network.data")) + hops, rel=0.01)
-
-
-def test_an_unfused_core_needs_no_number_of_multiprocessors() -> None:
-    """Two products by hand, of depth 128 and 4,096, where no tile or wave is known."""
-    fast = {"extends": "trainium1", "memory_bandwidth": "100000 TB/s"}
-    e = evaluation(
-        cluster={"accelerator": fast, "devices": 64, "devices_per_node": 64},
-        training__attention="eager",
-    )
-    half = fitted("small_dimension")
-    depths = (1 + half / 128) + (1 + half / 4096)
-    work = 2 * (2 * 16) * 4096 * 4096 * 128 * depths  # 2 sequences, 16 heads of a rank
-    found = max(float(e.value("time.core.forward", {"block": b})) for b in attention(e))
-    assert found == pytest.approx(work / (0.7 * 190e12), rel=0.01)
-
-
 def attention(e: Evaluation) -> list[Any]:
     return [b for b in e.case.axes["block"] if b.settings["block"] == "attention"]
-
-
-def test_kernels_of_a_dispatcher_send_a_token_once_and_fill_card_and_link() -> None:
-    def exchange(devices: int, dispatcher: str) -> float:
-        e = evaluation(
-            model="mixtral-8x7b",
-            cluster__devices=devices,
-            cluster__devices_per_node=2,
-            training__cuda_graphs="full",
-            parallelism={"zero": 1, "expert": min(8, devices), "dispatcher": dispatcher},
-        )
-        blocks = [b for b in e.case.axes["block"] if b.settings["block"] == "moe"]
-        return max(float(e.value("network.experts", {"block": b})) for b in blocks)
-
-    # Four nodes, of which a token goes to 4 (1 - (3/4)^2) on average, three of four not its own;
-    # 2 x 4,096 tokens of 4,096 values over 89 % of 50 GB/s.
-    moved = 2 * 2 * 4096 * 4096 * 3 * (1 - (3 / 4) ** 2)
-    assert exchange(8, "deepep") == pytest.approx(moved / (0.89 * 50e9), rel=1e-3)
-    # An all-to-all sends each of two copies by itself, three of four to other nodes.
-    copies = 2 * 2 * 4096 * 4096 * 2 * 3 / 4
-    card = fitted("network") * 50e9
-    assert exchange(8, "all-to-all") == pytest.approx(copies / card, rel=1e-3)
-    # In one node of two devices a token goes to the other with probability 1 - (1/2)^2, where an
-    # all-to-all sends one of its two copies; 67 % of 450 GB/s.
-    link = fitted("link") * 450e9
-    moved = 2 * 2 * 4096 * 4096 * (1 - (1 / 2) ** 2)
-    assert exchange(2, "deepep") == pytest.approx(moved / (0.67 * 450e9), rel=1e-3)
-    copies = 2 * 2 * 4096 * 4096 * 2 * (1 / 2)
-    slower = fitted("all_to_all")
-    assert exchange(2, "all-to-all") == pytest.approx(copies / (slower * link), rel=1e-3)
 
 
 def fitted(name: str) -> float:
@@ -591,35 +412,3 @@ def test_instructions_of_one_vendor_bound_no_other() -> None:
     )
     rate = max(float(e.value("time.core.rate", {"block": b})) for b in attention(e))
     assert rate == pytest.approx(fitted("attention_open") * 2516e12)
-
-
-def test_sharded_gradients_travel_layer_by_layer() -> None:
-    assert (
-        evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
-            "time.buckets"
-        )
-        == 32 + 2
-    )
-
-
-def test_a_bias_costs_a_pass_over_gradients_unless_a_kernel_sums_it_up() -> None:
-    model = {"extends": "gpt2-small", "max_sequence": 4096}
-    fused = evaluation(model=model)
-    eager = evaluation(**SHARDED, model=model, time={"efficiency": {"memory": 1}})
-    assert total(fused, "time.product.bias", "product") == 0
-    # 9 h gradients of a token and layer, 2 bytes each: 3 h, h, 4 h, h.
-    moved = total(eager, "time.product.bias", "product") * 3.35e12
-    assert moved == pytest.approx(2 * 9 * 768 * 2 * 4096)
-    assert total(evaluation(**SHARDED), "time.product.bias", "product") == 0
-
-
-def test_tied_embeddings_are_added_up_over_first_and_last_stage() -> None:
-    model = {"extends": "llama2-7b", "tied_embeddings": True}
-    e = evaluation(model=model, parallelism__pipeline=4)
-    # 32,000 rows divided over 2 ranks, 4 bytes of each gradient, once over a network card.
-    size = 4 * 32000 / 2 * 4096
-    assert float(e.value("time.tied")) == pytest.approx(
-        size / float(e.value("network.fabric")), rel=0.01
-    )
-    assert evaluation(parallelism__pipeline=4).value("time.tied") == 0
-    assert evaluation(model=model).value("time.tied") == 0
