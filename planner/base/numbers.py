@@ -91,7 +91,6 @@ _LARGE: dict[str, Steps] = {
 }
 #: Of these, the ones that are rounded below, too.
 _ROUNDED = frozenset(("USD", "kWh", "kgCO2e", "tokens/s"))
-#: Units of a time that quantities have.
 _SECONDS = {"s": 1, "h": 3600, "days": 86400}
 #: Units of a time with the size of one, and of how many on it is used: seconds below two minutes.
 _DURATIONS: tuple[tuple[str, Exact, int], ...] = (

@@ -94,7 +94,6 @@ def to_whole(value: Exact) -> Exact:
 _DECIMAL = {prefix: 3 * step for step, prefix in enumerate(("", *"kMGTPEZY"))}
 _SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-#: Suffixes of a count.
 MAGNITUDES: dict[str, Exact] = {
     **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
     "B": 10**9,
@@ -162,7 +161,6 @@ _NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?")
 #: Spaces that are allowed between the words of a quantity and around it.
 _SPACES = " \t\r\n\u00a0\u2009\u202f"
 _GAP, _SPACE = f"[{_SPACES}]*", f"[{_SPACES}]+"
-#: Separators of groups of three digits.
 _GROUP = "[,' \u00a0\u2009\u202f]"
 _JOINT = f"{_GAP}[*·]{_GAP}"
 _PARTS = re.compile(rf"({_GAP}\bper\b{_GAP}|{_GAP}/{_GAP}|{_JOINT}|(?<=[^\W\d_])[- ](?=[^\W\d_]))")

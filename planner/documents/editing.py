@@ -98,8 +98,6 @@ class _PlanText:
             return self._remove_entry(spot, parent)
         return self._replace_value(spot, format_flow(value, bare=BARE))
 
-    # -- values -------------------------------------------------------------------------------
-
     def _replace_value(self, spot: _Spot, shown: str) -> str:
         """Replace the value of an entry; a comment after it stays in its column."""
         start, end = spot.value.start_mark.index, self._find_end(spot.value)
@@ -144,8 +142,6 @@ class _PlanText:
         )
         return before + rest + inside + self.text[line:]
 
-    # -- entries ------------------------------------------------------------------------------
-
     def _add_entry(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
         """Add an entry at the end of its mapping."""
         mapping, entries = spot.around, _wrap_value(steps, value)
@@ -183,8 +179,6 @@ class _PlanText:
         line = self._find_line_end(end)
         after = self.text[line:].removeprefix("\r").removeprefix("\n")
         return self.text[: self._find_line_start(spot.key)] + after
-
-    # -- places -------------------------------------------------------------------------------
 
     def _find_end(self, node: Any) -> int:
         """Return the index after the last character of a value; comments are not part of it."""

@@ -15,9 +15,7 @@ from typing import Any
 from planner.base import files, resources, units, version
 from planner.documents.references import FOLDERS, preset_names
 
-#: The kinds of documents and results that have a schema.
 KINDS = (*FOLDERS, "result", "defaults")
-#: The units of quantities in documents.
 UNITS = (
     "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
     "USD/h", "kgCO2e/kWh",

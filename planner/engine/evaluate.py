@@ -109,8 +109,6 @@ class Evaluation(Lowering):
         self._now: dict[Entry, Entry] = {}  # what stands for them in this case, where it is others
         self._kinds: dict[int, int] = {}  # of nodes, as places in KINDS
 
-    # -- quantities ---------------------------------------------------------------------------
-
     def trace_quantity(self, identifier: str, point: Point | None = None) -> Trace:
         """Return the evaluated instance of a quantity, at a point if it has axes."""
         place = self.instance(identifier, point or {})
@@ -208,8 +206,6 @@ class Evaluation(Lowering):
         value = simplify_value(value)
         outside = quantity.explain_outside(value)
         return value if outside is None else Absent(outside)
-
-    # -- variations ---------------------------------------------------------------------------
 
     def change_input(self, symbol: Symbol, value: Number) -> Evaluation:
         """Evaluate the case with another value of an input; keep what does not depend on it."""

@@ -91,8 +91,6 @@ class Graph:
             self._last = (asked, sorted(found))
         return self._last[1]
 
-    # -- leaves ---------------------------------------------------------------------------------
-
     def add_constant(self, value: Number) -> int:
         if isinstance(value, Fraction):
             value = value.numerator if value.denominator == 1 else value
@@ -111,8 +109,6 @@ class Graph:
     def add_input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
         """Add a symbol that entries or the plan bind, here to ``value``."""
         return self.add_node("input", symbol, *scope)
-
-    # -- operations, which a graph may write in another way ---------------------------------------
 
     def add_quantity(self, value: int, key: Any) -> int:
         """Add the value of an instance of a quantity."""

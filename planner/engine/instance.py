@@ -29,7 +29,6 @@ from planner.plans.blocks import TOWERS
 from planner.plans.document import Model, Part, Plan, Stack
 from planner.plans.model import WIDE
 
-#: Values of pairs of entries.
 PairValues = dict[tuple[Symbol, Entry, Entry], Any]
 #: Keys that a provider's price list can set.
 PRICES = ("cluster.price", "cluster.reserved_price")

@@ -153,8 +153,6 @@ class Lowering:
                 self.chosen[key] = like.chosen[key]
         self.asked |= like.asked
 
-    # -- quantities ---------------------------------------------------------------------------
-
     def instance(self, identifier: str, point: Point) -> int:
         """Return the node of a quantity, at a point if it has axes."""
         quantity = self.book.quantities[identifier]
@@ -239,8 +237,6 @@ class Lowering:
                 return entry.settings[name]
         return self.case.settings.get(name)
 
-    # -- entries --------------------------------------------------------------------------------
-
     def entries(self, axis: str, point: Point, where: Mapping[str, str]) -> list[Point]:
         """List the points below ``point`` along an axis whose settings match ``where``."""
         self._resting.add(axis)
@@ -270,8 +266,6 @@ class Lowering:
             if entry.axis in axes and entry.axis != "stack"
         ]
         return min(lists, key=len, default=every)
-
-    # -- symbols --------------------------------------------------------------------------------
 
     def find_scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
         """Return what binds a symbol here: one entry, a pair of entries, or () for the plan."""
@@ -308,8 +302,6 @@ class Lowering:
             return get_binding(self.case, symbol, scope)
         note = self.book.notation.get(symbol)
         return Absent(f"{note.meaning} is not given" if note else f"{symbol} is unknown")
-
-    # -- expressions ------------------------------------------------------------------------------
 
     def lower_tree(self, tree: Expression, point: Point) -> int:
         """Return the node of a canonical expression at a point."""

@@ -52,7 +52,6 @@ SHARED = ("memory", "link", "network", "contention", "all_to_all", "small_dimens
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.
 AXES = ("x", "y", "z")
-#: Rates between device and host.
 HOST = ("host_link", "host_memory")
 
 #: A run does not finish whose restart takes so many times the mean time between interruptions: one

@@ -98,7 +98,6 @@ ROWS = (
     LayoutKey("training.loss", OF_KERNELS),
 )  # fmt: skip
 
-#: The rows by key.
 ROW = {row.key: row for row in ROWS}
 
 

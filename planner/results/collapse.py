@@ -84,8 +84,6 @@ class Collapse:
         self.book = copy(evaluation.book)
         self.book.notation = {**evaluation.book.notation}
 
-    # -- quantities ---------------------------------------------------------------------------
-
     def expand_quantity(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
         """Expand a quantity to a form.
 
@@ -189,8 +187,6 @@ class Collapse:
         points = evaluation.entries(fold.axis, point, fold.where)
         return max(points, key=lambda below: evaluation.compute(fold.args[-1], below))
 
-    # -- symbols ------------------------------------------------------------------------------
-
     def _expand_symbol(self, symbol: Symbol, point: Point, stops: Stops, depth: int) -> Form:
         identifier = self.book.symbols.get(symbol)
         if identifier is not None:
@@ -255,8 +251,6 @@ class Collapse:
         """Return what the plan binds a symbol to, None if it is absent."""
         value = self.case.bindings.get(symbol)
         return None if isinstance(value, Absent) else value
-
-    # -- what the plan makes equal ------------------------------------------------------------
 
     def _match_head_size(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return h/a if the heads divide the width."""
@@ -338,8 +332,6 @@ class Collapse:
         """The first block of attention, for sizes that the plan has once."""
         blocks = self.case.entries("block")
         return next(((block,) for block in blocks if notation.a in block.bindings), ())
-
-    # -- in print -----------------------------------------------------------------------------
 
     @cached_property
     def typesetter(self) -> Typesetter:

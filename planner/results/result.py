@@ -56,7 +56,6 @@ def evaluate_plan(plan: Plan, like: Result | None = None) -> Result:
     return result
 
 
-#: Columns of a data frame.
 COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
 
 
@@ -71,8 +70,6 @@ class Result(Shown):
         #: evaluated for another question.
         self.questions: Any = None
         self.comparison: Any = None  # a planner.connect.compare.Comparison, beside the log of a run
-
-    # -- access -------------------------------------------------------------------------------
 
     def __getitem__(self, identifier: str) -> Quantity:
         """Return the quantity of an id or of ``ID[ENTRY]``; its value is None if it is absent.
@@ -179,8 +176,6 @@ class Result(Shown):
         if trace.key not in self._quantities:
             self._quantities[trace.key] = Quantity(self, trace)
         return self._quantities[trace.key]
-
-    # -- everything ---------------------------------------------------------------------------
 
     @cached_property
     def _all(self) -> dict[Key, Quantity]:
@@ -454,8 +449,6 @@ class Quantity:
         cited = [given.origin for note, _, given in self.symbols if note.cited and given]
         return ": ".join([self._formula.source, *dict.fromkeys(cited)])
 
-    # -- what it is worth ---------------------------------------------------------------------
-
     @property
     def number(self) -> Fraction:
         """The value as an exact number.
@@ -510,8 +503,6 @@ class Quantity:
         if other is None or "assumed" not in (self.kind, other.kind):
             return None
         return other if other.value != self.value else None
-
-    # -- what it rests on ---------------------------------------------------------------------
 
     @cached_property
     def uses(self) -> list[Quantity]:
@@ -590,8 +581,6 @@ class Quantity:
             return None
         return self.result.get_quantity(base, point).id
 
-    # -- how it prints ------------------------------------------------------------------------
-
     @property
     def symbol(self) -> str:
         """Its symbol in plain text."""
@@ -649,7 +638,7 @@ class Quantity:
         """
         return self._to_sympy(None)
 
-    def expanded(self, levels: int = 1) -> sympy.Expr:
+    def expand(self, levels: int = 1) -> sympy.Expr:
         """Expand its formula: put in the formulas of its quantities, so many levels deep; deeper
         ones stay symbols, named as in plain text. ``expression`` puts in all of them.
 

@@ -212,8 +212,6 @@ class _Run:
         self.after.append(after)
         return len(self.spans) - 1
 
-    # -- passes -------------------------------------------------------------------------------
-
     def _count_times(self) -> None:
         """Count each stage's time in its passes, and its waits for communication within them."""
         for stage, order in enumerate(self.of.schedule.orders):
@@ -340,8 +338,6 @@ class _Run:
         self.memory[stage].append((start, held))
         if one.kind in (BACKWARD, WEIGHT):
             self.kept[stage] -= chunk.kept
-
-    # -- data parallelism and optimizer ---------------------------------------------------------
 
     def _travel(
         self, after: int, stage: int, work: str, chunk: int | None, ready: float, seconds: float

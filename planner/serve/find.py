@@ -466,7 +466,6 @@ def _can_vary(setting: Data) -> bool:
 FUNCTIONS: Mapping[str, Function] = {
     "search": answer_search, "solve": answer_solve, "chart": answer_chart, "report": answer_report,
 }  # fmt: skip
-#: Functions that answer at once.
 QUICK: Mapping[str, Function] = {
     "why": answer_why,
     "diff": answer_diff,

@@ -27,7 +27,6 @@ TOOLS = {
 }
 #: Further tools of an assistant.
 MORE = {"quick": "quick", "list": "list"}
-#: Tools that take long.
 LONG = ("solve", "search")
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000

@@ -109,8 +109,6 @@ class Typesetter:
         box = top if bottom == ONE else Box("fraction", (top, bottom))
         return Box("negative", (box,)) if minus else box
 
-    # -- folds --------------------------------------------------------------------------------
-
     def _make_fold(self, fold: Expression, point: Point | None) -> Box:
         """Return a fold with the numbers of its entries at a point; without one, with symbols."""
         evaluation = self.evaluation

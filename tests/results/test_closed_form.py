@@ -163,13 +163,13 @@ def test_the_bubble_and_the_ring():
     each = result["time.model"].value / 4 + 2 * result["network.pipeline"].value
     assert float(bubble.value) == pytest.approx(3 * float(each))
     model, send = symbols("t_model t_send", positive=True)
-    assert simplify(bubble.expanded(0) - (p - 1) * (model / p + 2 * send)) == 0
+    assert simplify(bubble.expand(0) - (p - 1) * (model / p + 2 * send)) == 0
     assert "(p − 1)/(vm) of the ideal time" in derive_form(bubble).recognised
     ring = result["network.tensor"]
     bandwidth, share, hops, tokens = symbols("β_ℓ λ_t α_t n_tok", positive=True)
     volume = 2 * tokens * h  # bytes of the residual stream, 16 bits a value
     expected = 2 * (t - 1) / t * volume / bandwidth + hops
-    assert simplify(ring.expanded(0).subs(share, 1) - expected) == 0
+    assert simplify(ring.expand(0).subs(share, 1) - expected) == 0
     assert "2(n − 1)/n" in derive_form(ring).recognised
 
 
@@ -239,14 +239,14 @@ def test_expanded_puts_formulas_in_level_by_level():
     n, R, r_tok, C_mod, B, t_step, sheet = symbols(
         "n R r_tok C_mod B t_step R_sheet", positive=True
     )
-    assert simplify(mfu.expanded(0) - C_mod * r_tok / (n * R)) == 0
+    assert simplify(mfu.expand(0) - C_mod * r_tok / (n * R)) == 0
     rate = result["time.tokens_per_second_per_device"]
-    assert simplify(rate.expanded(0) - r_tok / n) == 0
-    assert simplify(rate.expanded() - B * s / t_step / n) == 0
+    assert simplify(rate.expand(0) - r_tok / n) == 0
+    assert simplify(rate.expand() - B * s / t_step / n) == 0
     assert Rational(1, 2) * sheet == result["time.peak"].expression
     assert mfu.formula == "C_mod · r_tok / (n · R)"
     with pytest.raises(ValueError, match="levels"):
-        mfu.expanded(-1)
+        mfu.expand(-1)
 
 
 def test_an_expression_has_the_value():

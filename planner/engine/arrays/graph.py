@@ -91,8 +91,6 @@ class ArrayGraph(Graph):
             return self.add_constant(value)
         return super().add_input(symbol, scope, value)
 
-    # -- sums, products and choices ---------------------------------------------------------------
-
     def add_sum(self, terms: Iterable[int]) -> int:
         """Add a sum. Bodies that are picked by the same values are summed before the choice; if a
         picked body and the other terms sum to what it is picked by, add the maximum instead."""

@@ -61,8 +61,6 @@ class Program:
         self._roots = {root: self._get_operand(state) for root, state in states.items()}
         self._frees = self._list_last_uses()
 
-    # -- what few columns decide --------------------------------------------------------------
-
     def _evaluate_roots(self, roots: Collection[int]) -> dict[int, State]:
         """Evaluate the roots; drop other nodes after their last use."""
         nodes, order = self._graph.nodes, self._graph.list_needed(roots)
@@ -124,8 +122,6 @@ class Program:
             places = self.table.map_places(state.group, group)
             state.spread[group] = state.array.take(places, axis=2)
         return state.spread[group]
-
-    # -- what is left to do for each chunk ----------------------------------------------------
 
     def _step(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> int:
         self.steps.append((function, operands))
