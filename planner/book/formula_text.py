@@ -272,9 +272,6 @@ def _check_dimensions(terms: Sequence[FormulaTerm], other: FormulaTerm, at: int)
         raise FormulaError(f"a value {here} beside one {there}", at, "values of one unit")
 
 
-# -- what parts come to: sums and products flat, numbers together and first ---------------------
-
-
 def _wrap_number(value: Exact) -> FormulaTerm:
     return FormulaTerm(make_number(value), _ONE)
 

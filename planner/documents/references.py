@@ -41,9 +41,6 @@ MOST_LISTED = 12
 LONGEST = 4096
 
 
-# Reading -----------------------------------------------------------------------------------
-
-
 def read_document(path: str | Path, origin: Origin | None = None) -> Node:
     """Read one YAML file (`-` is standard input) as a tree; names in it are not resolved.
 
@@ -73,9 +70,6 @@ def _read_shipped(path: Path, origin: Origin) -> Node:
 @lru_cache(maxsize=64)
 def _read_cached(path: Path, origin: Origin, *state: object) -> Node:
     return read_document(path, origin)
-
-
-# Names -------------------------------------------------------------------------------------
 
 
 def preset_names(kind: str, presets: Path | None = None) -> list[str]:

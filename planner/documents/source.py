@@ -156,8 +156,6 @@ def expand_auto(root: Node, kind: str) -> Node:
     return replace(root, value=entries)
 
 
-# --set -------------------------------------------------------------------------------------
-
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 

@@ -181,9 +181,6 @@ EXACT: Mapping[str, Callable[..., Any]] = {
 FLOATS = {**EXACT, "ceil": _make_rounding(math.ceil), "floor": _make_rounding(math.floor)}
 
 
-# -- derivatives -----------------------------------------------------------------------------------
-
-
 def slopes(
     nodes: Sequence[Content],
     values: Sequence[Any],

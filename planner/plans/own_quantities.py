@@ -278,9 +278,6 @@ def _map_notes() -> Mapping[str, Notation]:
     return {key: note for key, note in found.items() if key is not None}
 
 
-# -- where in the document --------------------------------------------------------------------
-
-
 def _place_fault(wrong: Wrong, document: Document) -> Fault:
     """Return the fault of a definition at its place in the document, inside the text of the formula
     if it can be found there."""

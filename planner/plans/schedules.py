@@ -248,8 +248,6 @@ def run_passes(schedule: Schedule, run: Callable[[int, Pass], bool]) -> None:
             )
 
 
-# -- schedules of one's own ----------------------------------------------------------------------
-
 OWN = "own"
 #: A backward pass is twice as long as a forward pass, half of it for the gradients of weights.
 USUAL = {FORWARD: 1, BACKWARD: 2, INPUT: 1, WEIGHT: 1}
@@ -322,8 +320,6 @@ def _find_in_flight(
         found.append(most)
     return found
 
-
-# -- numbers of a table ------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\s*(\d{1,9}|[a-z]+|//|[-+*%(),])")
 _PRODUCTS: Mapping[str, Callable[[int, int], int]] = {

@@ -148,9 +148,6 @@ def _find_multiple(quantity: Quantity, collapse: Collapse) -> Form | None:
     return ratio * atom(Psi)
 
 
-# -- published equations ----------------------------------------------------------------------
-
-
 def _match_equation(quantity: Quantity, collapse: Collapse) -> tuple[Equation, Form, bool] | None:
     """Return the published equation that a quantity equals, the quantity's form, and whether they
     agree without ``besides``."""
@@ -213,9 +210,6 @@ def _convert_equation(tree: Expression, collapse: Collapse) -> Form | None:
 def _explain_source(equation: Equation, form: Form, all_of_it: bool) -> str:
     notes = [equation.remark, "" if all_of_it else equation.besides[1]]
     return "; ".join([equation.source, *filter(None, notes)])
-
-
-# -- terms ------------------------------------------------------------------------------------
 
 
 def _yield_terms(
@@ -312,9 +306,6 @@ def name_entry(entry: Entry) -> str:
 
 #: Names of blocks that differ from their kind.
 _OF = {"norm": "norms", "mlp": "MLP", "moe": "experts"}
-
-
-# -- inputs -----------------------------------------------------------------------------------
 
 
 def _yield_symbols(quantity: Quantity, collapse: Collapse, tree: Expression) -> Iterator[Basic]:

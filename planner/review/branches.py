@@ -248,9 +248,6 @@ def _compare_plan(
     return PlanChange(path, kind, moved, documents, found, missed=missed)
 
 
-# formats -----------------------------------------------------------------------------------
-
-
 def count_changes(found: Sequence[PlanChange]) -> str:
     """Count plans by change: ``3 plans: 1 changed, 2 as before``."""
     kinds = [one.kind for one in found]

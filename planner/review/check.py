@@ -208,9 +208,6 @@ def _count_reports(findings: Sequence[Finding]) -> str:
     return f"{reports_found}, {said}{more}"
 
 
-# comparing ---------------------------------------------------------------------------------
-
-
 def _check_report(path: Path, claim: reports.Claim) -> Finding:
     for name in (claim.plan, claim.log):
         if name is not None and reports.find_named(path, name) is None:

@@ -294,9 +294,6 @@ def is_number_value(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
 
-# parts of a side ---------------------------------------------------------------------------
-
-
 def _get_number(side: Any, identifier: str) -> Fraction | None:
     value: Any = (side["quantities"].get(identifier) or {}).get("value")
     return Fraction(value) if is_number_value(value) else None
@@ -347,9 +344,6 @@ def _list_presets(side: Any) -> dict[str, set[str]]:
     return found
 
 
-# reading a side ----------------------------------------------------------------------------
-
-
 def _load_side(side: str) -> Any:
     """Load a side as a result in JSON form; for a git revision, with all documents of that
     revision."""
@@ -375,9 +369,6 @@ def _read_result(name: str, file: str | Path, presets: Path | None = None) -> An
     if not reports.is_result(data):
         raise PlanError(Fault("this is not a result", place, wanted))
     return data
-
-
-# values ------------------------------------------------------------------------------------
 
 
 def _format_as_plan(key: str, value: Any) -> str:

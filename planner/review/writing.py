@@ -57,9 +57,6 @@ SLIGHT = Fraction(1, 200)
 TOTALS = {STEP: "one step", PROCESS: "fullest device"}
 
 
-# what every format says ------------------------------------------------------------------------
-
-
 def state_verdict(found: Diff) -> str:
     """State whether the plan fits and what changed; a change of the verdict first."""
     old, new = found.states
@@ -249,9 +246,6 @@ def group_rows(found: Diff) -> list[tuple[str, list[ChangeRow]]]:
     groups = [("Answers", found.of("answer")), ("Requirements", found.of("requirement"))]
     groups += [("Inputs", found.of("input")), ("Moved by them or by the program", first), *chapters]
     return [(title, rows) for title, rows in groups if rows]
-
-
-# formats -----------------------------------------------------------------------------------
 
 
 def format_diff(found: Diff, everything: bool = False) -> str:

@@ -90,9 +90,6 @@ def _render_view(template: str, view: Any) -> str:
     return report.render_page(f"serve/{template}.jinja", view=view)
 
 
-# search --------------------------------------------------------------------------------------
-
-
 def answer_search(body: Body) -> dict[str, Any]:
     """Return the best layouts, as ``plan.py search`` ranks them: a plot of those near the best, a
     table of the first, and for each its keys.
@@ -155,9 +152,6 @@ def _list_keys(layout: Any) -> list[Any]:
     return [layout.get(key) for key in KEYS]
 
 
-# inverse questions ---------------------------------------------------------------------------
-
-
 def answer_solve(body: Body) -> dict[str, Any]:
     """Return the answer to an inverse question, as ``plan.py solve`` prints it, and its keys.
 
@@ -198,9 +192,6 @@ def answer_solve(body: Body) -> dict[str, Any]:
         changes["name"] = f"{plan.name.partition(' · ')[0]} · {name}"
     takes = [{"set": changes, "label": name}] if changes else []
     return {"html": _render_view("asked", view), "takes": takes}
-
-
-# a chart -------------------------------------------------------------------------------------
 
 
 def answer_chart(body: Body) -> dict[str, Any]:
@@ -339,9 +330,6 @@ def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[s
         late=None, ends=[], whisker=None, labels=[],
     )  # fmt: skip
     return view
-
-
-# what stands behind a number -----------------------------------------------------------------
 
 
 def answer_why(body: Body) -> dict[str, Any]:

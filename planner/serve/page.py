@@ -115,9 +115,6 @@ def read_preset(name: str) -> str:
     return resources.load_own_text(resources.folder("presets") / f"{name}.yaml")
 
 
-# -- the text ---------------------------------------------------------------------------------
-
-
 def change_text(body: Body) -> dict[str, Any]:
     """Set keys in the text (``set``: the typed value, or null for the default), and return it with
     its answer; ``followed`` lists other keys that had to change."""
@@ -220,9 +217,6 @@ def open_file(body: Body) -> dict[str, Any]:
     said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
     document = {"name": clean(said, 200), **import_config(config)}
     return {"text": change_values(body["text"], NAME, {"model": document})}
-
-
-# -- the answer -------------------------------------------------------------------------------
 
 
 def answer_plan(body: Body) -> dict[str, Any]:
