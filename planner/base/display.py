@@ -30,8 +30,13 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def format_flow(value: Any, unit: str | None = None, bare: re.Pattern[str] | None = None) -> str:
-    """Format a value as YAML in flow style, a number with its unit. Quote a text only if YAML would
-    not read it as text; text that matches ``bare`` is never quoted."""
+    """Format a value as YAML in flow style. Quote a text only if YAML would not read it as text.
+
+    Args:
+        value: JSON data, or numbers in exact form.
+        unit: follows a number, unless a bare number already means it (`1`, tokens, bytes).
+        bare: text that matches as a whole is never quoted.
+    """
     if isinstance(value, Mapping):
         inside = (f"{format_flow(str(k))}: {format_flow(v, bare=bare)}" for k, v in value.items())
         return "{" + ", ".join(inside) + "}"
@@ -67,8 +72,13 @@ def as_json(tree: Any) -> str:
 def columns(
     rows: Sequence[Sequence[str]], right: Collection[int] = (), indent: str = ""
 ) -> list[str]:
-    """Align rows of cells as lines of text; the columns whose indices are in ``right`` are aligned
-    on the right."""
+    """Align rows of cells as lines of text, two spaces between columns.
+
+    Args:
+        rows: as many cells in each.
+        right: indices of the columns that are aligned on the right.
+        indent: text in front of each line.
+    """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines = []
     for row in rows:

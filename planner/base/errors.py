@@ -43,7 +43,14 @@ class Fault:
     def from_pool(
         cls, message: str, word: str, pool: Iterable[str], place: Place | None = None
     ) -> Fault:
-        """Return the fault of a word that is not in ``pool``; the hint is the nearest one."""
+        """Make the fault of a word that is not allowed.
+
+        Args:
+            message: what is wrong, which names the word.
+            word: as it is written.
+            pool: the words that are allowed; the hint is the nearest of them, if one is near.
+            place: where the word is written.
+        """
         pool = list(pool)
         return cls(message, place, "one of " + ", ".join(pool), nearest(word, pool))
 
@@ -89,10 +96,15 @@ class PlanError(Exception):
 
 @contextmanager
 def require_extra(what: str, extra: str, instead: str = "") -> Iterator[None]:
-    """Raise a PlanError if the block imports a package that is missing: an extra installs it.
+    """Raise a PlanError if the block imports a package that is missing.
+
+    Args:
+        what: what needs the package; the subject of the message.
+        extra: of pyproject.toml, which installs it.
+        instead: what to do otherwise, after the command that installs.
 
     Raises:
-        PlanError: ``what`` needs one that is not installed.
+        PlanError: the package is not installed.
     """
     try:
         yield

@@ -276,7 +276,14 @@ def format_path(path: Path) -> str:
 def read_bytes(
     path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> bytes:
-    """Read the bytes of a file; bounds and faults as of ``open_bounded``."""
+    """Read the bytes of a file. Arguments and errors are those of ``open_bounded``.
+
+    Args:
+        path: of a regular file, or `-` for standard input.
+        most: bytes of the file.
+        place: of faults; the path by default.
+        allowed: what faults say that should be there.
+    """
     with open_bounded(path, most, place, allowed) as file:
         return file.read_all()
 
@@ -285,6 +292,12 @@ def read_text(
     path: str | Path, most: int, place: Place | None = None, allowed: str = "text in UTF-8"
 ) -> str:
     """Read the text of a file in UTF-8, with or without a byte order mark.
+
+    Args:
+        path: of a regular file, or `-` for standard input.
+        most: bytes of the file.
+        place: of faults; by default the path, and of a byte that is not UTF-8 its line and column.
+        allowed: what faults say that should be there.
 
     Raises:
         PlanError: as for ``open_bounded``, or it is not UTF-8.
@@ -303,7 +316,12 @@ def read_text(
 def parse_json(
     text: str | bytes, place: Place | None = None, allowed: str | None = None, **how: Any
 ) -> Any:
-    """Parse JSON text; ``how`` goes to the parser.
+    """Parse JSON text; a number is an int or a finite float.
+
+    Args:
+        place: of faults; an error of syntax is at its own line and column of that file.
+        allowed: what faults say that should be there.
+        how: options of ``json.loads``.
 
     Raises:
         PlanError: it is no JSON, nested too deeply, or has a number of thousands of digits or one
@@ -388,7 +406,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_output(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
-    """Write text to a file that is none of the inputs, or to standard output (no path, or `-`).
+    """Write text to a file, or to standard output.
+
+    Args:
+        path: None and `-` are standard output.
+        inputs: files that were read, none of which may be overwritten.
 
     Raises:
         PlanError: as for ``refuse_overwrite`` and ``write_text``.

@@ -29,7 +29,13 @@ def round_digits(value: Exact, digits: int) -> Decimal:
 
 
 def format_fixed(value: Exact, decimals: int, separator: str = GROUP) -> str:
-    """Format `value` with so many decimals, half to even, digits grouped from five on."""
+    """Format `value` with a fixed number of decimals, half to even.
+
+    Args:
+        value: minus zero has no sign.
+        decimals: 0 for an integer without a point.
+        separator: between groups of three digits, from four digits on.
+    """
     scaled = round(abs(Fraction(value)) * 10**decimals)
     whole, part = divmod(scaled, 10**decimals)
     text = f"{whole:,}".replace(",", separator) + (f".{part:0{decimals}d}" if decimals else "")
@@ -159,8 +165,13 @@ def _split_unit(value: Any, unit: str, style: Style, digits: int, short: bool) -
 
 
 def between(ends: Iterable[str], beside: str = "", to: str = "–") -> str:
-    """Join the two written `ends` of an interval: 2.84–5.02 s; without a unit where both have that
-    of the value `beside` it, with two where they have two: 59 s – 2 min."""
+    """Join the two written ends of an interval: 2.84–5.02 s; 59 s – 2 min if their units differ.
+
+    Args:
+        ends: the lower and the upper end, each with its unit.
+        beside: the written value that they belong to; if all have its unit, the ends have none.
+        to: text between them.
+    """
     low, high = ends
     (least, _, own), (most, _, unit) = low.partition(" "), high.partition(" ")
     if own != unit:
@@ -169,7 +180,12 @@ def between(ends: Iterable[str], beside: str = "", to: str = "–") -> str:
 
 
 def choose_unit(value: Any, unit: str, digits: int = 3) -> tuple[str, Exact]:
-    """Return the unit of a headline and its size in ``unit``; GPU hours stay hours."""
+    """Return the unit of a headline, and its size in ``unit``. GPU hours stay hours.
+
+    Args:
+        value: in ``unit``.
+        digits: significant digits that are printed: with three of them 1,023.9 MiB is 1.00 GiB.
+    """
     if unit == "h" and abs(value) >= 1:
         return ("million h", 10**6) if abs(value) >= 10**6 else ("h", 1)
     if unit in _SECONDS:

@@ -43,8 +43,14 @@ def make_sandbox(**options: Any) -> Any:
             return super().getattr(obj, attribute)
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            """Return whether it is a field of a record, in ``METHODS``, or of Jinja's own
-            objects."""
+            """Return whether a template may read an attribute: a field of a record, a method in
+            ``METHODS``, or what Jinja allows of its own objects.
+
+            Args:
+                obj: what the template has.
+                attr: name of the attribute.
+                value: of the attribute, which plain data does not need.
+            """
             if isinstance(obj, SimpleNamespace):
                 return attr in vars(obj)
             if isinstance(obj, tuple):

@@ -117,6 +117,13 @@ def _build_units() -> dict[str, tuple[Exact, Dimension]]:
     units: dict[str, tuple[Exact, Dimension]] = {"1": (1, _ONE), "%": (Fraction(1, 100), _ONE)}
 
     def add(names: str, size: Exact, dim: Dimension, *prefixes: dict[str, int]) -> None:
+        """Add spellings of a unit, alone and with each prefix of some tables.
+
+        Args:
+            names: separated by spaces.
+            size: in base units.
+            prefixes: exponents of 10, of 2 in ``_BINARY``; a spelling that exists stays.
+        """
         for name in names.split():
             units[name] = (size, dim)
             for table in prefixes:

@@ -59,7 +59,14 @@ COMMANDS: dict[str, Command] = {}
 def add_cmd(
     name: str, help: str, *arguments: Argument, examples: tuple[str, ...] = ()
 ) -> Callable[[Handler], Handler]:
-    """Register a function as the command of that name."""
+    """Return a decorator that registers a function as a command.
+
+    Args:
+        name: typed behind `plan.py`.
+        help: one sentence.
+        arguments: options and their help, in the order of ``--help``.
+        examples: command lines below the help.
+    """
 
     def add(handler: Handler) -> Handler:
         COMMANDS[name] = Command(help, arguments, handler, examples)

@@ -22,11 +22,15 @@ NOTHING = 1e-13
 
 
 def break_down(evaluation: Evaluation, quantity: str, point: Point | None = None) -> dict[str, Any]:
-    """Break a quantity down (at a point, if it has axes), in its own unit and in the order of the
-    book; any remainder has the quantity's own id.
+    """Break a quantity down into parts, in its own unit and in the order of the book.
 
-    The parts are the ``attribution`` names of quantities, if those grow with it, else the ids of
-    its summands.
+    The parts are the ``attribution`` names of quantities, if the quantity grows with these, else
+    the ids of its summands. A remainder has the quantity's own id.
+
+    Args:
+        evaluation: exact or in floats.
+        quantity: its id.
+        point: its entries by axis, if it has axes.
 
     Raises:
         Absent: the quantity has no value.

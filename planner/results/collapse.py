@@ -87,17 +87,36 @@ class Collapse:
     def expand_quantity(self, identifier: str, point: Point, stops: Stops = everywhere) -> Form:
         """Expand a quantity to a form.
 
+        Args:
+            identifier: of the quantity.
+            point: its entries by axis.
+            stops: decides which quantities are left as symbols; by default none that has a formula.
+
         Raises:
             NoForm: it is absent or a name, or needs such a quantity.
         """
         return self._expand_instance(identifier, point, stops, 0)
 
     def expand_tree(self, expression: Expression, point: Point, stops: Stops = everywhere) -> Form:
-        """Expand an expression at a point, such as a summand, to a form."""
+        """Expand an expression, such as a summand, to a form.
+
+        Args:
+            expression: a canonical tree.
+            point: the entries by axis at which its symbols are resolved.
+            stops: decides which quantities are left as symbols.
+
+        Raises:
+            NoForm: it needs a quantity that is absent or a name.
+        """
         return self._expand_tree(expression, point, stops, 1)
 
     def derive_tree(self, identifier: str, point: Point, levels: int | None = None) -> Expression:
-        """Derive a quantity in basic symbols, or with ``levels`` of formulas put into its own.
+        """Derive a quantity in basic symbols.
+
+        Args:
+            identifier: of the quantity.
+            point: its entries by axis.
+            levels: of formulas that are put into its own; all by default.
 
         Raises:
             NoForm: it is absent or a name, or needs such a quantity.

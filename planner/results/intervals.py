@@ -24,8 +24,14 @@ STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "tim
 
 
 def compute_interval(base: str, value: Value, evaluation: Evaluation) -> tuple[Value, Value] | None:
-    """Return the ends of the 90 % interval of a quantity's value in an evaluation; None if it is
-    compared with no published run."""
+    """Return the two ends of the 90 % interval of a value, in its unit; None if the quantity is
+    compared with no published run.
+
+    Args:
+        base: id of the quantity.
+        value: predicted.
+        evaluation: of the plan, which has the other quantities that a bound needs.
+    """
     found = find_basis(base, evaluation.case.settings)
     if found is None:
         return None

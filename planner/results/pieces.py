@@ -81,12 +81,33 @@ def simulate_block(
     count: int,
     contention: float,
 ) -> list[PassSpan]:
-    """Simulate a block from ``start``: column-parallel matmuls, what waits for all of them, and
-    row-parallel matmuls (``sides``: seconds of each); communication before and after, in pieces."""
+    """Simulate a block: communication, column-parallel matmuls, what waits for all of them,
+    row-parallel matmuls, communication. Each of both ends is cut into pieces, which overlap.
+
+    Args:
+        name: of the block.
+        start: seconds from the start of the pass.
+        sides: seconds of the column-parallel matmuls, of what is between, of the row-parallel ones.
+        exchange: seconds of the communication at either end.
+        called: what the communication before and after is called.
+        count: pieces.
+        contention: share of the overlapped time that is lost to traffic, from 0 to 1.
+
+    Returns:
+        spans, each as far as it takes time.
+    """
     columns, between, rows = sides
     done, compute, link = list[PassSpan](), start, start
 
     def run(works: bool, work: str, ready: float, seconds: float) -> float:
+        """Add a span that starts at ``ready``, if it takes time; return its end.
+
+        Args:
+            works: whether it is on the compute stream.
+            work: what it is called.
+            ready: seconds from the start of the pass.
+            seconds: its duration.
+        """
         if seconds:
             done.append(PassSpan(name, works, work, ready, ready + seconds))
         return ready + seconds

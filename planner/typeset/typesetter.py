@@ -38,9 +38,13 @@ class Typesetter:
         return read_latex((note or self.book.quantities[self.book.symbols[symbol]]).latex)
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
-        """Return the formula with symbols, or with numbers in their place. Widths that the
-        inventory binds to expressions are replaced by these; without a point (inside a fold) they
-        keep their names.
+        """Return the layout of a formula, with symbols or with numbers in their place.
+
+        Args:
+            expression: a canonical tree. Widths that the inventory binds to expressions are
+                replaced by these.
+            point: the entries by axis; None inside a reduction, where symbols keep their names.
+            numbers: whether symbols are replaced by their values.
 
         Raises:
             Absent: a needed value is absent.
