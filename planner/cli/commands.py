@@ -287,13 +287,15 @@ def _print_missed(result: Any) -> bool:
     ),
     make_format("text", "md", "html", "json"),
 )
-def _run_quick(options: argparse.Namespace) -> int:
+def _run_quick(options: argparse.Namespace) -> int | str:
     from planner import report
     from planner.documents import quick, schema_files
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
 
     text = " ".join(options.text)
+    if len(texts := quick.split_alternatives(text)) > 1:
+        return _compare_texts(texts[0], texts[1])
     document = quick.parse_quick(text)
     said, plans = quick.write_quick(text, document), {".yaml": "plan", ".yml": "plan"}
     kinds = _check_outputs(options.output, {**plans, **report.SUFFIXES}, "plan or report")
@@ -311,12 +313,34 @@ def _run_quick(options: argparse.Namespace) -> int:
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
     for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
         result = evaluate(found.plan)  # the plan that answers, not where the search started
+    if not asked.answers:
+        lead += [f"ANSWER  {name}: {result[name].text()}" for name in quick.list_asked(text)]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
-    lead += [f"Ignored: {', '.join(words)}" for words in [quick.list_ignored(text)] if words]
+    corrected, ignored = quick.correct_spelling(text)[1], quick.list_ignored(text)
+    lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
+    lead += [f"Ignored: {', '.join(ignored)}"] if ignored else []
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
     sys.stdout.write(f"{told}\n\n{report.as_text(result, options.format)}\n{said}")
     return FAILED if _print_missed(result) else OK
+
+
+def _compare_texts(first: str, second: str) -> str:
+    """Return what two lines of text differ in, each with what it assumes."""
+    from planner.documents import quick
+    from planner.questions import loading
+    from planner.questions.plan_questions import evaluate
+    from planner.review import diff, writing
+
+    lead, sides = [], []
+    for text in (first, second):
+        document = quick.parse_quick(text)
+        result = evaluate(loading.load(document))
+        assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
+        lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
+        sides.append(result.to_json())
+    found = diff.diff_results(first, second, sides[0], sides[1])
+    return "\n".join([*lead, "", writing.format_diff(found)])
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:

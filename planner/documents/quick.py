@@ -1,21 +1,25 @@
 """A plan from one line of text: `llama3-8b on 64 h100, 2T tokens`.
 
-The text is read from left to right: of the phrases (presets/aliases/phrases.yaml), the names of
-what ships and the keys with a value that fit at a place, the longest holds. Nothing of it is run.
-What it says becomes a document that a file could hold, each value at its column of the text; what
-nobody says and the answer rests on is assumed, and told as such.
+The text is split into phrases (presets/aliases/phrases.yaml), names of what is built in, and keys
+with a value, such that the fewest characters are left over. None may be left over but words that
+are listed as changing no answer. If two such splits describe different plans, the user is asked
+which. Nothing of the text is run. It becomes a document that a file could hold, each value at its
+column of the text; values that the answer depends on and the text does not give are assumed, and
+printed as such.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, reduce
 from math import prod
 from typing import Any, NamedTuple
 
-from planner.base import resources, units
+from planner.base import numbers, resources, units
 from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import exact_text, plain_text
@@ -31,12 +35,22 @@ ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questio
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
+MOST_SPLITS = 8  # of a text that cost the same
+SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
+NAMED = {"model", "family", "size"}  # values of a phrase that name a model
+UNREAD = ("fault", "ignored", "show")  # values of a phrase that are no values of the plan
+#: Questions of a text that the solver answers.
+ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
+
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
+Cost = tuple[int, int, int]  # characters not understood, words without effect, pieces
 
 _END = r"(?![\w%$]|[.,]\d)"
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
-_SEPARATOR = re.compile(r"(?:[\s,;:()?!&+]|[.'\"-](?=\s|$)|(?<![\w.])['\"-])+")
-_WORD = re.compile(r"(?:[^\s,;?!()]|(?<=\d),(?=\d))+|.")
+_SEPARATOR = re.compile(r"(?:[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+")
+_GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
+_LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
+_WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _VALUE = re.compile(rf"(\s*[=:]\s*|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)")
 #: Quantities that YAML reads as text without quotes.
@@ -51,39 +65,141 @@ class Said(NamedTuple):
     why: str = ""
 
 
+class Piece(NamedTuple):
+    """A part of a text with its values, ``None`` where it is not understood, and its cost."""
+
+    begin: int
+    end: int
+    values: Mapping[str, Any] | None
+    cost: Cost = (0, 0, 0)
+
+
 def parse_quick(text: str) -> Node:
     """Parse a line of text into the plan document that it describes.
 
     Raises:
-        PlanError: what is not understood, is said twice or is missing, at its column.
+        PlanError: what is not understood, is said twice, is missing or may mean two things, at its
+            column.
     """
     if len(text) > LONGEST:
         raise PlanError(Fault("too much text", Place(TEXT), f"at most {LONGEST} characters"))
+    corrected = correct_spelling(text)[0]
+    documents: list[Node] = []
+    errors: list[PlanError] = []
+    for pieces in _list_splits(corrected):
+        try:
+            said = _collect_values(corrected, pieces)
+            documents.append(_build_document(text, _complete_values(said)))
+        except PlanError as error:
+            errors.append(error)
+    if not documents:
+        raise errors[0]
+    first, *others = documents
+    for other in others:
+        if other.plain() != first.plain():
+            raise _ask_for("two", None, *_list_differences(first, other))
+    return first
+
+
+def correct_spelling(text: str) -> tuple[str, list[str]]:
+    """Correct misspelt technical words; return the text, and each correction in words."""
+    corrections: list[str] = []
+
+    def correct(found: re.Match[str]) -> str:
+        word = found[0].lower()
+        if word in _collect_letters() or _is_harmless(word):
+            return found[0]
+        pool = [one for one in _list_corrected() if one[0] == word[0]]
+        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
+        if not near:
+            return found[0]
+        corrections.append(f"'{found[0]}' read as '{near[0]}'")
+        return near[0]
+
+    return _LETTERS.sub(correct, text), corrections
+
+
+def list_ignored(text: str) -> list[str]:
+    """List the words of a text that have no effect on the plan."""
+    text = correct_spelling(text)[0]
+    return [
+        text[begin:end]
+        for begin, end, values, _ in next(_list_splits(text))
+        if values is not None and "ignored" in values
+    ]
+
+
+def split_alternatives(text: str) -> list[str]:
+    """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, into
+    the two texts that it means; other texts stay whole."""
+    text = correct_spelling(text)[0]
+    pieces = next(_list_splits(text))
+    for at, piece in enumerate(pieces[1:-1], 1):
+        if (
+            text[piece.begin : piece.end].lower().rstrip(".")
+            not in _load_phrases()["between"].split()
+        ):
+            continue
+        before, after = pieces[at - 1], pieces[at + 1]
+        if not before.values or not after.values:
+            continue
+        first = second = 1
+        if at > 1 and {*before.values} == {"size"} and "family" in (pieces[at - 2].values or ()):
+            first = 2
+        if at + 2 < len(pieces) and "family" in after.values:
+            second = 2 if "size" in (pieces[at + 2].values or ()) else 1
+        kinds = [{"model"} if NAMED & {*one} else {*one} for one in (before.values, after.values)]
+        if kinds[0] == kinds[1]:
+            begin, end = pieces[at - first].begin, pieces[at + second].end
+            each = text[begin : piece.begin], text[pieces[at + 1].begin : end]
+            return [f"{text[:begin]}{one} {text[end:]}" for one in each]
+    return [text]
+
+
+def list_asked(text: str) -> list[str]:
+    """List the quantities that a text asks for, such as ``time.device_hours``."""
+    pieces = next(_list_splits(correct_spelling(text)[0]))
+    return [one.values["show"] for one in pieces if one.values and "show" in one.values]
+
+
+def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
+    """Collect the values of all pieces.
+
+    Raises:
+        PlanError: pieces that are not understood, and second values of a key.
+    """
     said: dict[str, Said] = {}
     faults: list[Fault] = []
-    for begin, end, values in _split_pieces(text):
+    for begin, end, values, _ in pieces:
         place, words = Place(TEXT, 1, begin + 1), text[begin:end]
         if values is None:
-            if _is_relevant(words):
-                allowed = None if faults else _load_phrases()["asks"]["understood"][1]  # once
-                faults.append(
-                    Fault(f"not understood: '{words}'", place, allowed, _suggest_words(words))
-                )
+            allowed = None if faults else _load_phrases()["asks"]["understood"][1]  # once
+            message = f"not understood: '{words}'"
+            faults.append(Fault(message, place, allowed, _suggest_words(words)))
             continue
         if "fault" in values:
             faults.append(Fault(values["fault"], place))
         for key, value in values.items():
             key = f"{key} {value}" if key == "question" else key
-            if said.setdefault(key, Said(value, place)).value != value:
+            if key not in UNREAD and said.setdefault(key, Said(value, place)).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
     if faults:
         raise PlanError(faults)
-    return _build_document(text, _complete_values(said))
+    return said
 
 
-def list_ignored(text: str) -> list[str]:
-    """List the words of a text that have no effect on the plan."""
-    return [text[begin:end] for begin, end, values in _split_pieces(text) if values is None]
+def _list_differences(one: Node, other: Node) -> Iterator[str]:
+    """Yield what each of two documents has of its own, as text."""
+    first, second = (
+        {key: format_flow(node.plain()) for key, node in _iter_values(document)}
+        for document in (one, other)
+    )
+    for own, of in ((first, second), (second, first)):
+        yield ", ".join(
+            f"{key} {value}"
+            for key, value in own.items()
+            if of.get(key) != value and not value.startswith("{")
+        )
 
 
 def write_quick(text: str, document: Node) -> str:
@@ -135,50 +251,261 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         PlanError: what is missing, or may mean two things.
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
-    if (size := said.pop("size", None)) is not None:
-        own = _load_phrases()["shapes"].get(said["model"].value) if "model" in said else size.value
-        if own is None or not _near_to(own, size.value, "parameters"):
-            raise _ask_for("second", size.place, size.value)
-        said.setdefault("model", _choose_shape(size))
-    if "largest-model" in asked:
-        if each := said.get("each"):  # of a size that is asked for
-            raise _ask_for("each", each.place)
+    spent = said.pop("flop", None)
+    if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
+        if spent and "cluster.accelerator" not in said:
+            _add_assumptions(said, "cluster.accelerator", "cluster.devices")
+        if said.pop("each", None):  # tokens in proportion to a size that is asked for
+            asked.append("compute-optimal")
+    _choose_model(said)
     if "model" not in said:
         raise _ask_for("model")
     _derive_devices(said)
-    if {"fewest-devices", "cheapest", "memory"} & {*asked} and "cluster" not in said:
+    if {"fewest-devices", "cheapest", "memory", "hours"} & {*asked} and "cluster" not in said:
         if "cluster.devices" in said and said["cluster.devices"].why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    for about, key in (("devices", "cluster.devices"), ("kind", "cluster.accelerator")):
-        if not {"cluster", key} & said.keys():
-            raise _ask_for(about)
-    if memory := said.pop("memory", None):
-        kind = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
-        if not _near_to(kind.get("memory"), f"{memory.value} GB", "bytes"):
-            raise _ask_for("memory", memory.place, memory.value)
-    if said.pop("lora", None) or any(key.startswith("training.lora.") for key in said):
+    _choose_device(said)
+    if not {"cluster", "cluster.devices"} & said.keys():
+        raise _ask_for("devices")
+    _add_price(said, asked)
+    adapted = said.pop("lora", None) or any(key.startswith("training.lora.") for key in said)
+    if adapted:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
-    _convert_tokens(said)
-    if (money := said.pop("money", None)) is not None:
-        if Fraction(money.value) < _load_phrases()["limits"]["budget"]:
-            raise _ask_for("money", money.place, money.value)
-        said.setdefault("budget", money)
-    if "budget" in said or "cost" in asked:
-        _add_price(said)
-    _add_questions(said, asked)
+    tuned = bool(said.pop("tuned", None) or adapted)
+    _convert_tokens(said, tuned)
+    mfu = said.get("time.mfu")
+    if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
+        raise _ask_for("mfu", mfu.place, mfu.value)
+    if sized and spent:
+        said["questions"] = Said([{"compute-optimal": f"{spent.value} FLOP"}], spent.place)
+    elif spent:
+        raise _ask_for("flop", spent.place, spent.value)
+    else:
+        _add_questions(said, asked, sized, not tuned)
     if (_find_longest(said) or 0) > USUAL_SEQUENCE:
         _add_assumptions(said, LENGTH)
+    elif isinstance(said["model"].value, str) and _find_longest(said) is None:
+        length, why = _load_phrases()["assumptions"]["no longest"]
+        said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
+    said.pop("sized", None)
     return said
 
 
-def _near_to(one: str, other: str, unit: str) -> bool:
+def _choose_model(said: dict[str, Said]) -> None:
+    """Choose the model that a name, a family, a size or several of them mean.
+
+    Raises:
+        PlanError: they mean several models, or none that is built in.
+    """
+    if (shape := _build_shape(said)) is not None:
+        said["model"] = shape
+    size, family = said.pop("size", None), said.pop("family", None)
+    active, experts = said.pop("active", None), said.pop("experts", None)
+    trait = said.pop("trait", None)
+    if family is not None:
+        if "model" in said and said["model"].value in _list_families()[family.value]:
+            family = None
+        else:
+            said["model"] = _choose_member(family, size)
+            size = None if isinstance(said["model"].value, str) else size
+    if size is not None and "model" in said and not said["model"].why:
+        if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
+            raise _ask_for("second", size.place, size.value)
+    elif size is not None:
+        sparse = experts or active
+        said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size)
+        said["sized"] = size
+    named = str(said["model"].value) if trait and "model" in said and "sized" not in said else ""
+    if trait and named and trait.value not in re.split(r"[-.\d]", named):
+        raise _ask_for("trait", trait.place, trait.value, named)
+    if "model" in said and (active or experts):
+        sizes = _find_sizes(said["model"].value)
+        if len({*sizes}) < 2 or (active and not _is_near(sizes[1], active.value, limit="ratio")):
+            raise _ask_for("experts", (active or experts).place)  # type: ignore[union-attr]
+
+
+@cache
+def _load_sizes() -> Mapping[str, Any]:
+    """Return title, parameters, those that a token uses, and context of the built-in models."""
+    found = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
+    assert isinstance(found, dict)
+    return found
+
+
+def _find_sizes(model: Any) -> tuple[str, ...]:
+    """Return all parameters of a built-in model and those that a token uses; empty for others."""
+    found = _load_sizes().get(model) if isinstance(model, str) else None
+    return tuple(map(str, found[1:3])) if found else ()
+
+
+def _count_parameters(said: Mapping[str, Said]) -> int | None:
+    """Count the parameters of which a token makes use; None where they are unknown."""
+    sizes = _find_sizes(said["model"].value)
+    if "sized" in said and len({*sizes}) < 2:
+        return int(units.parse(said["sized"].value, "parameters"))
+    return int(sizes[1]) if sizes else None
+
+
+@cache
+def _list_families() -> Mapping[str, tuple[str, ...]]:
+    """Map families to their built-in models: beginnings of names, with a version and without."""
+    families: dict[str, list[str]] = {}
+    for name in _load_sizes():
+        parts = name.split("-")
+        begins = ["-".join(parts[: i + 1]) for i in range(len(parts) - 1)] or [name]
+        for family in {re.sub(r"(?<=[a-z])[\d.]+$", "", parts[0]), *begins}:
+            families.setdefault(family, []).append(name)
+    unusable = _load_phrases()["words_not_families"].split()
+    return {one: tuple(names) for one, names in families.items() if one not in unusable}
+
+
+def _choose_member(family: Said, size: Said | None) -> Said:
+    """Choose the model of a family that has a size, the newest where several have it.
+
+    Raises:
+        PlanError: the family has several models and the size is not given, or none of this size.
+    """
+    names = _list_families()[family.value]
+    if size is None:
+        known = aliases.find_preset("model", family.value, source.preset_names("model"))
+        if known is None and len(names) > 1:
+            raise _ask_for("family", family.place, family.value, ", ".join(names[:8]))
+        why = "" if known else f"{ASSUMED}no other is built in"
+        return Said(known or names[0], family.place, why)
+    spelt = [one for one in names if f"-{size.value.lower()}" in f"{one}-"]
+    near = spelt or [one for one in names if _is_near(_find_sizes(one)[0], size.value)]
+    if not near and family.value in _load_phrases()["plain_families"].split():
+        return _choose_shape(size)
+    if not near:
+        wanted = f"{family.value} of {size.value}"
+        raise _ask_for("family", size.place, wanted, ", ".join(names[:8]))
+    newest = max(map(_read_version, near))
+    near = [one for one in near if _read_version(one) == newest]
+    if len(near) > 1:
+        raise _ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
+    alone = newest == () or re.search(r"\d", family.value)
+    why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}"
+    return Said(near[0], family.place, why)
+
+
+def _read_version(name: str) -> tuple[int, ...]:
+    found = re.match(r"[a-z]+(?:-v)?(\d+(?:\.\d+)?)(?![\db])", name)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near") -> bool:
     """Return whether two texts are about the same amount, as GB and GiB are."""
     share = float(units.parse(one, unit) / units.parse(other, unit))
-    return abs(share - 1) < float(_load_phrases()["limits"]["near"])
+    return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
+
+
+def _choose_shape(size: Said) -> Said:
+    """Choose the published dense model whose shape a size gets, with more or fewer layers where it
+    is not near; the size alone where all are much smaller or larger."""
+    wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
+    ratios = {name: _load_sizes()[name][1] / wanted for name in names}
+    name = min(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
+    if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
+        return Said({"parameters": size.value}, size.place)
+    total = exact_text(_load_sizes()[name][1])
+    shown = numbers.text(_load_sizes()[name][1], "parameters", "table")
+    why = f"{ASSUMED}shape: the published dense model nearest to {size.value}, of {shown}"
+    if _is_near(total, size.value):
+        return Said(name, size.place, why)
+    model = source.load({"extends": name}, kind="model").data
+    ends = model["vocab"] * model["hidden"] * (1 if model.get("tied_embeddings") else 2)
+    layers = round((wanted - ends) * model["layers"] / (_load_sizes()[name][1] - ends))
+    why += f", with {layers} layers in place of {model['layers']}"
+    return Said({"extends": name, "layers": layers}, size.place, why)
+
+
+def _build_shape(said: dict[str, Said]) -> Said | None:
+    """Build a model of the widths and layers that a text gives; None where it gives none.
+
+    Raises:
+        PlanError: some of them are missing, or there is a name or a size beside them.
+    """
+    given = {key: said.pop(key) for key in [*said] if key.startswith("shape.")}
+    if not given:
+        return None
+    place = next(iter(given.values())).place
+    if not {"shape.layers", "shape.hidden"} <= {*given} or NAMED & {*said}:
+        raise _ask_for("shape", place)
+    sizes = {key.removeprefix("shape."): one.value for key, one in given.items()}
+    name, why = _load_phrases()["assumptions"]["shape"]
+    hidden = sizes["hidden"]
+    attention = {"heads": sizes.get("heads", max(1, hidden // 128))}
+    attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
+    wide = sizes.get("intermediate", max(1, round(hidden * 8 / 3 / 256)) * 256)
+    model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
+    model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
+    return Said(model, place, ASSUMED + why)
+
+
+def _choose_experts(size: Said, active: Said | None) -> Said:
+    """Choose the built-in model with experts that is nearest to a size, in all parameters and in
+    those that a token uses.
+
+    Raises:
+        PlanError: none is near.
+    """
+    near = [
+        (abs(total - units.parse(size.value, "parameters")), name)
+        for name, (_, total, used, _) in _load_sizes().items()
+        if used < total
+        and _is_near(str(total), size.value, limit="ratio")
+        and (active is None or _is_near(str(used), active.value, limit="ratio"))
+    ]
+    if not near:
+        raise _ask_for("experts", size.place)
+    name = min(near)[1]
+    shown = [numbers.text(one, "parameters", "table") for one in _load_sizes()[name][1:3]]
+    why = f"{ASSUMED}the built-in model with experts nearest to it: {' with '.join(shown)} active"
+    return Said(name, size.place, why)
+
+
+def _choose_device(said: dict[str, Said]) -> None:
+    """Choose the accelerator that a name, a memory and a variant such as PCIe mean together.
+
+    Raises:
+        PlanError: there is none.
+    """
+    memory, variant = said.pop("memory", None), said.pop("variant", None)
+    name = said.get("cluster.accelerator")
+    if (about := memory or variant) and "cluster" not in said:
+        kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
+        first = name.value.partition("-")[0] if name else ""
+        fitting = [
+            kind
+            for kind in kinds
+            if kind.partition("-")[0] == first or not name
+            if variant is None or variant.value in kind.split("-")
+            if memory is None
+            or _is_near(
+                source.load({"extends": kind}, kind="accelerator").get("memory"),
+                f"{memory.value} GB",
+                "bytes",
+            )
+        ]
+        if not fitting or (variant and not name):
+            raise _ask_for("memory" if memory else "variant", about.place, about.value)
+        if name is None:
+            why = f"{ASSUMED}a device of {about.value} GB"
+            why += f", as are {', '.join(fitting[1:])}" if fitting[1:] else ""
+            said["cluster.accelerator"] = Said(fitting[0], about.place, why)
+        elif name.value not in fitting:
+            said["cluster.accelerator"] = name._replace(value=fitting[0])
+    elif name is None and "cluster.devices" in said and "cluster" not in said:
+        _add_assumptions(said, "cluster.accelerator")
+    kind = said.get("cluster.accelerator")
+    if kind and "training.precision" not in said:
+        peaks = source.load({"extends": kind.value}, kind="accelerator").get("peaks")
+        if "bf16" not in peaks:
+            _add_assumptions(said, "training.precision")
 
 
 def _add_assumptions(said: dict[str, Said], *keys: str) -> None:
@@ -190,17 +517,6 @@ def _add_assumptions(said: dict[str, Said], *keys: str) -> None:
 def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
     message, allowed = (words.format(*values) for words in _load_phrases()["asks"][about])
     return PlanError(Fault(message, place or Place(TEXT), allowed))
-
-
-def _choose_shape(size: Said) -> Said:
-    """Choose the published model whose shape a size gets; the size alone where none is near."""
-    wanted, shapes = units.parse(size.value, "parameters"), _load_phrases()["shapes"]
-    ratios = {name: units.parse(one, "parameters") / wanted for name, one in shapes.items()}
-    name = min(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
-    if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["ratio"]:
-        return Said({"parameters": size.value}, size.place)
-    why = f"shape: the published dense model nearest to {size.value}, of {shapes[name]}"
-    return Said(name, size.place, ASSUMED + why)
 
 
 def _derive_devices(said: dict[str, Said]) -> None:
@@ -221,8 +537,13 @@ def _derive_devices(said: dict[str, Said]) -> None:
         said.setdefault("cluster.devices", each or one)
 
 
-def _convert_tokens(said: dict[str, Said]) -> None:
-    """Convert steps and epochs to tokens, and a batch in tokens to sequences."""
+def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
+    """Convert steps and epochs to tokens, and a batch in tokens to sequences; runs that are
+    ``tuned`` may be short.
+
+    Raises:
+        PlanError: numbers that contradict each other, or of which something is missing.
+    """
     length = said.get(LENGTH)
     each = length.value if length else min(_find_longest(said) or USUAL_SEQUENCE, USUAL_SEQUENCE)
     if length and each < _load_phrases()["limits"]["length"]:
@@ -251,15 +572,17 @@ def _convert_tokens(said: dict[str, Said]) -> None:
         if told.value != made:
             raise _ask_for("number", steps.place, "tokens", made)
     tokens = said.get("training.tokens")
-    if tokens and units.parse(str(tokens.value), "tokens") < _load_phrases()["limits"]["run"]:
+    count = tokens and units.parse(str(tokens.value), "tokens")
+    if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and length):
         raise _ask_for("run", tokens.place, tokens.value)
     if (times := said.pop("each", None)) is not None:
-        size = _load_phrases()["shapes"].get(said["model"].value)
+        size = _count_parameters(said)
         if size is None:
             raise _ask_for("each", times.place)
-        amount = units.parse(size, "parameters") * times.value
         why = f"{times.value} tokens a parameter"
-        said["training.tokens"] = Said(int(amount), times.place, why)
+        if tokens and not _is_near(str(tokens.value), str(size * times.value), "tokens"):
+            raise _ask_for("number", times.place, "tokens", size * times.value)
+        said.setdefault("training.tokens", Said(size * times.value, times.place, why))
     if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
         if (tokens := said.get("training.tokens")) is None:
             raise _ask_for("epochs", epochs.place)
@@ -268,36 +591,91 @@ def _convert_tokens(said: dict[str, Said]) -> None:
         said["training.tokens"] = Said(whole, tokens.place, why)
 
 
-def _add_price(said: dict[str, Said]) -> None:
-    """Assume the first listed price if cost matters and no price is given."""
+def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
+    """Convert a price of a node to that of a device; assume the first listed price if cost matters
+    and no price is given.
+
+    Raises:
+        PlanError: it may be the price of a device or of a node.
+    """
+    price, whole = said.pop("price", None), said.pop("node price", None)
+    each = said.get("cluster.devices_per_node")
+    if price and Fraction(price.value) > _load_phrases()["limits"]["price"]:
+        if each is None:
+            raise _ask_for("node price", price.place, price.value)
+        price, whole = None, price
+    if whole:
+        if each is None:
+            _add_assumptions(said, "cluster.devices_per_node")
+            each = said["cluster.devices_per_node"]
+        amount = plain_text(round(Fraction(whole.value) / each.value, 4))
+        why = f"${whole.value} for {each.value} devices"
+        said["cluster.price"] = Said(f"{amount} USD/h", whole.place, why)
+    elif price:
+        said["cluster.price"] = Said(f"{price.value} USD/h", price.place)
     if {"cluster", "cluster.price", "cluster.provider"} & said.keys():
+        return
+    if not ({"budget", "money"} & said.keys() or "cost" in asked):
         return
     name = said["cluster.accelerator"].value
     listed = source.load({"extends": name}, kind="accelerator").get("prices")
     if listed:
         why = ASSUMED + "nobody states a price; the first that is listed"
         said["cluster.provider"] = Said(listed[0]["provider"], Place(TEXT), why)
-    elif "budget" in said:
-        raise _ask_for("price", said["budget"].place, name)
+    elif "cost" in asked or "training.tokens" not in said:
+        raise _ask_for("price", said.get("budget", Said("", Place(TEXT))).place, name)
 
 
-def _add_questions(said: dict[str, Said], asked: list[str]) -> None:
-    """Collect the questions and requirements of a plan from what is asked, deadline and budget."""
-    tokens = "training.tokens" in said
+def _assume_tokens(said: dict[str, Said], about: str) -> None:
+    """Assume a compute-optimal number of tokens for what depends on it.
+
+    Raises:
+        PlanError: the model's size is not known.
+    """
+    if (count := _count_parameters(said)) is None:
+        raise _ask_for("tokens", None, about)
+    many, why = _load_phrases()["assumptions"]["training.tokens"]
+    said["training.tokens"] = Said(many * count, Place(TEXT), ASSUMED + why)
+
+
+def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained: bool) -> None:
+    """Collect the questions and requirements of a plan from what is asked, deadline and budget.
+
+    Args:
+        said: values by key, which this changes.
+        asked: the questions of the text.
+        sized: whether they ask for a size of model.
+        trained: whether all weights are trained from their start, so that a number of tokens may
+            be assumed.
+
+    Raises:
+        PlanError: a question lacks a limit or tokens.
+    """
+    if (money := said.pop("money", None)) is not None:
+        if Fraction(money.value) < _load_phrases()["limits"]["budget"]:
+            raise _ask_for("money", money.place, money.value)
+        said.setdefault("budget", money)
     if "cheapest" in asked and "deadline" not in said:
         _add_assumptions(said, "deadline")
     deadline, budget = said.pop("deadline", None), said.pop("budget", None)
-    until = [f"cost.total <= {budget.value} USD"] if budget else []
     limits: dict[str, Any] = {"deadline": deadline.value} if deadline else {}
-    limits |= {"until": until} if until else {}
+    limits |= {"until": [f"cost.total <= {budget.value} USD"]} if budget else {}
+    tokens = "training.tokens" in said
+    if sized and not tokens and (limits or "compute-optimal" in asked):
+        if len(limits) != 1:
+            raise _ask_for("each")
+        spent = deadline.value if deadline else f"{budget.value} USD"  # type: ignore[union-attr]
+        said["questions"] = Said([{"compute-optimal": spent}], Place(TEXT))
+        return
+    names = [one for one in asked if one in ANSWERED]
+    depends = {"time", "cost", "hours"} & {*asked} or (names and limits)
+    if depends and not tokens and "tokens-by-deadline" not in asked:
+        if not trained:
+            raise _ask_for("tokens", None, "fine-tuning")
+        _assume_tokens(said, names[0] if names else asked[0])
+        tokens = True
     questions: list[Any] = []
-    if "time" in asked and not tokens:
-        raise _ask_for("time")
-    for name in [
-        one for one in asked if one not in ("cost", "time", "memory", "tokens-by-deadline")
-    ]:
-        if limits and not tokens:
-            raise _ask_for("tokens", None, name)
+    for name in names:
         if name == "largest-model" and deadline:
             name = "largest-model-by-deadline"
         questions.append({name: limits} if limits else name)
@@ -310,15 +688,17 @@ def _add_questions(said: dict[str, Said], asked: list[str]) -> None:
     if questions:
         said["questions"] = Said(questions, Place(TEXT), deadline.why if deadline else "")
     elif (first := deadline or budget) is not None:
-        until[:0] = [f"time.training_days <= {deadline.value}"] if deadline else []
-        said["require"] = Said(until, first.place)
+        until = [f"time.training_days <= {deadline.value}"] if deadline else []
+        said["require"] = Said([*until, *limits.get("until", [])], first.place)
 
 
 def _find_longest(said: Mapping[str, Said]) -> int | None:
     """Return the longest sequence of a built-in model, None for a model given by its size."""
-    name = said["model"].value
-    known = source.load({"extends": name}, kind="model").data if isinstance(name, str) else {}
-    return known.get("max_sequence")
+    model = said["model"].value
+    name = model.get("extends") if isinstance(model, dict) else model
+    known = source.load({"extends": name}, kind="model").data if name else {}
+    longest: int | None = known.get("max_sequence")
+    return longest
 
 
 def _build_document(text: str, said: dict[str, Said]) -> Node:
@@ -330,11 +710,17 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
     if data and "cluster.devices" in said:
         degrees = [f"parallelism.{key}" for key in ("tensor", "pipeline", "context")]
         count = prod(said[key].value for key in ("parallelism.data", *degrees) if key in said)
+        rest = Fraction(said["cluster.devices"].value, count)
+        if "parallelism.tensor" not in said and 1 < rest <= 8 and rest.denominator == 1:
+            why = f"{ASSUMED}what data {data.value} leaves of the devices"
+            said["parallelism.tensor"] = Said(int(rest), data.place, why)
+            count *= int(rest)
         if count == said["cluster.devices"].value:  # the search makes it of these
             del said["parallelism.data"]
             said = {**{key: Said(1, data.place, "what data leaves") for key in degrees}, **said}
     follow = {"parallelism.data", "training.gradient_accumulation"} & said.keys()
-    if isinstance(said["model"].value, str) and not follow:
+    sized = isinstance(said["model"].value, dict) and "parameters" in said["model"].value
+    if not sized and not follow:
         said |= {"parallelism.for": launcher} if launcher else {}
         alone = not any(key.startswith("parallelism.") for key in said)
         opened = ("parallelism", "auto") if alone else ("parallelism.auto", True)
@@ -356,39 +742,86 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
     return whole({key: tree[key] for key in ORDER if key in tree})
 
 
-def _split_pieces(text: str) -> Iterator[tuple[int, int, Mapping[str, Any] | None]]:
-    """Split a text into pieces with their values; unknown words in a row are one, with None."""
-    strange = (0, 0)  # where words in a row begin and end that are not understood
-    at = 0
-    while at < len(text):
-        between = _SEPARATOR.match(text, at)
-        word = between or _WORD.match(text, at)
-        assert word is not None
-        understood = None if between else _match_longest(text, at)
-        if not understood and _is_listed(word[0].rstrip(".'"), "fillers"):
-            understood = (word.end(), {})
-        apart = set(between[0]) - {" "} if between else understood
-        if strange[1] and (apart or not _is_relevant(text[strange[0] : word.end()])):
-            yield *strange, None
-            strange = (0, 0)
-        if understood is not None:
-            yield at, *understood
-        elif not between:
-            strange = (strange[0] if strange[1] else at, word.end())
-        at = understood[0] if understood else word.end()
-    if strange[1]:
-        yield *strange, None
+def _list_splits(text: str) -> Iterator[list[Piece]]:
+    """Yield the splits of a text into pieces that cost least, a few at most."""
+    options: dict[int, list[Piece]] = {}
+    reached = [0]
+    for at in reached:  # grows
+        if at < len(text) and at not in options:
+            options[at] = _list_pieces(text, at)
+            reached += [piece.end for piece in options[at]]
+    costs: dict[int, Cost] = {len(text): (0, 0, 0)}
+    best: dict[int, list[Piece]] = {}
+    for at in sorted(options, reverse=True):
+        sums = [_add_costs(piece.cost, costs[piece.end]) for piece in options[at]]
+        costs[at] = min(sums)
+        pairs = zip(options[at], sums, strict=True)
+        best[at] = [piece for piece, cost in pairs if cost == costs[at]]
+    begun: list[list[Piece]] = [[]]
+    for _ in range(MOST_SPLITS):
+        if not begun:
+            return
+        pieces = begun.pop()
+        while (at := pieces[-1].end if pieces else 0) < len(text):
+            begun += [[*pieces, other] for other in reversed(best[at][1:])]
+            pieces.append(best[at][0])
+        yield _join_unknown(text, pieces)
 
 
-def _match_longest(text: str, at: int) -> Understood | None:
-    """Match the longest phrase or pair at a position, without the count of devices after it."""
-    fits = sorted([*_phrase(text, at), *_match_pair(text, at)], key=lambda made: -made[0])
-    number = re.search(r"(?<![\w.,])\d+$", text[at : fits[0][0]] if fits else "")
-    if number and (begins := at + number.start()) > at:
-        devices = [end for end, says in _phrase(text, begins) if "cluster.accelerator" in says]
-        if max(devices, default=0) > fits[0][0]:
-            fits = [made for made in fits if made[0] <= begins]
-    return next(iter(fits), None)
+def _add_costs(one: Cost, other: Cost) -> Cost:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _join_unknown(text: str, pieces: Iterable[Piece]) -> list[Piece]:
+    """Join pieces in a row that are not understood, and drop what is between pieces."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        before = joined[-1] if joined and joined[-1].values is None else None
+        if before and piece.values is None and not text[before.end : piece.begin].strip():
+            joined[-1] = before._replace(end=piece.end)
+            continue
+        if piece.values is None or piece.values:
+            joined.append(piece)
+    return joined
+
+
+def _list_pieces(text: str, at: int) -> list[Piece]:
+    """List what may begin at a position, one piece for each end: phrases first, then words without
+    effect, then a word that is not understood."""
+    if found := _SEPARATOR.match(text, at) or _GLUE.match(text, at):
+        glued = 0 if text[found.end() - 1].isspace() or at == 0 else 1
+        return [Piece(at, found.end(), {}, (0, 0, glued if found[0] in "-_/@" else 0))]
+    pieces = [
+        Piece(at, end, values, (0, 0, 2 if "alone" in values else 1))
+        for end, values in (*_match_phrases(text, at), *_match_pair(text, at))
+    ]
+    found = _WORD.match(text, at)
+    assert found is not None
+    word = found[0].lower().rstrip(".'’:").replace("’", "'").removesuffix("'s")
+    if _is_listed(word, "fillers"):
+        pieces.append(Piece(at, found.end(), {}, (0, 1, 1)))
+    elif _is_harmless(word):
+        pieces.append(Piece(at, found.end(), {"ignored": True}, (0, 1, 1)))
+    glue = _GLUE.search(text, at, found.end())
+    ends = [glue.start(), found.end()] if glue else [found.end()]
+    pieces += [Piece(at, end, None, (end - at, 0, 1)) for end in ends]
+    return list({piece.end: piece for piece in reversed(pieces)}.values())[::-1]
+
+
+def _is_harmless(word: str) -> bool:
+    """Return whether a word is listed as one that changes no answer, in this form or another."""
+    if word in _list_harmless():
+        return True
+    for ending in ("s", "es", "ed", "d", "ing", "ly", "er", "r"):
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) > 2 and {stem, f"{stem}e", stem[:-1]} & _list_harmless():
+            return True
+    return False
+
+
+@cache
+def _list_harmless() -> frozenset[str]:
+    return frozenset(_load_phrases()["ignored"].split())
 
 
 @cache
@@ -398,17 +831,6 @@ def _load_phrases() -> Any:
 
 def _is_listed(word: str, kind: str) -> bool:
     return aliases.to_letters(word) in _load_phrases()[kind].split()
-
-
-def _is_relevant(words: str) -> bool:
-    """Return whether unknown words may matter: digits, negations, words similar to names."""
-    for word in words.split():
-        bare = aliases.to_letters(word.strip(".,'\""))
-        if re.search(r"[\d_=%$<>{}\[\]\\|@#*/]", word) or _is_listed(bare, "takes_away"):
-            return True
-        if bare and not _is_listed(bare, "ignored") and (_match_key(bare) or _suggest_words(word)):
-            return True
-    return False
 
 
 def _suggest_words(words: str) -> str | None:
@@ -428,7 +850,24 @@ def _collect_words() -> list[str]:
     kinds = ("model", "accelerator")
     pool = [name for kind in kinds for name in source.preset_names(kind)]
     pool += [word for kind in kinds for _, also in aliases.iter_aliases(kind) for word in also]
-    return [*pool, *_index_keys(), *aliases.on_the_hub(), *_load_phrases()["spelled"].split()]
+    return [*pool, *_index_keys(), *aliases.on_the_hub(), *_list_corrected()]
+
+
+@cache
+def _list_corrected() -> frozenset[str]:
+    """List the words of which misspellings are corrected: technical ones and families."""
+    families = (word for name in _load_sizes() for word in _LETTERS.findall(name))
+    return frozenset([*_load_phrases()["spelled"].split(), *families])
+
+
+@cache
+def _collect_letters() -> frozenset[str]:
+    """Collect the words of phrases, names and keys, which are spelled right."""
+    texts = [str(row["say"]) for row in _load_phrases()["phrases"]]
+    texts += [*_load_phrases()["refused"], *_load_phrases()["fillers"].split(), *_collect_words()]
+    for name, names in _map_names().items():
+        texts += [name, *names, *names.values()]
+    return frozenset(word.lower() for text in texts for word in re.findall("[A-Za-z]{4,}", text))
 
 
 @cache
@@ -475,25 +914,36 @@ def _compile_phrase(say: str, says: Any) -> tuple[re.Pattern[str], list[str], An
     return re.compile(rf"(?:{pattern}){_END}", re.I | re.ASCII), slots, says
 
 
-def _phrase(text: str, at: int) -> Iterator[Understood]:
-    """Match the phrases of the table at a position."""
+def _match_phrases(text: str, at: int) -> Iterator[Understood]:
+    """Match the phrases of the table at a position, also without a number at their end."""
     for pattern, slots, says in _list_patterns():
         found = pattern.match(text, at)
         if found is None or found.end() == at:
             continue
-        groups = found.groupdict()
-        words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
-        values = {name: _parse_slot(name, one) for name, one in words.items()}
-        if None in values.values():
-            continue
-        each, _, values["of"] = values.get("instance", "0").partition(" ")
-        values["each"] = int(each)
-        values |= {"all": found[0].lower(), "word": (groups.get("word") or "").lower()}
-        filled = {
-            key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
-            for key, one in says.items()
-        }
-        yield found.end(), filled
+        yield from _fill_phrase(found, slots, says)
+        number = re.search(r"\s+\d[\d.,]*$", found[0])
+        if number and (less := pattern.match(text, at, at + number.start())):
+            yield from _fill_phrase(less, slots, says)
+
+
+def _fill_phrase(found: re.Match[str], slots: list[str], says: Any) -> Iterator[Understood]:
+    """Yield the values of a phrase with its slots filled; nothing where a slot has no value."""
+    groups = found.groupdict()
+    words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
+    values = {name: _parse_slot(name, one) for name, one in words.items()}
+    if None in values.values():
+        return
+    each, _, values["of"] = values.get("instance", "0").partition(" ")
+    values["each"] = int(each)
+    values |= {"all": found[0].lower(), "word": (groups.get("word") or "").lower()}
+    with suppress(KeyError):  # a slot of another alternative
+        yield (
+            found.end(),
+            {
+                key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
+                for key, one in says.items()
+            },
+        )
 
 
 def _parse_slot(name: str, text: str) -> Any:
@@ -506,6 +956,8 @@ def _parse_slot(name: str, text: str) -> Any:
         return f"{_load_phrases()['words'].get(count, 1 if count in ('a', 'an') else count)} {unit}"
     if name == "percent":
         return text if Fraction(text) <= 1 else f"{text}%"
+    if name == "half":
+        return int(text) // 2 or None
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
     if not number:
         return _load_phrases()["words"].get(text, 1)
@@ -531,7 +983,8 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     ship = {slot: aliases.map_presets(kinds[slot], names) for slot, names in known.items()}
     held = {slot: _load_phrases()[slot].items() for slot in ("instance", "absent")}
     more = {k: {aliases.to_letters(str(n)): str(v) for n, v in rows} for k, rows in held.items()}
-    return {**ship, **more}
+    families = {aliases.to_letters(name): name for name in _list_families()}
+    return {**ship, **more, "family": families}
 
 
 def _match_pair(text: str, at: int) -> Iterator[Understood]:
@@ -543,6 +996,8 @@ def _match_pair(text: str, at: int) -> Iterator[Understood]:
         dotted = _match_key(key)
         value = _VALUE.match(text, at + end)
         if dotted is None or dotted.partition(".")[0] not in SECTIONS or value is None:
+            continue
+        if dotted == "cluster.accelerator":  # names are phrases
             continue
         word = aliases.match_value(dotted, value[2].lower()) or value[2]
         known = (schema.describe("plan", dotted) or {}).get("enum", ())

@@ -69,13 +69,66 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
 
 
 def test_shapes_have_the_sizes_that_the_table_gives() -> None:
-    for name, size in quick._load_phrases()["shapes"].items():
+    for name in quick._load_phrases()["shapes"].split():
         result = planner.load(
             {"model": name, "cluster": "1 x h100", "training": {"sequence_length": 128}}
         ).evaluate()
-        assert result["parameters.total"].value == pytest.approx(
-            float(units.parse(size, "parameters")), rel=0.005
-        )
+        assert result["parameters.total"].value == quick._load_sizes()[name][1]
+
+
+@pytest.mark.parametrize("size", [*("150M", "1B", "5B", "20B", "50B", "100B", "250B", "700B")])
+def test_a_shape_with_other_layers_has_about_the_size_that_is_said(size: str) -> None:
+    document = quick.parse_quick(f"{size} on 64 h100 seq 1024")
+    result = planner.load({**document.plain(), "parallelism": {}}).evaluate()
+    wanted = float(units.parse(size, "parameters"))
+    assert result["parameters.total"].value == pytest.approx(wanted, rel=0.1)
+
+
+def test_no_word_and_no_number_is_passed_over() -> None:
+    """Whatever is put into a line, it is read, printed as ignored, or ends the answer."""
+    for word in ("christmas", "half", "frobnicate", "17", "3.35", "400gbps", "12%", "$7", "-4"):
+        with pytest.raises(PlanError) as caught:
+            quick.parse_quick(f"llama3-8b on 64 h100 {word} 2T tokens")
+        assert any(word.strip("-$") in str(fault) for fault in caught.value.faults), word
+
+
+def test_a_line_that_reads_as_two_plans_is_asked_about() -> None:
+    with pytest.raises(PlanError, match="two things"):
+        quick.parse_quick("largest model on 8 h100 batch 4M tokens 100B")  # a model of 100B?
+    line = "llama3-8b 8 h100 seq 4096 batch 512 tokens 100B"  # a batch of 512 tokens is none
+    assert plan(line)["training"] == {
+        "sequence_length": 4096,
+        "global_batch": 512,
+        "tokens": "100B",
+    }
+
+
+def test_a_misspelt_word_is_corrected_and_said() -> None:
+    line = "lamma 3 8b on 64 h100, 2 trilion tokns"
+    assert plan(line) | {"name": ""} == plan("llama3-8b on 64 h100, 2T tokens") | {"name": ""}
+    assert quick.correct_spelling(line)[1] == [
+        "'lamma' read as 'llama'",
+        "'trilion' read as 'trillion'",
+        "'tokns' read as 'tokens'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        (
+            "llama 3 8b vs qwen 2.5 7b on 8 h100",
+            ["llama 3 8b  on 8 h100", "qwen 2.5 7b on 8 h100"],
+        ),
+        ("7b on 64 h100 or 64 h200", ["7b on 64 h100  ", "7b on 64 h200 "]),
+        ("7b on 8 h100 zero1 versus zero3", ["7b on 8 h100 zero1  ", "7b on 8 h100 zero3 "]),
+        ("7b on 8 h100 vs fp8", ["7b on 8 h100 vs fp8"]),
+    ],
+)
+def test_alternatives_are_two_lines(line: str, texts: list[str]) -> None:
+    assert [" ".join(one.split()) for one in quick.split_alternatives(line)] == [
+        " ".join(one.split()) for one in texts
+    ]
 
 
 @pytest.mark.parametrize(
@@ -216,10 +269,10 @@ def test_what_is_printed_is_the_same_plan(text: str) -> None:
 
 
 def test_what_is_not_understood_is_told_at_its_column_with_what_is() -> None:
-    first, second = told("lama3-8b on 64 h1000, 2T tokens")
-    assert first.startswith("<text>:1:1: not understood: 'lama3-8b' (a model: ")
-    assert first.endswith("did you mean 'llama3-8b'?)")
-    assert second == "<text>:1:13: not understood: '64 h1000' (did you mean 'h100'?)"
+    first, second = told("llama9-8b on 64 h1000, 2T tokens")
+    assert first.startswith("<text>:1:1: not understood: 'llama9' (a model: ")
+    assert first.endswith("did you mean 'llama'?)")
+    assert second.startswith("<text>:1:14: not understood: '64 h1000' (did you mean 'h100")
 
 
 @pytest.mark.parametrize(
