@@ -58,7 +58,8 @@ class Browser:
         )
         os.close(theirs)
         os.close(back)
-        self._number, self._buffer, self._session = 0, b"", None
+        self._number, self._buffer = 0, b""
+        self._session: str | None = None
         self.problems: list[str] = []  # what the page's console complained about
 
     def close(self) -> None:
@@ -107,7 +108,8 @@ class Browser:
             found = self._receive()
             if found.get("id") == self._number:
                 assert "error" not in found, found["error"]
-                return found["result"]
+                result: dict[str, Any] = found["result"]
+                return result
             if found.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
                 self.problems.append(json.dumps(found["params"]))
 
@@ -118,4 +120,5 @@ class Browser:
             assert read, "the browser does not answer"
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
-        return json.loads(message)
+        found: dict[str, Any] = json.loads(message)
+        return found

@@ -20,6 +20,7 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # The same examples each time, so that a change fails by what it changed; `make fuzz` draws others,
 # fifty times as many, with `--hypothesis-profile=long`.
+assert settings.default is not None
 settings.register_profile("long", max_examples=30 * settings.default.max_examples, deadline=None)
 settings.register_profile("fixed", max_examples=40, derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")

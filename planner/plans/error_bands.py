@@ -119,7 +119,8 @@ def _build_basis(row: Mapping[str, Any], kind: str) -> Basis:
     low, high = (Fraction(str(row[key])) for key in ("low", "high"))
     sources = row["sources"]
     names = () if isinstance(sources, int) else tuple(sources)
-    return Basis(low, high, row["rows"], len(names) or sources, kind, names)
+    count = sources if isinstance(sources, int) else len(names)
+    return Basis(low, high, row["rows"], count, kind, names)
 
 
 def find_memory_band(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:

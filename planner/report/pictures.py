@@ -52,16 +52,13 @@ class Held(NamedTuple):
 
 def plot_memory(result: Result) -> Data | None:
     """Return the memory of devices at each moment of a step: one panel for each distinct pipeline
-    stage, at most eight, on one scale, and the peaks as a ``table``. None if the model has no
-    shape."""
+    stage, at most eight, on one scale. None if the model has no shape."""
     phases, groups = result.list_entries("phase"), group_stages(result)
     capacity = result.get("memory.capacity")
     if not groups or capacity is None:
         return None
     count = max(number for one in groups for number in one.stages)
     fullest = max(groups, key=lambda one: max(one.sizes))
-    there = {name for one in groups for held in one.parts for name, size in held.items() if size}
-    names = [name for name in LIVE if name in there]
     sizes = [size for one in groups for size in one.sizes]
     unit, texts = format_column([*sizes, capacity.number], "bytes")
     scale = Fraction(max(sizes) / Fraction(format_column([max(sizes)], "bytes")[1][0]))
@@ -80,22 +77,9 @@ def plot_memory(result: Result) -> Data | None:
         moments = zip(map(label_entry, phases), panel.sizes, strict=True)
         heard = ", ".join(f"{name} {text}" for name, text in moments)
         panel.text = f"{panel.title}: {heard} {unit}"
-    peaks = [one.peak for one in groups]
-    rows = [[parts.get(name, Fraction(0)) for name in names] + [size] for size, parts in peaks]
-    size_unit, cells = format_column([value for row in rows for value in row], "bytes")
-    wide = len(names) + 1
     figure.moments = [MOMENTS.get(phase.name, (label_entry(phase), "")) for phase in phases]
-    figure.unit, figure.capacity = unit, texts[-1]
+    figure.capacity = texts[-1]
     figure.title = f"Live tensors of a device, {unit}"
-    figure.table = Data(
-        title=f"Live tensors at the peak of each stage, {size_unit}",
-        head=["Stage", *names, "sum"],
-        rows=[
-            [panel.title, *cells[i * wide : (i + 1) * wide]]
-            for i, panel in enumerate(figure.panels)
-        ],
-        note="",
-    )
     said = [f"a device has {numbers.text(capacity.value, 'bytes')}"]
     if len(phases) > 1:
         said.insert(0, "Live tensors at the fullest moments of a step, on one scale")
@@ -183,8 +167,7 @@ def kernels(result: Result) -> Data | None:
     layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
     if layer is None:
         return None
-    rows: list[Data] = []
-    dots: list[Data] = []
+    dots, said = list[Data](), list[str]()
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
         inside = (within for entry in quantity.entries[:1] for within in entry.around.values())
@@ -193,19 +176,11 @@ def kernels(result: Result) -> Data | None:
         path, kind = quantity.entries[0].path, base.rpartition(".")[2]
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
         names = quantity.entries[0].path.split(".")[1:]  # without the layer: attention output
-        row = Data(
-            label=clean(" ".join(names).replace("_", " ")) + (" core" if kind == "core" else ""),
-            cells=[
-                Data(id=q.id, text=facts.brief(q, False)) for q in (flops, quantity, spent) if q
-            ],
-            bound="arithmetic" if quantity.number >= ridge.number else "memory",
-        )
-        rows.append(row)
+        label = clean(" ".join(names).replace("_", " ")) + (" core" if kind == "core" else "")
+        said.append(f"{label} {facts.brief(quantity, False)}")
         if spent is not None and spent.number:
             rate = float(flops.number / spent.number)
-            dots.append(
-                Data(label=row.label, intensity=float(quantity.number), rate=rate, own=False)
-            )
+            dots.append(Data(label=label, intensity=float(quantity.number), rate=rate, own=False))
     if not dots:
         return None
     # The step as a whole: its model FLOP/s, at the intensity of all its kernels.
@@ -216,11 +191,9 @@ def kernels(result: Result) -> Data | None:
             Data(label="whole step", intensity=float(intensity.number), rate=rate, own=True)
         )
     return Data(
-        rows=rows,
-        columns=["FLOPs", "For each byte", "Predicted"],
         ridge=Data(id=ridge.id, text=facts.brief(ridge, False)),
         step=dots[-1].own,
-        text=", ".join(f"{row.label} {row.cells[1].text}" for row in rows),
+        text=", ".join(said),
         layer=label_entry(layer),
         figure=place_kernels(float(peak.number), float(peak.number / ridge.number), dots),
     )
