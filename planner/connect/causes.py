@@ -1,21 +1,17 @@
-"""What could explain that a run is not as its plan predicts: each thing that a run may do otherwise
-(causes.yaml), with what the planner says of a plan that does so."""
+"""What could explain that a run differs from its plan: each thing that a run may do otherwise
+(planner/results/moves.yaml), with the prediction of a plan that does so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from planner.base import resources
 from planner.base.errors import PlanError
 from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
-from planner.plans.document import Plan
-from planner.plans.plan import reset_derived, variant
+from planner.plans.plan import variant
+from planner.results.moves import evaluate_near, list_moves
 from planner.results.result import Result
 
 #: A cause that makes up less than this share of a difference explains nothing of it.
@@ -41,35 +37,16 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
     base = Evaluation(instance.build(result.plan), exact=False)
     here = base.get_values((quantity,))[quantity]
     found = []
-    for row in _read_causes():
-        changes = _list_changes(result.plan, row)
-        if not changes:
-            continue
-        with suppress(PlanError, Absent, TypeError):
-            other = variant(result.plan, {**reset_derived(result.plan), **changes})
-            built = instance.build(other)
-            evaluation = base.rerun(built, exact=False)
-            evaluation = evaluation or Evaluation(built, like=base, exact=False)
-            effect = Fraction(evaluation.get_values((quantity,))[quantity]) - Fraction(here)
-            share = effect / gap
-            if share >= LEAST and (share <= ALIKE or "scale" in row):
-                found.append(Cause(row["says"], effect))
+    for move in (move for move in list_moves() if move.otherwise):
+        for changes in move.yield_changes(result.plan):
+            with suppress(PlanError, Absent, TypeError):
+                other = variant(result.plan, changes)
+                evaluation = evaluate_near(base, other, (quantity,), exact=False)
+                effect = Fraction(evaluation.get_values((quantity,))[quantity]) - Fraction(here)
+                share = effect / gap
+                if share >= LEAST and (share <= ALIKE or move.otherwise == "scale"):
+                    found.append(Cause(move.words, effect))
     return sorted(found, key=lambda cause: max(cause.effect / gap, gap / cause.effect))
-
-
-@cache
-def _read_causes() -> list[dict[str, Any]]:
-    return list(resources.read_yaml(Path(__file__).with_suffix(".yaml")))
-
-
-def _list_changes(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a cause changes in a plan, none where it does so already."""
-    changes = {key: value for key, value in row.get("set", {}).items() if plan.get(key) != value}
-    for key, factor in row.get("scale", {}).items():
-        value = plan.get(key)
-        if isinstance(value, int | Fraction):
-            changes[key] = value * Fraction(factor)
-    return changes
 
 
 def explain_gap(result: Result, quantity: str, gap: Fraction, most: int = 3) -> list[str]:

@@ -14,28 +14,14 @@ from planner.base.errors import PlanError
 from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, ROW
+from planner.plans.layout import KERNELS
 from planner.plans.plan import reset_derived, variant
+from planner.results.moves import FASTER, evaluate_near
 
 STEP, SAFE = "time.step_seconds", "memory.headroom_p95"
-#: Keys that a step changes, and whether upwards: only changes that can save time by themselves.
-#: Dividing more, or recomputing more, never does.
-WAYS = {
-    "parallelism.tensor": (False,),
-    "parallelism.sequence": (True,),
-    "parallelism.pipeline": (False, True),
-    "parallelism.virtual_pipeline": (True,),
-    "parallelism.context": (False,),
-    "parallelism.expert": (False, True),
-    "parallelism.zero": (False, True),
-    "training.micro_batch": (True,),
-    "training.recompute": (False,),
-}
 MOST_CHANGES, MOST_STEPS = 3, 4
 #: Smallest relative gain of a step: predictions differ by more for other reasons.
 WORTH = 0.01
-#: Factors to try on a degree; the first that makes a valid plan is used.
-FACTORS = (2, 3, 5)
 
 
 class Nearby(NamedTuple):
@@ -48,7 +34,7 @@ class Nearby(NamedTuple):
     @property
     def chosen(self) -> dict[str, Any]:
         """The keys that the layout differs in, without what follows from them."""
-        keys = (key for key in WAYS if key in self.changes)
+        keys = dict.fromkeys(move.key for move in FASTER if move.key in self.changes)
         single = self.plan.get("parallelism.tensor") == 1
         return {k: self.changes[k] for k in keys if not (single and k == "parallelism.sequence")}
 
@@ -79,9 +65,7 @@ def find_faster(
                 continue
             tried.add(at_values)
             with suppress(PlanError):
-                built = instance.build(other)
-                evaluation = stands.rerun(built, exact=False)
-                evaluation = evaluation or Evaluation(built, like=stands, exact=False)
+                evaluation = evaluate_near(stands, other, quantities, exact=False)
                 if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first
                     continue
                 found = Nearby(changes, other, evaluation.get_values(quantities))
@@ -104,28 +88,16 @@ def find_faster(
 
 
 def _yield_moves(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
-    """Yield each plan one step from the current one, with its changes of the original plan."""
-    stands, again = here.plan, reset_derived(plan)
-    for key, ways in WAYS.items():
-        value = stands.get(key)
-        if value is None:
-            continue
-        for up in ways:
-            many = up and ROW[key].values == ()
-            for after in [value * f for f in FACTORS] if many else [ROW[key].step_value(value, up)]:
-                if after is None:
-                    continue
-                changes = {**here.changes, **again, key: after}
-                if after == plan.get(key):
-                    del changes[key]
-                if key == "parallelism.tensor" and after == 1:
-                    changes["parallelism.sequence"] = False  # it needs tensor parallelism
-                if key == "parallelism.virtual_pipeline" and plan.document.get("training.schedule"):
-                    changes["training.schedule"] = None
-                with suppress(PlanError):
+    """Yield each plan one move from the current one, with its changes of the original plan."""
+    for move in FASTER:
+        for moved in move.yield_changes(here.plan):
+            changes = {**here.changes, **reset_derived(plan), **moved}
+            if moved[move.key] == plan.get(move.key):
+                del changes[move.key]
+            with suppress(PlanError):
+                other = variant(plan, changes)
+                if other.get(KERNELS) != plan.get(KERNELS):
+                    changes[KERNELS] = plan.get(KERNELS)  # all else stays
                     other = variant(plan, changes)
-                    if other.get(KERNELS) != plan.get(KERNELS):
-                        changes[KERNELS] = plan.get(KERNELS)  # all else stays
-                        other = variant(plan, changes)
-                    yield changes, other
-                    break
+                yield changes, other
+                break  # the other values are further away

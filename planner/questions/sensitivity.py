@@ -27,10 +27,11 @@ from planner.engine.evaluate import Absent, Evaluation, Number
 from planner.engine.run import slopes
 from planner.plans.document import Plan
 from planner.plans.pipeline import count_chunks
-from planner.plans.plan import reset_derived, variant
+from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import numeric
 from planner.questions.solve.evaluations import AsItIs, Probes
+from planner.results.moves import evaluate_near, list_moves
 from planner.results.result import Result
 
 #: Whole numbers so large that they are treated as measures.
@@ -151,8 +152,7 @@ def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[
         with suppress(PlanError, Absent):
             other = variant(plan, {key: Fraction(together[key][0].value) * (1 + share)})
             if all(other.get(name) != plan.get(name) for name in named):
-                built = instance.build(other)
-                there = evaluation.rerun(built, exact=True) or Evaluation(built, like=evaluation)
+                there = evaluate_near(evaluation, other, (target,))
                 return Fraction(there.value(target)) / here - 1
         with suppress(Absent):
             there = evaluation
@@ -318,20 +318,15 @@ def rank_measures(result: Result, target: str, most: int = 5) -> list[Measure]:
     return list(islice((each for each in found if each.key.startswith(SMOOTH)), most))
 
 
-#: Choices that reports double, with what they are called.
-DOUBLED = (("devices", "cluster.devices"), ("batch", "training.global_batch"))
-
-
 def twice(result: Result, target: str) -> list[tuple[str, str, Fraction]]:
     """Return the effect of doubling each choice on a quantity: name, key and relative change.
     Doublings that make no valid plan are left out, such as twice the devices of a fixed layout."""
     found, here = [], Fraction(result[target].number)
-    for words, key in DOUBLED:
-        value = result.plan.get(key)
-        with suppress(PlanError, Absent):
-            built = instance.build(
-                variant(result.plan, {key: 2 * value, **reset_derived(result.plan)})
-            )
-            there = Evaluation(built, like=result.evaluation)
-            found.append((words, key, Fraction(there.value(target)) / here - 1))
+    for move in (move for move in list_moves() if move.doubled):
+        for changes in move.yield_changes(result.plan):
+            with suppress(PlanError, Absent):
+                other = variant(result.plan, changes)
+                there = evaluate_near(result.evaluation, other, (target,))
+                change = Fraction(there.value(target)) / here - 1
+                found.append((move.words, move.key, change))
     return found

@@ -9,7 +9,7 @@ least, activation checkpointing costs another forward pass, another optimizer ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -19,13 +19,13 @@ from planner.base.errors import PlanError
 from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import MATRICES, OUTER, ROW, filter_keys
-from planner.plans.plan import reset_derived, variant
+from planner.plans.plan import variant
 from planner.results.intervals import get_or_zero
+from planner.results.moves import evaluate_near, list_moves
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
-#: Free memory at the 95th percentile: a plan is safe if it is not negative.
-SAFE = "memory.headroom_p95"
+#: Free memory, and at the 95th percentile: a plan is safe if that is not negative.
+LEFT, SAFE = "memory.headroom", "memory.headroom_p95"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: The most changes combined if no single one is enough.
 TOGETHER = 2
@@ -85,7 +85,8 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
         return None
     now = float(get_or_zero(SPEED, evaluation))
     found: list[Remedy] = []
-    candidates = list(_yield_changes(plan))
+    moves = [(move.frees, move) for move in list_moves() if move.frees is not None]
+    candidates = [(rank, one) for rank, move in moves for one in move.yield_changes(plan)]
     # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
     sizes = (evaluation.case.axes[name] for name in ("part", "stage"))
     kinds, stages = (0 if isinstance(axis, Absent) else len(axis) for axis in sizes)
@@ -121,8 +122,8 @@ def _try_changes(
 ) -> Remedy | None:
     """Evaluate the plan with these changes; return None if it is invalid or not safe."""
     try:
-        evaluation = Evaluation(instance.build(variant(plan, changes)), like=like)
-        headroom = float(evaluation.value("memory.headroom"))
+        evaluation = evaluate_near(like, variant(plan, changes), (LEFT, SAFE, SPEED, COST))
+        headroom = float(evaluation.value(LEFT))
         at_worst = float(evaluation.value(SAFE))
     except (PlanError, Absent):
         return None
@@ -131,33 +132,3 @@ def _try_changes(
     then = float(get_or_zero(SPEED, evaluation)) if now else 0.0
     cost = float(get_or_zero(COST, evaluation)) if then else 0.0
     return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank, cost)
-
-
-def _yield_changes(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield single changes with their rank, those first that interfere least."""
-    layout, training = plan.data["parallelism"], plan.data["training"]
-    again = reset_derived(plan)
-    if training["mode"] == "train" and layout["data"] * layout["context"] > layout["replicate"]:
-        told = "training.distributed_optimizer"
-        agrees = {told: True} if plan.document.get(told) is not None else {}
-        for stage in range(layout["zero"] + 1, 4):
-            yield stage, {"parallelism.zero": stage, **agrees}
-    if layout["tensor"] > 1 and not layout["sequence"]:
-        yield 1, {"parallelism.sequence": True}
-    if training["loss"] == "full":
-        yield 2, {"training.loss": "chunked"}
-    modes = ROW["training.recompute"].values
-    for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
-        yield rank, {"training.recompute": mode}
-    if training["micro_batch"] % 2 == 0:
-        for fewer in sorted({training["micro_batch"] // 2, 1}, reverse=True):
-            yield 3, {"training.micro_batch": fewer, **again}
-    if plan.get("training.lora.base") in ("bf16", "int8"):
-        yield 6, {"training.lora.base": "nf4"}
-    for key in filter_keys(OUTER):
-        rank = 4 if ROW[key].divides == MATRICES else 5
-        yield rank, {key: plan.get(key) * 2, **again}
-    if training["optimizer"] == "adamw" and training["mode"] == "train":
-        yield 7, {"training.optimizer": "adam-8bit"}
-    if training["mode"] == "train" and not training["offload"]["optimizer"]:
-        yield 8, {"training.offload.optimizer": True}

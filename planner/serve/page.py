@@ -19,6 +19,7 @@ from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import schema, source, yaml_nodes
 from planner.documents.editing import change_values
+from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS
 from planner.plans.plan import NAMED, about, set_auto_layout, variant
@@ -34,7 +35,8 @@ from planner.report.answer import (
     gib,
 )
 from planner.report.layout import DAYS, STEP, Data, pick, trim_key
-from planner.results.result import Result, evaluate_plan
+from planner.results.moves import evaluate_near
+from planner.results.result import Result
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -356,17 +358,22 @@ def _compare_answers(
 def compute_more(body: Body) -> dict[str, Any]:
     """Compute what takes longer: alternatives, sensitivity, and the choices of the usual settings
     that do not fit or are invalid."""
-    plan = load_from_text(body["text"])
-    data = Overview(evaluate(plan)).to_data()
+    result = evaluate(load_from_text(body["text"]))
+    data = Overview(result).to_data()
     return {
         "advice": render_part("advice.html", answer=data),
         "html": render_part("more.html", answer=data),
-        "refused": dict(_find_refused(plan)),
+        "refused": dict(_find_refused(result)),
     }
 
 
-def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
-    known = controls.list_settings()
+HEADROOM = "memory.headroom"
+
+
+def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the keys of the usual settings, each with its choices that do not fit or are invalid,
+    and why."""
+    plan, known = result.plan, controls.list_settings()
     keys = [key for each in controls.USUAL.values() for key in each if known[key].kind in BESIDE]
     for key, one in controls.shown_in(None, plan, keys).items():
         options = one.sizes if one.sizes is not None else [value for value, _ in known[key].options]
@@ -375,11 +382,14 @@ def _find_refused(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
             if option == plan.get(key):
                 continue
             try:
-                other = evaluate_plan(variant(plan, {key: option}))
-                if other.verdict["state"] == "no" and CAPACITY in other:
-                    said[controls.format_option(option)] = (
-                        f"does not fit: {gib(other[PROCESS].value)} GiB"
-                    )
+                other = evaluate_near(
+                    result.evaluation, variant(plan, {key: option}), (HEADROOM, PROCESS)
+                )
+                if other.value(HEADROOM) < 0:
+                    process = gib(other.value(PROCESS))
+                    said[controls.format_option(option)] = f"does not fit: {process} GiB"
+            except Absent:
+                continue  # nothing is known of its memory
             except PlanError as error:
                 said[controls.format_option(option)] = clean(error.faults[0].words, 200)
         yield key, said

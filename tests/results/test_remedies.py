@@ -11,7 +11,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions.loading import load
-from planner.results.remedies import _yield_changes, find_fixes
+from planner.results.moves import list_moves
+from planner.results.remedies import find_fixes
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 VIRTUAL = "parallelism.virtual_pipeline=1"
@@ -101,7 +102,9 @@ def test_states_are_divided_over_others_only(devices, lora):
     layout = {"data": devices, "zero": 0}
     document = {**ONE_CARD, "cluster": f"{devices} x rtx-4090", "parallelism": layout}
     document["training"] = {**document["training"], **({"lora": lora} if lora else {})}
-    candidates = [change for _, change in _yield_changes(load(document))]
+    plan = load(document)
+    moves = [move for move in list_moves() if move.frees is not None]
+    candidates = [change for move in moves for change in move.yield_changes(plan)]
     assert any("parallelism.zero" in change for change in candidates) == (devices > 1)
     # A base in 4 bits is proposed where there is a base, a smaller micro-batch always.
     assert ({"training.lora.base": "nf4"} in candidates) == bool(lora)

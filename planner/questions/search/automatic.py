@@ -18,7 +18,7 @@ from planner.documents.source import Document
 from planner.plans import plan
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
-from planner.questions.constraints import MARGIN
+from planner.questions.constraints import margin_of
 from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON
@@ -78,9 +78,8 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
             Fault("parallelism: auto ranks layouts by the time of a training step", place,
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
-    team = document.defaults
     said = document.get("parallelism.margin")
-    said = said if said is not None else (team and team.margin) or MARGIN
+    said = margin_of(start) if said is None else said
     kept = {
         "fixed": fixed,
         "vary": {} if "training.schedule" in fixed else {"training.schedule": COMMON},
