@@ -51,27 +51,19 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
 
 def explain_gap(result: Result, quantity: str, gap: Fraction, most: int = 3) -> list[str]:
     """Sentences on what could explain that a run differs by so much, so many at most."""
-    unit = result[quantity].unit
-    sign = "+" if gap > 0 else "−"
-
-    def amount(value: Fraction) -> str:
-        return f"{sign}{result[quantity].declared.text(abs(value))}"
-
-    lines = []
+    declared, sign, would = result[quantity].declared, "−", "would save"
+    if gap > 0:
+        sign, would = "+", "would cost"
+    lines, whole = [], f"{sign}{declared.text(abs(gap))}"
     for cause in find_causes(result, quantity, gap)[:most]:
-        share, would = cause.effect / gap, "would cost" if gap > 0 else "would save"
-        if share > ALIKE:
-            lines.append(
-                f"{amount(gap)} is less than {cause.says} {would} ({amount(cause.effect)})"
-            )
-        elif share * ALIKE >= 1:
-            lines.append(
-                f"{amount(gap)} is about what {cause.says} {would} ({amount(cause.effect)})"
-            )
+        share, effect = cause.effect / gap, f"{sign}{declared.text(abs(cause.effect))}"
+        if share * ALIKE < 1:
+            lines.append(f"of {whole}, {cause.says} {would} {effect}")
         else:
-            lines.append(f"of {amount(gap)}, {cause.says} {would} {amount(cause.effect)}")
+            how = "less than" if share > ALIKE else "about what"
+            lines.append(f"{whole} is {how} {cause.says} {would} ({effect})")
     if not lines:
-        lines.append(f"no setting of the plan explains {amount(gap)}")
-        if gap > 0 and unit == "s":
+        lines.append(f"no setting of the plan explains {whole}")
+        if gap > 0 and declared.unit == "s":
             lines[0] += "; look for slow clocks, a slow device or link, data that comes late"
     return lines

@@ -463,15 +463,15 @@ class Overview:
         return Data(rows=rows, none=none, note=note)
 
     def _build_remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
-        capacity = self.result[CAPACITY].number
-        slower, text, change = remedy.slowdown, "–", ""
-        if slower is not None and days is not None:
-            text = self._format_cell(DAYS, Fraction(slower) * Fraction(days.number))
-            change = numbers.text(Fraction(slower) - 1, style="change")
-        cost = self._format_cell(COST, remedy.cost) if remedy.cost else "–"
-        return Better(format_changes(remedy.changes, self.result.plan.get), text, change, cost,
-                      gib(capacity - remedy.headroom), gib(capacity - remedy.at_worst),
-                      *STATUS["fits"], remedy.changes)  # fmt: skip
+        left, change = {PROCESS: remedy.headroom, "memory.at_worst": remedy.at_worst}, None
+        values = {name: self.result[CAPACITY].number - free for name, free in left.items()}
+        if remedy.slowdown is not None and days is not None:
+            change = Fraction(remedy.slowdown) - 1
+            values[DAYS] = Fraction(remedy.slowdown) * Fraction(days.number)
+        if remedy.cost:
+            values[COST] = remedy.cost
+        words = format_changes(remedy.changes, self.result.plan.get)
+        return self._build_better(words, values, change, remedy.changes)
 
     @cached_property
     def better(self) -> list[Better]:
@@ -493,13 +493,17 @@ class Overview:
     def _build_better(
         self,
         words: str,
-        values: Mapping[str, Fraction],
+        values: Mapping[str, Any],
         change: Fraction | None = None,
         takes: Mapping[str, Any] | None = None,
     ) -> Better:
-        cost = self._format_cell(COST, values[COST]) if COST in values else "–"
+        """Return a row: ``words`` for the plan, its ``values`` by quantity as far as known, the
+        relative ``change`` of its time, and the keys that it takes."""
         by = "" if change is None else numbers.text(change, style="change")
-        days = self._format_cell(DAYS, values[DAYS])
+        days, cost = (
+            self._format_cell(name, values[name]) if name in values else "–"
+            for name in (DAYS, COST)
+        )
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
         return Better(words, days, by, cost, memory, worst, *STATUS["fits"], takes or {})
 

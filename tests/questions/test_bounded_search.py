@@ -18,8 +18,8 @@ from planner.questions import domains, loading
 from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
-from planner.questions.search.engine import best
 from tests.in_turn import InTurn
+from tests.layouts import find_best
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -123,7 +123,7 @@ def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
 def test_a_quantity_that_no_layout_has_says_why() -> None:
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", {"cluster.provider": None})
     with pytest.raises(PlanError, match="cost"):
-        best(plan, "cost.total")
+        find_best(plan, "cost.total")
     with pytest.raises(PlanError, match="cost"):
         BoundedSearch(plan, "cost.total").run_question(BoundedSearch.find_best)
 

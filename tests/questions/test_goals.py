@@ -21,13 +21,14 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit, parse_limit
 from planner.questions.domains import Domain, build_domain
-from planner.questions.search.engine import FITS, SURE, Walk, best
+from planner.questions.search.engine import FITS, SURE, Walk
 from planner.questions.solve import cheapest, intervals, priced_devices, questions
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import Answer
 from planner.results.result import evaluate_plan
 from tests.conftest import RunCli
 from tests.in_turn import InTurn
+from tests.layouts import find_best
 from tests.strategies import plans
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -140,7 +141,7 @@ def test_the_fewest_devices_with_any_layout_agree_with_a_search_at_each_count() 
             changed = variant(plan, {"cluster.devices": count})
         except PlanError:
             continue
-        if best(changed, limits=limits) is not None:
+        if find_best(changed, limits=limits) is not None:
             held.append(count)
     assert answer.holds.value == min(held)
 
@@ -168,7 +169,7 @@ def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
     assert not any("monotone" in note for note in answer.notes)
     for index in range(answer.holds.index - 3, answer.holds.index + 1):
         changes = answer.domain.changes(answer.domain.value(index))
-        assert best(variant(answer.holds.plan, changes), FITS) is not None
+        assert find_best(variant(answer.holds.plan, changes), FITS) is not None
 
 
 @pytest.mark.slow
@@ -177,7 +178,7 @@ def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> No
     one = {"training.micro_batch": 1, "training.tokens": 10**9, "training.global_batch": 512,
            "parallelism.pipeline": 2}  # fmt: skip
     plan = variant(load(GPT2), one)
-    found = {batch: best(variant(plan, {**one, "training.global_batch": batch}))
+    found = {batch: find_best(variant(plan, {**one, "training.global_batch": batch}))
              for batch in range(440, 533, 4)}  # fmt: skip
     steps = {batch: layout.values["time.step_seconds"] for batch, layout in found.items() if layout}
     assert list(steps.values()) != sorted(steps.values())

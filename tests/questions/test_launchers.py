@@ -19,6 +19,7 @@ from planner.questions.search.engine import search
 from planner.questions.search.layouts import KEYS, Space
 from planner.report import searched
 from tests.conftest import RunCli
+from tests.layouts import yield_layouts
 
 PLAN: dict[str, Any] = {
     "name": "started",
@@ -51,11 +52,9 @@ def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
     kept = {
         tuple(changes[key] for key in KEYS)
         for rows in Space(plan, few, launcher=framework).yield_blocks()
-        for changes in rows.yield_layouts()
+        for changes in yield_layouts(rows)
     }
-    every = [
-        changes for rows in Space(plan, few).yield_blocks() for changes in rows.yield_layouts()
-    ]
+    every = [changes for rows in Space(plan, few).yield_blocks() for changes in yield_layouts(rows)]
     assert 0 < len(kept) < len(every)
     there = [changes for changes in every if tuple(changes[key] for key in KEYS) in kept]
     for changes in (*chance.sample(every, 40), *chance.sample(there, 10)):
@@ -94,9 +93,9 @@ def test_a_pipeline_of_maxtext_divides_layers_and_micro_batches() -> None:
     started = {
         tuple(changes[key] for key in KEYS)
         for rows in Space(plan, few, launcher="maxtext").yield_blocks()
-        for changes in rows.yield_layouts()
+        for changes in yield_layouts(rows)
     }
-    every = [c for rows in Space(plan, few).yield_blocks() for c in rows.yield_layouts()]
+    every = [c for rows in Space(plan, few).yield_blocks() for c in yield_layouts(rows)]
     assert 0 < len(started) < len(every)
     for changes in chance.sample(every, 100):
         unsaid = left_unsaid(plans.variant(plan, changes), "maxtext")

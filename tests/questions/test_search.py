@@ -30,6 +30,7 @@ from planner.questions.search import engine as searching
 from planner.questions.search.layouts import SCHEDULES, Space
 from planner.report import searched
 from tests.in_turn import InTurn
+from tests.layouts import find_best, yield_layouts
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
 
@@ -84,7 +85,7 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
     space = Space(plan, full=True)
     found = set()
     for rows in space.yield_blocks(most=1000):
-        for changes in rows.yield_layouts():
+        for changes in yield_layouts(rows):
             key = (*(changes[k] for k in KEYS), changes[layouts.KERNELS])
             assert key not in found
             found.add(key)
@@ -306,20 +307,20 @@ def test_more_micro_batches_than_are_alive_change_nothing() -> None:
 def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
     plan = small("mixtral-8x7b")
     found = searching.search(plan, top=1, margin="0")
-    first = searching.best(plan)
+    first = find_best(plan)
     assert first is not None and found.plain is not None
     assert first.changes == found.plain.changes
     assert first.of(plan).get("parallelism.pipeline") == first.changes["parallelism.pipeline"]
     bound = found.best[0].values["memory.process"] * 9 / 10
     limits = [Limit("memory.process", "<=", bound)]
     within, expected = (
-        searching.best(plan, limits=limits),
+        find_best(plan, limits=limits),
         searching.search(plan, top=1, margin="0", limits=limits).plain,
     )
     assert within is not None and expected is not None
     assert within.values["memory.process"] <= bound
     assert within.values["time.step_seconds"] == expected.values["time.step_seconds"]
-    assert searching.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
+    assert find_best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
 
 
 def test_values_of_any_key_are_tried() -> None:
@@ -470,19 +471,19 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
                 "parallelism": {"zero": 0},
             }
         )
-        spaces.append(list(next(Space(plan).yield_blocks()).yield_layouts()))
+        spaces.append(list(yield_layouts(next(Space(plan).yield_blocks()))))
     assert all(found == spaces[0] for found in spaces[1:])
 
 
 def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     one, other, third = small("llama2-7b"), small("gpt2-small"), small("llama2-7b")
-    found = [list(next(Space(plan).yield_blocks()).yield_layouts()) for plan in (one, other, third)]
+    found = [list(yield_layouts(next(Space(plan).yield_blocks()))) for plan in (one, other, third)]
     assert found[0] == found[2] != found[1]
     half = variant(one, {"cluster.devices": 8})
-    assert len(list(next(Space(half).yield_blocks()).yield_layouts())) < len(found[0])
+    assert len(list(yield_layouts(next(Space(half).yield_blocks())))) < len(found[0])
     few = Space(one, {"training.micro_batch": (1,)})
     assert {
-        layout["training.micro_batch"] for layout in next(few.yield_blocks()).yield_layouts()
+        layout["training.micro_batch"] for layout in yield_layouts(next(few.yield_blocks()))
     } == {1}
 
 
@@ -574,7 +575,7 @@ def test_what_there_is_none_of_is_not_divided() -> None:
     space = Space(small("gpt2-small"))
     seen = set()
     for rows in space.yield_blocks(most=1000):
-        for changes in rows.yield_layouts():
+        for changes in yield_layouts(rows):
             get = {key.split(".")[1]: value for key, value in changes.items()}
             assert get["expert"] == get["expert_tensor"] == 1
             if get["pipeline"] == 1:

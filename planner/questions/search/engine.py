@@ -504,17 +504,6 @@ class _Selected:
         return self.safe if self.safe.count else self.tight
 
 
-def best(
-    plan: Plan,
-    by: str = STEP,
-    limits: Sequence[Limit] = (),
-    fixed: Mapping[str, Any] | None = None,
-) -> Layout | None:
-    """Find the simplest of the best layouts of a plan that fit as predicted and satisfy some
-    limits; None if none does. A large space is narrowed."""
-    return search(plan, 1, by, fixed, limits=limits, most=MOST, margin="0").plain
-
-
 def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> SearchResult:
     """Search what a report shows: the best five, the cost of each choice, and ``points`` of a
     scatter plot of memory and ``by`` (a reproducible sample of the layouts and the whole front).

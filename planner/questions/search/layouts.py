@@ -559,11 +559,6 @@ class SpaceRows(Rows):
         follows = {k: found[k] for k in layout.FOLLOWS if k in open_ones and k in found}
         return Setting(self.build_changes(place), follows)
 
-    def yield_layouts(self) -> Iterator[dict[str, Any]]:
-        """Yield every layout, row after row."""
-        for row, *choice in np.argwhere(np.moveaxis(self.valid, 2, 0)):
-            yield self.build_changes(int(np.ravel_multi_index((*choice, row), self.shape)))
-
 
 @cache_last(4)
 def _get_cache(*rests_on: Any) -> dict[Any, Any]:
