@@ -68,7 +68,7 @@ TESTS = (
     "tests/book",
     "tests/plans",
     "tests/results/test_parts.py",
-    "tests/results/test_remedies.py",
+    "tests/results/test_improvements.py",
     "tests/results/test_result.py",
     "tests/results/test_verdict.py",
     "tests/connect/test_configurations.py",

@@ -44,7 +44,7 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
                 evaluation = evaluate_near(base, other, (quantity,), exact=False)
                 effect = Fraction(evaluation.get_values((quantity,))[quantity]) - Fraction(here)
                 share = effect / gap
-                if share >= LEAST and (share <= ALIKE or move.otherwise == "scale"):
+                if share >= LEAST and (share <= ALIKE or move.scale):
                     found.append(Cause(move.words, effect))
     return sorted(found, key=lambda cause: max(cause.effect / gap, gap / cause.effect))
 

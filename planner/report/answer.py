@@ -17,7 +17,6 @@ from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, sc
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, pick_shown
 from planner.plans.pipeline import cut_rule
-from planner.questions.nearby import find_faster
 from planner.questions.sensitivity import rank_measures, twice
 from planner.report.layout import (
     DAYS,
@@ -31,7 +30,7 @@ from planner.report.layout import (
     trim_key,
 )
 from planner.results import intervals
-from planner.results.remedies import Remedy
+from planner.results.improvements import Remedy, find_faster
 from planner.results.result import DEFAULT_RATES, Quantity, Result
 
 PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
@@ -463,8 +462,9 @@ class Overview:
         return Data(rows=rows, none=none, note=note)
 
     def _build_remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
-        left, change = {PROCESS: remedy.headroom, "memory.at_worst": remedy.at_worst}, None
-        values = {name: self.result[CAPACITY].number - free for name, free in left.items()}
+        capacity, change, values = self.result[CAPACITY].number, None, dict[str, Any]()
+        values[PROCESS] = capacity - remedy.headroom
+        values["memory.at_worst"] = capacity - remedy.at_worst
         if remedy.slowdown is not None and days is not None:
             change = Fraction(remedy.slowdown) - 1
             values[DAYS] = Fraction(remedy.slowdown) * Fraction(days.number)

@@ -1,1 +1,1 @@
-"""What a plan evaluates to: values with kinds, intervals, inputs, attribution, remedies."""
+"""What a plan evaluates to: values with kinds, intervals, inputs, attribution, moves."""

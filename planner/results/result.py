@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import sympy
 
     from planner.results.collapse import Collapse
-    from planner.results.remedies import Advice
+    from planner.results.improvements import Advice
     from planner.typeset import Box, Typesetter
     from planner.typeset.styles import Style
 
@@ -223,7 +223,7 @@ class Result(Shown):
         """Changes that make a plan safe that does not fit, or only tightly; None if it fits."""
         if self.verdict["state"] not in ("no", "tight"):
             return None
-        from planner.results.remedies import find_fixes
+        from planner.results.improvements import find_fixes
 
         return find_fixes(self.plan)
 

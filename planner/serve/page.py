@@ -35,6 +35,7 @@ from planner.report.answer import (
     gib,
 )
 from planner.report.layout import DAYS, STEP, Data, pick, trim_key
+from planner.results.intervals import HEADROOM
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
 from planner.serve import controls
@@ -365,9 +366,6 @@ def compute_more(body: Body) -> dict[str, Any]:
         "html": render_part("more.html", answer=data),
         "refused": dict(_find_refused(result)),
     }
-
-
-HEADROOM = "memory.headroom"
 
 
 def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:

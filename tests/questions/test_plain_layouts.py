@@ -10,11 +10,11 @@ import pytest
 
 import planner
 from planner.questions import loading
-from planner.questions.nearby import find_faster
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
 from planner.report import searched
+from planner.results.improvements import find_faster
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
 WORST = "memory.headroom_p95"

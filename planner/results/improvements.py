@@ -1,34 +1,41 @@
-"""If a plan does not fit, or only tightly: the missing memory, the largest part of it, and the
-nearest plans that are safe.
+"""Plans near a plan that are better: changes that make one fit, and layouts that are faster.
 
 Safe means that the 95th percentile fits (``memory.headroom_p95``). Every change is a plan of its
-own, evaluated like any other, its time predicted even if the plan assumes a utilisation. They are
-ranked by that time or, without a prediction, by how much they interfere: sharding states costs
-least, activation checkpointing costs another forward pass, another optimizer changes the training.
+own, evaluated like any other. If a plan is not safe, single changes that make it so are ranked by
+the predicted time, even if the plan assumes a utilisation, or, without a prediction, by how much
+they interfere: sharding states costs least, activation checkpointing costs another forward pass,
+another optimizer changes the training. A safe plan gets faster safe layouts by hill climbing: the
+result is better than the plan, not the best there is; ``plan.py search`` finds that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from planner.base.display import format_flow
 from planner.base.errors import PlanError
 from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.plan import variant
+from planner.plans.layout import COLUMNS, KERNELS
+from planner.plans.plan import reset_derived, variant
 from planner.results.intervals import get_or_zero
-from planner.results.moves import evaluate_near, list_moves
+from planner.results.moves import Move, evaluate_near, list_moves
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 #: Free memory, and at the 95th percentile: a plan is safe if that is not negative.
 LEFT, SAFE = "memory.headroom", "memory.headroom_p95"
+STEP = "time.step_seconds"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: The most changes combined if no single one is enough.
 TOGETHER = 2
+#: The most changes of a faster layout, and steps of hill climbing.
+MOST_CHANGES, MOST_STEPS = 3, 4
+#: Smallest relative gain of a step: predictions differ by more for other reasons.
+WORTH = 0.01
 
 
 class Remedy(NamedTuple):
@@ -41,9 +48,6 @@ class Remedy(NamedTuple):
     # None where nothing predicts them
     rank: int  # how much it interferes, low first
     cost: float  # of the run in USD; 0 where nothing predicts it
-
-    def __str__(self) -> str:
-        return format_flow({key: v for key, v in self.changes.items() if v is not None})[1:-1]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -132,3 +136,89 @@ def _try_changes(
     then = float(get_or_zero(SPEED, evaluation)) if now else 0.0
     cost = float(get_or_zero(COST, evaluation)) if then else 0.0
     return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank, cost)
+
+
+class Nearby(NamedTuple):
+    """A plan that differs in some keys of its layout, and its values of some quantities."""
+
+    changes: Mapping[str, Any]  # by dotted key; None resets a key that the document sets
+    plan: Plan
+    values: Mapping[str, Any]
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The keys that the layout differs in, without what follows from them."""
+        keys = dict.fromkeys(move.key for move in list_faster() if move.key in self.changes)
+        single = self.plan.get("parallelism.tensor") == 1
+        return {k: self.changes[k] for k in keys if not (single and k == "parallelism.sequence")}
+
+
+@cache
+def list_faster() -> tuple[Move, ...]:
+    """List the moves that may save time, in the order of the columns of a layout."""
+    faster = [move for move in list_moves() if move.faster]
+    return tuple(move for row in COLUMNS for move in faster if move.key == row.key)
+
+
+def find_faster(
+    plan: Plan, quantities: tuple[str, ...] = (), like: Evaluation | None = None
+) -> list[Nearby]:
+    """Find the fastest safe plan with one change, with two and with three, each faster than the one
+    before; none if no nearby plan is faster, or if time is not predicted.
+
+    Args:
+        plan: a safe one whose time is predicted.
+        quantities: further quantities to evaluate of each.
+        like: an evaluation of the plan, whose graph is reused.
+    """
+    quantities = (STEP, SAFE, *quantities)
+    base = Evaluation(like.case if like else instance.build(plan), like=like, exact=False)
+    try:
+        here, best = Nearby({}, plan, base.get_values(quantities)), dict[int, Nearby]()
+    except PlanError:
+        return []
+    tried, stands = set[frozenset[tuple[str, Any]]](), base
+    for _ in range(MOST_STEPS):
+        fastest, there = here, stands
+        for changes, other in _yield_moves(plan, here):
+            at_values = frozenset(changes.items())
+            if at_values in tried:
+                continue
+            tried.add(at_values)
+            with suppress(PlanError):
+                evaluation = evaluate_near(stands, other, quantities, exact=False)
+                if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first
+                    continue
+                found = Nearby(changes, other, evaluation.get_values(quantities))
+                many = len(found.chosen)
+                if not 0 < many <= MOST_CHANGES:
+                    continue
+                if many not in best or found.values[STEP] < best[many].values[STEP]:
+                    best[many] = found
+                if found.values[STEP] < fastest.values[STEP]:
+                    fastest, there = found, evaluation
+        if fastest.values[STEP] > here.values[STEP] * (1 - WORTH):
+            break
+        here, stands = fastest, stands if there.sealed else there
+    rows, before = list[Nearby](), base.value(STEP)
+    for many in sorted(best):
+        if best[many].values[STEP] <= before * (1 - WORTH):
+            rows.append(best[many])
+            before = best[many].values[STEP]
+    return rows
+
+
+def _yield_moves(plan: Plan, here: Nearby) -> Iterator[tuple[dict[str, Any], Plan]]:
+    """Yield each plan one move from the current one, with its changes of the original plan."""
+    for move in list_faster():
+        for moved in move.yield_changes(here.plan):
+            changes = {**here.changes, **reset_derived(plan), **moved}
+            if moved[move.key] == plan.get(move.key):
+                del changes[move.key]
+            with suppress(PlanError):
+                other = variant(plan, changes)
+                if other.get(KERNELS) != plan.get(KERNELS):
+                    changes[KERNELS] = plan.get(KERNELS)  # all else stays
+                    other = variant(plan, changes)
+                yield changes, other
+                break  # the other values are further away

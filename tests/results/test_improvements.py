@@ -11,8 +11,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions.loading import load
+from planner.results.improvements import find_fixes
 from planner.results.moves import list_moves
-from planner.results.remedies import find_fixes
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 VIRTUAL = "parallelism.virtual_pipeline=1"
