@@ -19,7 +19,7 @@ from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
 from tests.in_turn import InTurn
-from tests.layouts import find_best
+from tests.layouts import find_best, yield_layouts
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -75,7 +75,7 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
     larger of limit and value, of memory what is free of what is there."""
     few = {"cluster.devices": 2, "training.global_batch": 2, "training.micro_batch": 1}
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", few)
-    every = [c for rows in layouts.Space(plan).yield_blocks() for c in rows.yield_layouts()]
+    every = [c for rows in layouts.Space(plan).yield_blocks() for c in yield_layouts(rows)]
     exactly = InTurn()
     values = [exactly(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
     fastest, slowest = (f(v[STEP] for v in values) for f in (min, max))

@@ -75,7 +75,7 @@ def test_what_no_row_of_a_table_reads_is_not_started() -> None:
 
     def cuts(launcher: str | None) -> set[Any]:
         rows = Space(plan, kept, launcher=launcher).yield_blocks()
-        return {changes["parallelism.cut"] for block in rows for changes in block.yield_layouts()}
+        return {changes["parallelism.cut"] for block in rows for changes in yield_layouts(block)}
 
     assert cuts(None) == cuts("megatron") == {None, "ends"}
     assert cuts("deepspeed") == {None}

@@ -20,6 +20,7 @@ from planner.questions.search import bounded_search, engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.engine import REPLICAS, Walk, search
 from planner.report import searched
+from tests.layouts import yield_layouts
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 
@@ -87,12 +88,12 @@ def test_nothing_fits_only_where_nothing_of_all_does(
 @pytest.mark.parametrize("key", [REPLICAS, "parallelism.tensor"])
 def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str) -> None:
     whole = Walk(plan(devices=16), ())
-    every = [changes for rows in whole.yield_rows() for changes in rows.yield_layouts()]
+    every = [changes for rows in whole.yield_rows() for changes in yield_layouts(rows)]
     values = sorted({changes[key] for changes in every})
     assert len(values) > 1
     for kept in (values[:1], values[1::2]):
         small = whole.narrow_layouts({key: kept})
-        found = [changes for rows in small.yield_rows() for changes in rows.yield_layouts()]
+        found = [changes for rows in small.yield_rows() for changes in yield_layouts(rows)]
         assert found == [changes for changes in every if changes[key] in kept]
         assert small.size == len(found) < len(every) == whole.size
 

@@ -15,6 +15,7 @@ from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
 from planner.report import searched
 from planner.results.improvements import find_faster
+from tests.layouts import yield_layouts
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
 WORST = "memory.headroom_p95"
@@ -185,7 +186,7 @@ def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
     space = Space(
         loading.load({**plan, "parallelism": layout}), {**held, "parallelism.context": (1,)}
     )
-    listed = [changes for rows in space.yield_blocks() for changes in rows.yield_layouts()]
+    listed = [changes for rows in space.yield_blocks() for changes in yield_layouts(rows)]
     assert {changes["parallelism.zero"] for changes in listed} == {0}
     assert len(listed) == space.size
 
