@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner.base import numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import HARMLESS
-from planner.connect.imports.rules import read_traits, run_rule
+from planner.connect.imports.families import HARMLESS, inherit_row
+from planner.connect.imports.rules import check_values, trace_traits
 
 _SAID = resources.read_yaml(Path(__file__).with_name("diffusion.yaml"))
 #: Classes that are known, and what each row has that is no key of the document.
 CLASSES: Mapping[str, Mapping[str, Any]] = _SAID["types"]
-_BESIDE = ("like", "defaults", "refused")
+_BESIDE = ("defaults", "refused")
 #: What says the class, as transformers' `model_type` does elsewhere.
 NAME = "_class_name"
 #: A class that stands for two others, by the norms of its layers.
@@ -25,13 +24,6 @@ GENERAL, BY_NORM = "Transformer2DModel", {
     "ada_norm_single": "PixArtTransformer2DModel",
 }  # fmt: skip
 MOST_LAYERS = 10_000
-
-
-@cache
-def _load_class(name: str) -> Mapping[str, Any]:
-    said = CLASSES.get(name) or _SAID["parts"][name]
-    like = _load_class(said["like"]) if "like" in said else {}
-    return {**like, **{key: value for key, value in said.items() if key not in _BESIDE}}
 
 
 def convert_diffuser(
@@ -58,18 +50,10 @@ def convert_diffuser(
             fault = f"{name}: norm_type {norm!r} is not modelled"
             raise c.fault(fault, f"one of: {', '.join(BY_NORM)}")
         name = BY_NORM[norm]
-    for key, allowed in CLASSES[name].get("refused", {}).items():
-        known = [run_rule(one, c) for one in allowed]
-        if c.get(key) not in known:
-            fault = f"{name}: {key} {c.get(key)!r} is not modelled"
-            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
-    document: dict[str, Any] = {}
-    came_from: dict[str, tuple[str, ...]] = {}
-    for dotted, trait in _load_class(name).items():
-        c.noted.clear()
-        document |= read_traits({dotted: trait}, c)
-        if c.noted:
-            came_from[dotted] = tuple(sorted(c.noted))
+    check_values(c, CLASSES[name].get("refused", {}), name, derive=True)
+    said = inherit_row({**_SAID["parts"], **CLASSES}, name)
+    traits = {key: value for key, value in said.items() if key not in _BESIDE}
+    document, came_from = trace_traits(traits, c)
     if document["layers"] > MOST_LAYERS:
         raise c.fault(f"{document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
     c.judge(_SAID["harmless"], HARMLESS)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.arguments import Arguments, parse_arguments
 from planner.connect.imports.families import SCRIPTS, row
-from planner.connect.imports.rules import read_traits
+from planner.connect.imports.rules import read_traits, trace_traits
 from planner.connect.imports.tidy import drop_defaults, place_faults
 from planner.documents import aliases, schema, source
 from planner.documents.source import expand_keys
@@ -58,13 +58,7 @@ def read_script(text: str, place: Place | None = None) -> ScriptImport:
         said.append("--ffn-hidden-size is taken here; the script counts 4 times the hidden width")
     if found.keys() <= {*SCRIPTS["model"], HUB}:
         return ScriptImport(model, script, said, {})
-    plan: dict[str, Any] = {}
-    came_from: dict[str, tuple[str, ...]] = {}
-    for dotted, rule in row("eleuther_plan").traits.items():
-        c.noted.clear()
-        value = read_traits({dotted: rule}, c)
-        plan |= value
-        came_from |= {key: tuple(f"--{name}" for name in sorted(c.noted)) for key in value}
+    plan, came_from = trace_traits(row("eleuther_plan").traits, c)
     if shipped and "sequence-length" not in found:
         del plan["training.sequence_length"]  # as long as the model reads
     came_from["cluster.accelerator"] = ("no argument says which",)

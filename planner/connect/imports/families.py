@@ -46,6 +46,22 @@ class FamilyRow:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
+def inherit_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Merge a row with those that it is like: later ones over earlier ones, its own keys over all.
+
+    Args:
+        rows: rows by name.
+        name: the row that is asked for.
+
+    Returns:
+        Its keys, without ``like``.
+    """
+    like, found = rows[name].get("like", ()), dict[str, Any]()
+    for base in [like] if isinstance(like, str) else like:
+        found |= inherit_row(rows, base)
+    return found | {key: value for key, value in rows[name].items() if key != "like"}
+
+
 @cache
 def row(kind: str) -> FamilyRow:
     """The keys of the document that a model type gives, in what its layers differ, the keys that

@@ -11,11 +11,10 @@ from typing import Any
 
 from planner.base import files, numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.imports import diffusion, towers
+from planner.connect.imports import diffusion, families, towers
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import CLASSES as USUAL
-from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, FamilyRow, Traits, row
-from planner.connect.imports.rules import read_traits, run_rule
+from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, FamilyRow, Traits
+from planner.connect.imports.rules import check_values, read_traits, run_rule, trace_traits
 from planner.connect.imports.tidy import (
     drop_defaults,
     fill_defaults,
@@ -63,22 +62,11 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
         raise _refuse_type(kind, FAMILIES, place)
     said = CLASSES["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
-    family = row(kind)
-    for key, allowed in family.refused.items():
-        value, known = (
-            c.get(key),
-            [run_rule(one, c) for one in allowed] if key in c.given else allowed,
-        )
-        if value not in known:
-            fault = f"{kind}: {c.name(key)} {value!r} is not modelled"
-            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
+    family = families.row(kind)
+    check_values(c, family.refused, kind)
     made = HfDocument({}, notes=notes, family=kind)
     own = _of_class(named, (outer, kind), family, made, c)
-    for dotted, trait in {**family.traits, **own}.items():
-        c.noted.clear()
-        made.document |= read_traits({dotted: trait}, c)
-        if c.noted:
-            made.came_from[dotted] = tuple(c.name(key) for key in sorted(c.noted))
+    made.document, made.came_from = trace_traits({**family.traits, **own}, c)
     if made.document["layers"] > MOST_LAYERS:
         raise c.fault(f"{made.document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
     _add_layers(c, family.axes, made)
@@ -119,7 +107,7 @@ def _of_class(
     Raises:
         PlanError: a class that is not modelled.
     """
-    classes = family.classes or USUAL
+    classes = family.classes or families.CLASSES
     fits = [ending for ending in classes if named.endswith(ending)]
     ending = max(fits, key=len, default="")
     traits = classes.get(ending, {})

@@ -7,11 +7,12 @@ What only one class does is a function that takes the configuration alone, ``{ru
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import getmembers, isfunction
-from math import gcd, prod
+from math import gcd, inf, prod
 from typing import Any
 
 from planner.base.numbers import plain_text
@@ -35,6 +36,47 @@ def read_traits(traits: Traits, c: Config) -> dict[str, Any]:
     return {dotted: value for dotted, value in found.items() if value is not None}
 
 
+def trace_traits(traits: Traits, c: Config) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Read traits one by one, and note which keys of the configuration gave each.
+
+    Args:
+        traits: rules by the dotted keys of the document.
+        c: the configuration; what it noted before is forgotten.
+
+    Returns:
+        The values of ``read_traits``, and for dotted keys the names of the given keys, sorted.
+    """
+    document, came_from = dict[str, Any](), dict[str, tuple[str, ...]]()
+    for dotted, trait in traits.items():
+        c.noted.clear()
+        document |= read_traits({dotted: trait}, c)
+        if c.noted:
+            came_from[dotted] = tuple(c.name(key) for key in sorted(c.noted))
+    return document, came_from
+
+
+def check_values(
+    c: Config, refused: Mapping[str, Sequence[Said]], kind: str, derive: bool = False
+) -> None:
+    """Refuse values that would change the architecture in a way that is not modelled.
+
+    Args:
+        c: the configuration.
+        refused: by key the values, or rules that find them, that are modelled.
+        kind: what faults call the configuration.
+        derive: whether rules are followed for keys that are not given, too.
+
+    Raises:
+        PlanError: a key has another value.
+    """
+    for key, allowed in refused.items():
+        value = c.get(key)
+        known = [run_rule(one, c) for one in allowed] if derive or key in c.given else allowed
+        if value not in known:
+            fault = f"{kind}: {c.name(key)} {value!r} is not modelled"
+            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
+
+
 def count_layers(c: Config) -> int:
     return c.need_int("num_hidden_layers")
 
@@ -53,6 +95,19 @@ def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
 def number_of(c: Config, term: Said) -> Any:
     """Find a number: itself, what a key holds, or what a rule finds."""
     return c.need_int(term) if isinstance(term, str) else run_rule(term, c)
+
+
+def refuse(c: Config, condition: Said, fault: str, then: Said, allowed: str | None = None) -> Any:
+    """A value that a configuration has unless a condition is met, which is a fault of it; keys in
+    braces stand for their values."""
+    if run_rule(condition, c):
+        raise c.fault(re.sub(r"{(\w+)}", lambda key: str(c.get(key[1])), fault), allowed)
+    return run_rule(then, c)
+
+
+def _find_or_none(c: Config, term: Said) -> Any:
+    """Find a number as ``number_of`` does; None for a key that is absent."""
+    return c.read_int(term) if isinstance(term, str) else run_rule(term, c)
 
 
 def labels(c: Config) -> int:
@@ -91,22 +146,6 @@ def pick_first(c: Config, rules: Sequence[Said]) -> Any:
     return run_rule(last, c)
 
 
-def mamba_head_dim(c: Config, inner: Said) -> int:
-    """The width of a Mamba head; `auto` is what the inner width leaves for each head."""
-    if c.get("mamba_d_head") == "auto":
-        return int(run_rule(inner, c)) // c.need_int("mamba_n_heads")
-    return c.need_int("mamba_d_head")
-
-
-def tied_head(c: Config) -> bool:
-    """BERT: the library's classes hold the bias of a head twice where its matrix is not tied."""
-    if c.read_flag("tie_word_embeddings") is False:
-        raise c.fault(
-            "a head of its own, whose bias the class holds twice, is not modelled", "tied"
-        )
-    return True
-
-
 # Labels ---------------------------------------------------------------------------------------
 
 
@@ -118,20 +157,35 @@ def _label_layers(c: Config, holds: Callable[[int], object], are: str, others: s
 def listed(
     c: Config, key: str, otherwise: Said, words: Mapping[str, str] | None = None
 ) -> Sequence[str]:
-    """A list with a word for each layer, which stands for a label (without ``words``, as the words
-    of that key do); where the list is absent, as the class makes it."""
-    given = c.list_of(key, str)
+    """A list with a word or a number for each layer, which stands for a label (without ``words``,
+    as the words of that key do); where the list is absent, as the class makes it."""
+    known = words or WORDS[key]
+    given = c.list_of(key, type(next(iter(known))))
     if given is None:
         return list(run_rule(otherwise, c))
     c.read |= _find_keys(otherwise)  # which the class then leaves aside
-    known, layers = words or WORDS[key], count_layers(c)
+    layers = count_layers(c)
     if len(given) < layers:
         raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
     for word in given:
         if word not in known:
             fault = f"{c.name(key)} holds {word!r}, which is not modelled"
-            raise c.fault(fault, "one of: " + ", ".join(known))
+            raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
     return [known[word] for word in given[:layers]]
+
+
+def letters(
+    c: Config, key: str, words: Mapping[str, str], otherwise: Said, repeats: bool = False
+) -> Sequence[str]:
+    """A text with a letter for each layer, which stands for a label, over and over where it
+    ``repeats``; where it is absent or no text, as the class makes it."""
+    given, layers = c.get(key), count_layers(c)
+    if not isinstance(given, str) or not given:
+        return list(run_rule(otherwise, c))
+    if not set(given) <= set(words) or (len(given) != layers and not repeats):
+        allowed = f"{'' if repeats else f'{layers} '}letters of {', '.join(words)}"
+        raise c.fault(f"{c.name(key)} is {given[:60]!r}", allowed)
+    return [words[given[i % len(given)]] for i in range(layers)]
 
 
 def _find_keys(said: Said) -> set[str]:
@@ -197,18 +251,45 @@ def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> lis
     return _label_layers(c, lambda i: i < most, are, others)
 
 
-def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Sequence[str]:
-    """The layers of a list of indices are special."""
-    indices = c.list_of(key, int)
+def at(
+    c: Config, key: str | list[int], are: str, others: str, otherwise: Said = None, **where: Any
+) -> Sequence[str]:
+    """The layers of a list of indices are special, counted from ``begin`` (0)."""
+    indices = (
+        key if isinstance(key, list) else _read_inside(c, where.get("inside")).list_of(key, int)
+    )
     if indices is None and otherwise is not None:
         return list(run_rule(otherwise, c))
-    return _label_layers(c, frozenset(indices or ()).__contains__, are, others)
+    special = {index - where.get("begin", 0) for index in indices or ()}
+    return _label_layers(c, special.__contains__, are, others)
 
 
-def marked(c: Config, key: str, are: str, others: str, otherwise: Said) -> Sequence[str]:
+def _read_inside(c: Config, key: str | None) -> Config:
+    """The mapping that a key holds, or with no key the configuration itself."""
+    return c.read_inner(key) if key else c
+
+
+def meet(c: Config, rules: Sequence[Said], are: str, others: str) -> list[str]:
+    """A layer is special where each of some rules says so."""
+    found = [run_rule(one, c) for one in rules]
+    return _label_layers(c, lambda i: all(labels[i] == are for labels in found), are, others)
+
+
+def reused(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]:
+    """The first so many layers with a label have a block, those behind them use it again."""
+    left, found = run_rule(after, c), []
+    for one in run_rule(of, c):
+        found.append(then if one == label and left <= 0 else one)
+        left -= one == label
+    return found
+
+
+def marked(
+    c: Config, key: str, are: str, others: str, otherwise: Said, inside: str | None = None
+) -> Sequence[str]:
     """A list with a number for each layer, which is special where that is not 0; an empty or absent
     list is as the class makes it."""
-    numbers = c.list_of(key, int)
+    numbers = _read_inside(c, inside).list_of(key, int)
     if not numbers:
         return list(run_rule(otherwise, c))
     if len(numbers) < count_layers(c):
@@ -228,58 +309,6 @@ def head_dim(c: Config) -> int | None:
     return hidden // heads if hidden % heads else None
 
 
-def helium_head_dim(c: Config) -> int | None:
-    """Helium: the class makes its output projection as if the heads filled the hidden width."""
-    width, heads, hidden = (
-        c.read_int("head_dim"),
-        c.need_int("num_attention_heads"),
-        c.need_int("hidden_size"),
-    )
-    if width is not None and width * heads != hidden:
-        raise c.fault(f"helium: {heads} heads of {width} are not hidden_size {hidden}")
-    return width
-
-
-def long_window(c: Config) -> int | None:
-    """Phi-3: published long-context configurations write a window beyond the context for none."""
-    window, longest = c.read_int("sliding_window"), c.read_int("max_position_embeddings")
-    return None if window and longest and window >= longest else window
-
-
-def mpt_positions(c: Config) -> str:
-    """MPT: its attention has its own mapping; the class makes no table of positions."""
-    attention = c.read_inner("attn_config")
-    if attention.read_flag("qk_ln"):
-        raise c.fault("mpt: attn_config.qk_ln is not modelled", "false")
-    return "none" if attention.read_flag("alibi") is False else "alibi"
-
-
-def falcon_shared_norm(c: Config) -> bool:
-    norms = c.read_int("num_ln_in_parallel_attn", 0)
-    if c.read_flag("new_decoder_architecture"):
-        return norms == 1
-    return bool(c.read_flag("parallel_attn"))
-
-
-def lfm_width(c: Config) -> int:
-    """LFM2: the width of a SwiGLU with as many weights, rounded up to a multiple."""
-    width = c.read_int("block_ff_dim") or c.need_int("intermediate_size")
-    if c.read_flag("block_auto_adjust_ff_dim", True):
-        multiplier, step = c.number("block_ffn_dim_multiplier"), c.need_int("block_multiple_of")
-        width = 2 * width // 3
-        if multiplier is not None:
-            width = int(multiplier * width)
-        width = -(-width // step) * step
-    return width
-
-
-def qwen_windows(c: Config) -> list[str]:
-    """With use_sliding_window, layers from max_window_layers on have the window."""
-    start = c.read_int("max_window_layers", 0) or 0
-    on = c.read_flag("use_sliding_window") and c.read_int("sliding_window", 0)
-    return _label_layers(c, lambda i: on and i >= start, "sliding", "full")
-
-
 def neo_windows(c: Config) -> list[str]:
     """GPT-Neo: attention_types [[[global, local], 12]] repeats a list so many times."""
     labels: list[str] = []
@@ -293,72 +322,6 @@ def neo_windows(c: Config) -> list[str]:
     return ["sliding" if label == "local" else "full" for label in labels]
 
 
-def exaone_windows(c: Config) -> list[str]:
-    """Every so many layers one has full attention, or as letters say, LLLG; null or 0: all."""
-    if c.get("sliding_window") is None:
-        return ["full"] * count_layers(c)
-    pattern = c.get("sliding_window_pattern")
-    if isinstance(pattern, str) and pattern:
-        return _label_layers(c, lambda i: pattern[i % len(pattern)] == "G", "full", "sliding")
-    return every(c, "sliding_window_pattern", "full", "sliding")
-
-
-def indexers(c: Config) -> Sequence[str]:
-    """GLM-5: layers that reuse the keys that an earlier layer's indexer picked have none."""
-    pattern = c.get("index_topk_pattern")
-    if isinstance(pattern, str):
-        return ["full" if letter == "F" else "shared" for letter in pattern]
-    step, skip = c.read_int("index_topk_freq", 0) or 1, c.read_int("index_skip_topk_offset", 0)
-    start = 1 if skip is None else skip - 1
-    return _label_layers(c, lambda i: max(i - start, 0) % step == 0, "full", "shared")
-
-
-def v4_layers(c: Config) -> list[str]:
-    """DeepSeek-V4: as the ratios of checkpoints say; as the class has them, two with many tokens to
-    a key, then many and few in turn."""
-    ratios, words = c.list_of("compress_ratios", int), {0: "sliding", 4: "few", 128: "many"}
-    if ratios is None:
-        return _label_layers(c, lambda i: i < 2 or i % 2 == 0, "many", "few")
-    if len(ratios) < count_layers(c) or not set(ratios) <= words.keys():
-        raise c.fault(f"compress_ratios is {str(ratios)[:60]}", "0, 4 or 128 for each layer")
-    return [words[ratio] for ratio in ratios[: count_layers(c)]]
-
-
-def m3_layers(c: Config) -> list[str]:
-    """MiniMax-M3: which layers have an indexer; a mapping of checkpoints says 1 for these."""
-    marks = c.read_inner("sparse_attention_config").list_of("sparse_attention_freq", int)
-    if marks and len(marks) < count_layers(c):
-        raise c.fault(f"sparse_attention_freq names {len(marks)} of {count_layers(c)} layers")
-    return _label_layers(c, lambda i: marks and marks[i], "indexed", "full")
-
-
-def qwen_experts(c: Config) -> list[str]:
-    """Every decoder_sparse_step-th layer, unless listed in mlp_only_layers."""
-    step, dense = c.read_int("decoder_sparse_step", 0) or 1, c.list_of("mlp_only_layers", int) or []
-    count = c.read_int("num_experts", 0) or 0
-    return _label_layers(
-        c, lambda i: count > 0 and (i + 1) % step == 0 and i not in dense, "sparse", "dense"
-    )
-
-
-def ernie_experts(c: Config) -> list[str]:
-    start, end = c.read_int("moe_layer_start_index", 0) or 0, c.get("moe_layer_end_index")
-    step = c.read_int("moe_layer_interval") or 1
-    last = count_layers(c) - 1 if end in (None, -1) else c.need_int("moe_layer_end_index")
-    return _label_layers(c, lambda i: (i + 1) % step == 0 and start <= i <= last, "sparse", "dense")
-
-
-def kimi_layers(c: Config) -> list[str]:
-    said = c.read_inner("linear_attn_config")
-    full = said.list_of("full_attn_layers", int)
-    said.list_of("kda_layers", int)
-    if said.read_flag("use_full_rank_gate"):
-        raise c.fault("use_full_rank_gate is not modelled", "false")
-    if full is not None:  # counted from 1
-        return _label_layers(c, lambda i: i + 1 in full, "full", "linear")
-    return _label_layers(c, lambda i: i and i % 4 == 0, "full", "linear")
-
-
 def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
     """A number, or a list with the same number for each layer."""
     value = c.get(key)
@@ -368,36 +331,6 @@ def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
             raise c.fault(f"{c.name(key)} differs from layer to layer, which is not modelled")
         return Config({"model_type": c.type, key: numbers[0]}, {}, {}, c.place).need_int(key)
     return c.read_int(key) if value is not None else run_rule(otherwise, c)
-
-
-def zamba_layers(c: Config) -> list[str]:
-    """Zamba: so many hybrid layers hold a block, and those behind them apply these in turn."""
-    words, left = zamba_words(c), c.read_int("num_mem_blocks") or 1
-    labels = []
-    for word in words:
-        labels.append("linear" if word != "hybrid" else "hybrid" if left > 0 else "again")
-        left -= word == "hybrid"
-    return labels
-
-
-def zamba_words(c: Config) -> Sequence[str]:
-    """A word for each layer, as given or as the class makes it."""
-    if c.type == "zamba":
-        size, rest = c.need_int("attn_layer_period"), c.read_int("attn_layer_offset", 0) or 0
-        hybrid = {2, *(i for i in range(3, count_layers(c)) if (i - 3) % size == rest)}
-    else:
-        hybrid = {6, 12, 18, 24, 30, 36, 42, 47, 51}
-    if c.get("layer_types") is not None:
-        c.read |= {"attn_layer_period", "attn_layer_offset"}
-        return listed(c, "layer_types", {"all": "linear"}, {**WORDS["layers_block_type"]})
-    if c.type == "zamba2" and count_layers(c) != 54:
-        raise c.fault(f"num_hidden_layers is {count_layers(c)}, where the class means 54 layers")
-    return _label_layers(c, hybrid.__contains__, "hybrid", "linear")
-
-
-def olmo_hybrid_layers(c: Config) -> list[str]:
-    labels = every(c, 4, "full", "linear")
-    return labels if "full" in labels else [*labels[:-1], "full"]
 
 
 def nemotron_layers(c: Config) -> Sequence[str]:
@@ -416,13 +349,6 @@ def nemotron_layers(c: Config) -> Sequence[str]:
     if layers is not None and layers != len(given):
         raise c.fault(f"num_hidden_layers is {layers}, but {len(given)} layers are named")
     return [known[word] for word in given]
-
-
-def nemotron_latent(c: Config) -> int | None:
-    width = c.read_int("moe_latent_size")
-    if width and c.read_flag("mlp_bias"):
-        raise c.fault("moe_latent_size with mlp_bias is not modelled", "one of them")
-    return width
 
 
 def less(c: Config, keys: Sequence[str]) -> int:
@@ -452,14 +378,6 @@ def megatron_window(c: Config) -> int | None:
     if before is None:
         raise c.fault(f"{c.name('window-size')} is {text}", "(tokens before a token,0)")
     return int(before[1]) + 1
-
-
-def megatron_biases(c: Config) -> bool:
-    """Whether linears have biases."""
-    biased = not c.read_flag("disable-bias-linear")
-    if biased and c.read_flag("multi-latent-attention"):
-        raise c.fault("latent attention with biases is not modelled", "--disable-bias-linear")
-    return biased
 
 
 def megatron_experts(c: Config) -> dict[str, int]:
@@ -566,10 +484,17 @@ def eleuther_other(c: Arguments) -> str | None:
 
 
 def matrices(c: Config, listed: Sequence[Traits]) -> list[dict[str, Any]]:
-    """Matrices one behind another, each with its keys; what is 1 or false is left unsaid."""
+    """Matrices one behind another, each with its keys; what is false, and one copy, is left unsaid,
+    and what there is no copy of left out."""
+    found = [read_traits(one, c) for one in listed]
     return [
-        {key: value for key, value in read_traits(one, c).items() if value not in (False, "none")}
-        for one in listed
+        {
+            key: value
+            for key, value in one.items()
+            if value not in (False, "none") and (key, value) != ("copies", 1)
+        }
+        for one in found
+        if one.get("copies") != 0
     ]
 
 
@@ -608,20 +533,6 @@ def volume(c: Config) -> int:
     if len(sizes) != 3 or min(sizes) < 1:
         raise c.fault(f"patch_size is {sizes}", "frames, height and width")
     return prod(sizes)
-
-
-def sample_patches(c: Config) -> int:
-    """Patches of the square that the class is made for."""
-    patches = (c.need_int("sample_size") // c.need_int("patch_size")) ** 2
-    if not patches:
-        raise c.fault(f"sample_size is {c.need_int('sample_size')}", "at least patch_size")
-    return patches
-
-
-def more_conditions(c: Config) -> bool:
-    """PixArt: resolution and ratio are conditions too, unsaid of models for 1024 x 1024 pixels."""
-    said = c.read_flag("use_additional_conditions")
-    return c.need_int("sample_size") == 128 if said is None else said
 
 
 def sd3_layers(c: Config) -> dict[str, Any]:
@@ -677,20 +588,6 @@ def shuffled(c: Config) -> int:
     return int(1 / ratio) ** 2
 
 
-def deepstack(c: Config) -> list[dict[str, Any]]:
-    """Qwen3-VL: a merger, and one more for each layer whose output is handed on too."""
-    hidden, out = c.need_int("hidden_size"), c.need_int("out_hidden_size")
-    wide = c.need_int("spatial_merge_size") ** 2 * hidden
-    many = len(c.list_of("deepstack_visual_indexes", int) or ())
-    made = []
-    for width, copies in ((hidden, 1), (wide, many)):
-        first = {"inputs": wide, "outputs": wide, "norm": "layernorm", "norm_width": width}
-        last = {"inputs": wide, "outputs": out}
-        more = {"bias": True, **({"copies": copies} if copies > 1 else {})}
-        made += [{**one, **more} for one in (first, last) if copies]
-    return made
-
-
 def label_qwen_tower(c: Config) -> list[str]:
     """Qwen2.5-VL: which layers of its tower see all patches, and which a window."""
     full = c.list_of("fullatt_block_indexes", int) or []
@@ -708,15 +605,6 @@ def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
     return {kind: kinds[kind] for kind in dict.fromkeys(label_qwen_tower(c))}
 
 
-def internvl_final(c: Config) -> bool:
-    """It ends with a LayerNorm, whatever its norms are, unless its tokens are averaged."""
-    if c.read_flag("use_mean_pooling"):
-        return False
-    if c.read_word("norm_type") != "layer_norm":
-        raise c.fault("use_mean_pooling false is not modelled beside norm_type rms_norm", "true")
-    return True
-
-
 #: The rules by the names that rows write, each with its argument and options: the functions above,
 #: and these.
 RULES: dict[str, Callable[..., Any]] = {
@@ -732,13 +620,22 @@ RULES: dict[str, Callable[..., Any]] = {
     "times": lambda c, terms: prod(number_of(c, term) for term in terms),
     "quotient": lambda c, terms: number_of(c, terms[0]) // number_of(c, terms[1]),
     "area": lambda c, key: prod(read_sides(c, key)),
+    # A whole number by a factor, rounded down; one rounded up to whole steps; how long a list is.
+    "scaled": lambda c, term, by, unsaid=1: int((c.number(by) or unsaid) * number_of(c, term)),
+    "stepped": lambda c, term, to: -(-number_of(c, term) // number_of(c, to)) * number_of(c, to),
+    "count": lambda c, key: len(c.list_of(key, int) or ()),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.read_int(key),
-    # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
-    # several of something.
-    "same": lambda c, keys: len({c.read_int(key) for key in keys}) == 1,
+    # Whether keys hold the same number, a key says a word, one of some flags is set, there are
+    # several of something, a key holds one of some values, a flag is not false, something is not
+    # so, or of two numbers that are both there the first is the smaller.
+    "same": lambda c, terms: len({_find_or_none(c, term) for term in terms}) == 1,
     "says": lambda c, key, word: c.read_word(key) == word,
     "any": lambda c, keys: any(c.read_flag(key) for key in keys),
     "several": lambda c, key: c.need_int(key) > 1,
+    "among": lambda c, key, of: c.get(key) in of,
+    "unless_false": lambda c, key: c.read_flag(key) is not False,
+    "not": lambda c, condition: not run_rule(condition, c),
+    "below": lambda c, keys: operator.lt(*(c.read_int(key) or inf for key in keys)),
     # One thing where a condition is met, else another; the first of several; of the mapping that a
     # key holds; of several that a rule finds.
     "if": lambda c, condition, then, otherwise=None: run_rule(
@@ -756,13 +653,10 @@ RULES: dict[str, Callable[..., Any]] = {
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
     "longcat_halves": lambda c: ["shortcut", "dense"] * c.need_int("num_layers"),
-    "mlp_of_ratio": lambda c: int(c.need_int("embed_dim") * (c.number("mlp_ratio") or 4)),
     "qwen_tower_pattern": lambda c: fold_pattern(label_qwen_tower(c)),
-    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need_int("hidden_size")),
     # Behind a gate as many weights as without it, in multiples of 64.
     "megatron_gated_width": lambda c: int(4 * c.need_int("hidden-size") * 2 / 3 / 64) * 64,
     "nemotron_depth": lambda c: len(nemotron_layers(c)),
     "t5_activation": lambda c: (c.read_word("feed_forward_proj") or "relu").removeprefix("gated-"),
     "t5_gated": lambda c: (c.read_word("feed_forward_proj") or "").startswith("gated"),
-    "tied_unless_said": lambda c: c.read_flag("tie_word_embeddings") is not False,
 }

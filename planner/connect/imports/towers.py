@@ -10,7 +10,7 @@ from typing import Any
 from planner.base import resources
 from planner.base.errors import Place, PlanError
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import HARMLESS, Traits
+from planner.connect.imports.families import HARMLESS, Traits, inherit_row
 from planner.connect.imports.rules import read_traits
 from planner.documents.source import expand_keys
 
@@ -27,10 +27,8 @@ _OUTER = ("model_type", "architectures", "tie_word_embeddings")
 
 @cache
 def _row(kind: str) -> Traits:
-    """The keys of a tower's document that its type gives, with those of the row that it is like."""
-    said = dict(_SAID["types"].get(kind) or _SAID["parts"][kind])
-    like = said.pop("like", None)
-    return {**(_row(like) if like else {}), **said}
+    """Return the keys of a tower's document that its type gives."""
+    return inherit_row({**_SAID["parts"], **_SAID["types"]}, kind)
 
 
 def read_towers(
