@@ -18,12 +18,17 @@ TOTALS = ("memory.total", "time.step_seconds")
 
 
 def find_changes(plan: Plan, to: str, made: LaunchConfig) -> dict[str, Any]:
-    """Keys of a plan that are others in its file, with the values there. A value that no key of
-    ours has (a policy between two recompute modes) changes none, nor does what is said elsewhere.
+    """Find the keys of a plan that are others in its file, with the values there. A value that no
+    key of ours has (a policy between two recompute modes) changes none, nor does what is said
+    elsewhere.
 
     Args:
+        plan: the plan.
         to: the framework.
         made: its file of the plan.
+
+    Returns:
+        Dotted keys with the values that the file says.
     """
     near = {each.key for each in made.unsaid if isinstance(each.why, Nearly)}
     if not near:
@@ -37,8 +42,13 @@ def find_changes(plan: Plan, to: str, made: LaunchConfig) -> dict[str, Any]:
 
 
 def describe_run(plan: Plan, to: str, made: LaunchConfig) -> Iterator[str]:
-    """What runs in the plan's place and what it comes to, beside the plan; none where it runs
-    itself."""
+    """Describe what runs in the plan's place beside the plan; nothing where the plan itself runs.
+
+    Args:
+        plan: the plan.
+        to: the framework.
+        made: its file of the plan.
+    """
     changed = find_changes(plan, to, made)
     if not changed:
         return

@@ -73,47 +73,42 @@ class Row:
 
     @property
     def planned(self) -> Any:
-        """The exact value, None where the plan has none."""
+        """Return the exact value; None where the plan has none."""
         value = self.quantity.value
         return Fraction(value) if isinstance(value, float) else value
 
     @property
-    def interval(self) -> tuple[Any, Any] | None:
-        """What published runs leave open of the prediction; None without one."""
-        return self.quantity.interval
-
-    @property
     def inside(self) -> bool | None:
-        """Whether the measured value lies in the interval; None without one."""
-        interval = self.interval
+        """Check whether the measured value lies in the interval; None without one."""
+        interval = self.quantity.interval
         return None if interval is None else bool(interval[0] <= self.measured <= interval[1])
 
     @property
     def gap(self) -> Fraction:
-        """Measured less predicted."""
+        """Return measured less predicted."""
         return self.measured - Fraction(self.quantity.number)
 
     @property
     def judged(self) -> bool:
-        """Whether it says by itself that a run is another than the plan: what follows from the time
-        of a step does not."""
+        """Check whether the row alone can show another run: what follows from the step time
+        cannot."""
         return self.id in JUDGED and self.how != FROM_STEP and self.inside is not None
 
     @property
     def between(self) -> str:
-        """The interval, in one unit where both ends have the same."""
-        return numbers.between(map(self.text, self.interval or ("", "")))
+        """Format the interval, in one unit where both ends have the same."""
+        return numbers.between(map(self.text, self.quantity.interval or ("", "")))
 
     @property
     def difference(self) -> str:
-        """By how much the measured value is above or below the planned one."""
+        """Format by how much the measured value is above or below the planned one."""
         if not self.ratio:
             return ""
         return numbers.text(1 / self.ratio - 1, style="change")
 
     @property
     def title(self) -> str:
-        """What it is called, with the convention of a utilisation."""
+        """Return the title, with the convention of a utilisation."""
         entries = ", ".join(entry.name for entry in self.quantity.entries)
         return f"{entries} {self.quantity.declared.short}" if entries else self.quantity.title
 
@@ -124,7 +119,7 @@ class Row:
         return Fraction(self.planned) / self.measured
 
     def to_json(self) -> dict[str, Any]:
-        """The row by the names of its columns; inside or not where there is an interval."""
+        """Return the row by the names of its columns; ``inside`` only with an interval."""
         row = {
             "id": self.id,
             "unit": self.quantity.unit,
@@ -136,13 +131,13 @@ class Row:
         return row if self.inside is None else {**row, "inside": self.inside}
 
     def list_cells(self) -> tuple[str, ...]:
-        """The row in print: title, planned, measured, their ratio, how it was measured."""
+        """Format the row: title, planned, measured, their ratio, how it was measured."""
         planned = "absent" if self.planned is None else self.text(self.planned)
         ratio = "" if self.ratio is None else numbers.text(self.ratio, style="table")
         return self.title, planned, self.text(self.measured), ratio, self.how
 
     def text(self, value: Any) -> str:
-        """A value of the quantity for people."""
+        """Format a value of the quantity."""
         return self.quantity.declared.text(value)
 
 
@@ -163,8 +158,8 @@ class RunComparison:
 
     @property
     def state(self) -> str:
-        """`inside` or `outside` of what published runs leave open, `open` where nothing says,
-        `another` where it is not the run that was planned."""
+        """Return the verdict: `inside` or `outside` the interval of published runs, `open` without
+        one, `another` where the run is not the one that was planned."""
         if self.unlike:
             return "another"
         inside = [row.inside for row in self.rows if row.judged]
@@ -172,7 +167,7 @@ class RunComparison:
 
     @cached_property
     def sentence(self) -> str:
-        """The verdict in words."""
+        """Write the verdict in words."""
         rows = {row.id: row for row in self.rows}
         lead = rows.get(STEP) or next((row for row in self.rows if row.judged), None)
         pieces = [f"{each[0].upper()}{each[1:]}." for each in self.unlike]
@@ -199,7 +194,7 @@ class RunComparison:
 
     @cached_property
     def explained(self) -> list[str]:
-        """What could explain the differences, the time of a step first."""
+        """Explain the differences, the time of a step first."""
         lines: list[str] = []
         for row in () if self.unlike else self.rows:
             far = row.id == STEP and row.judged and abs(row.gap) > WORTH * row.measured
@@ -208,7 +203,7 @@ class RunComparison:
         return lines[:3]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as a result holds it under ``comparison``."""
+        """Return plain data, as a result holds it under ``comparison``."""
         tree = {
             "log": self.log,
             "format": self.format,
@@ -220,12 +215,15 @@ class RunComparison:
 
 
 def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> RunComparison:
-    """The plan's quantities beside those that the log of a run holds.
+    """Compare the plan's quantities with those in the log of a run.
 
     Args:
         plan: what was planned.
         path: the log; its format is told by its content.
         warm_up: records left out at the start; 5, or half of a shorter log, unless given.
+
+    Returns:
+        The rows, the verdict and notes; the plan's result holds it, too.
 
     Raises:
         PlanError: the log cannot be read, or holds no more than the warm-up.
@@ -244,7 +242,15 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> RunComp
 def compare_rows(
     result: Result, log: logs.Log, warm_up: int | None = None
 ) -> tuple[tuple[Row, ...], list[str]]:
-    """What a log holds beside what a result has, and what a reader of it has to know.
+    """Compare a result with what a log holds.
+
+    Args:
+        result: of the plan.
+        log: what was measured.
+        warm_up: as for ``compare``.
+
+    Returns:
+        A row for each quantity that is logged or follows from one, and notes for the reader.
 
     Raises:
         PlanError: the log holds no more than the warm-up.
@@ -256,8 +262,8 @@ def compare_rows(
 
 
 def compare_step(plan: Plan, text: str) -> RunComparison:
-    """The plan's quantities beside what they are at a step time that was measured, by the same
-    formulas: the plan at the utilisation that it stands for.
+    """Compare the plan's quantities with what they are at a measured step time, by the same
+    formulas: the plan at the utilisation that this time means.
 
     Args:
         plan: what was planned, a training run.
@@ -293,7 +299,7 @@ def compare_step(plan: Plan, text: str) -> RunComparison:
 
 
 def _time_at_peak(plan: Plan) -> Fraction:
-    """Seconds that the model FLOPs of a step take at the peak of all devices."""
+    """Compute the seconds that the model FLOPs of a step take at the peak of all devices."""
     if plan.settings["training.mode"] != "train":
         raise PlanError(Fault("--step-time needs a training plan", None, "training.mode: train"))
     step = evaluate_plan(variant(plan, use_utilisation(1)))[STEP]
@@ -303,7 +309,7 @@ def _time_at_peak(plan: Plan) -> Fraction:
 
 
 def find_conflicts(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
-    """What a log states of its run that the plan has otherwise: the key, and what is wrong."""
+    """Yield the keys that a log states otherwise than the plan, with a sentence for each."""
     for column, key, of in (
         ("batch", "training.global_batch", "a global batch of {} sequences"),
         ("length", "training.sequence_length", "sequences of {} tokens"),
@@ -321,7 +327,12 @@ def find_conflicts(plan: Plan, log: logs.Log) -> Iterator[tuple[str, str]]:
 
 
 def measure_step(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fraction:
-    """The typical step of a run that a plan describes.
+    """Measure the typical step, s, of a run that a plan describes.
+
+    Args:
+        plan: the plan of the run.
+        path: its log.
+        warm_up: as for ``compare``.
 
     Raises:
         PlanError: the log cannot be read or holds no step time, or its run is another one.
@@ -346,7 +357,7 @@ Measured = dict[str, tuple[Fraction, str]]
 
 
 def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
-    """The median after the warm-up of what varies, the peak of memory."""
+    """Take the median after the warm-up of what varies, and the peak of memory."""
     found: Measured = {}
     notes: list[str] = []
     for identifier in (*QUANTITIES, *logs.RATES):
@@ -393,7 +404,7 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
 
 
 def _derive_pace(measured: Measured, plan: Plan) -> None:
-    """Step time and throughput follow from each other."""
+    """Derive step time and throughput from each other."""
     steps, samples, each = (measured.pop(rate, (Fraction(0), ""))[0] for rate in logs.RATES)
     sequences = plan.get("training.global_batch")
     if STEP not in measured and steps:
@@ -414,8 +425,7 @@ def _derive_pace(measured: Measured, plan: Plan) -> None:
 
 
 def _derive_mfu(measured: Measured, result: Result) -> None:
-    """Utilisation follows from the step time: the same FLOPs and the same peak on both sides, only
-    the time differs."""
+    """Derive utilisation from the step time: only the time differs on both sides."""
     planned, mfu = result.get(STEP), result.get("time.mfu")
     if STEP in measured and measured[STEP][0] and planned and mfu:
         share = mfu.number * planned.number / measured[STEP][0]
@@ -439,7 +449,7 @@ def _join_lines(*lines: str) -> str:
 
 
 def render_table(comparison: RunComparison) -> str:
-    """A table for a terminal."""
+    """Render the comparison as a table for a terminal."""
     if comparison.format == TOLD:
         return _render_step(comparison)
     word = VERDICTS[comparison.state]
@@ -480,14 +490,14 @@ def render_table(comparison: RunComparison) -> str:
 
 
 def _wrap_text(text: str, indent: str = "  ") -> list[str]:
-    """A text in lines of a terminal, a number never without its unit."""
+    """Wrap a text to the lines of a terminal; a number is never parted from its unit."""
     joined = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(joined, 80, subsequent_indent=indent, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _render_step(comparison: RunComparison) -> str:
-    """What a step time says of a run, and the plan beside it, by ids."""
+    """Render what follows from a step time, and the plan beside it, by ids."""
     rows = {row.id: row for row in comparison.rows}
     said = [rows[name].text(rows[name].measured) for name in HEADLINE if name in rows]
     lead = f"{said[0]} a step: {', '.join([f'MFU {said[1]}', f'{said[2]} a device', *said[3:]])}"
@@ -497,7 +507,7 @@ def _render_step(comparison: RunComparison) -> str:
 
 
 def render_section(comparison: RunComparison) -> str:
-    """A section of a report."""
+    """Render the comparison as a section of a report."""
     lines = [
         "## Plan and reality",
         "",
@@ -514,7 +524,7 @@ def render_section(comparison: RunComparison) -> str:
 
 
 def dump_rows(comparison: RunComparison) -> str:
-    """The rows as JSON, with the verdict and what could explain it."""
+    """Format the rows as JSON, with the verdict and its explanation."""
     tree = {"plan": comparison.result.plan.name, **comparison.to_json()}
     if comparison.format != TOLD:
         said = {"state": comparison.state, "text": comparison.sentence}

@@ -52,7 +52,7 @@ class Records:
         self._read = 0  # bytes of whole records
 
     def read_chunk(self, chunk: bytes) -> list[Scalar]:
-        """The scalars of the next bytes; a record that is not whole yet waits.
+        """Return the scalars of the next bytes; keep a record that is not whole yet.
 
         Raises:
             PlanError: a record is damaged.
@@ -92,12 +92,12 @@ class Records:
 
 @lru_cache(1024)
 def is_record(head: bytes) -> bool:
-    """Whether a record begins so: a length with its checksum."""
+    """Check whether a record begins so: a length with its checksum."""
     return len(head) == HEAD and struct.pack("<I", _compute_crc(head[:8])) == head[8:]
 
 
 def _build_crc() -> list[int]:
-    """What each byte does to a CRC-32C (RFC 3720, the polynomial of Castagnoli, bits reversed)."""
+    """Build the table of a CRC-32C by byte (RFC 3720, bits reversed)."""
     table = []
     for crc in range(256):
         for _ in range(8):
@@ -110,7 +110,7 @@ _CRC = _build_crc()
 
 
 def _compute_crc(data: bytes) -> int:
-    """The checksum as TFRecord stores it."""
+    """Compute the checksum as TFRecord stores it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -124,7 +124,7 @@ def _mask(crc: Any) -> Any:
 
 
 def _all_masked(records: Sequence[bytes]) -> list[int]:
-    """The checksums of records; of many of one length in an array, byte by byte of all at once."""
+    """Compute the checksums of records; of many of one length byte by byte of all at once."""
     found = dict[bytes, int]()
     for length, several in groupby(sorted(set(records), key=len), len):
         alike = list(several)
@@ -141,7 +141,7 @@ def _all_masked(records: Sequence[bytes]) -> list[int]:
 
 
 def _decode_plain(event: bytes) -> list[Scalar]:
-    """The scalar of a record as most are, a clock, a step and one float; none of another form."""
+    """Decode a record as most are, a clock, a step and one float; return none of another form."""
     if len(event) > SHORT or event[:1] != b"\x09" or event[9:10] != b"\x10":
         return []
     step, at = _decode_varint(event, 10)
@@ -154,8 +154,7 @@ def _decode_plain(event: bytes) -> list[Scalar]:
 
 @lru_cache(4096)
 def _decode_tag(before: bytes) -> str | None:
-    """The tag of the one float whose value follows these bytes of a record; None where what
-    follows them is something else."""
+    """Decode the tag of the one float whose value follows these bytes; None for anything else."""
     numbers = (1.0, 2.0)
     try:
         both = [list(_read_scalars(before + struct.pack("<f", number))) for number in numbers]
@@ -182,7 +181,7 @@ def _read_scalars(event: bytes) -> Iterator[Scalar]:
 
 
 def _decode_number(fields: dict[int, int | bytes]) -> float | None:
-    """The value of a scalar: a float, or a tensor that holds one number."""
+    """Decode the value of a scalar: a float, or a tensor that holds one number."""
     simple, tensor = fields.get(_SIMPLE), fields.get(_TENSOR)
     if isinstance(simple, bytes) and len(simple) == 4:
         return _decode_float(simple)
@@ -196,7 +195,7 @@ def _decode_number(fields: dict[int, int | bytes]) -> float | None:
 
 
 def _decode_float(raw: bytes) -> float:
-    """The shortest decimal that a float of 4 bytes stands for; of a whole number all digits."""
+    """Return the shortest decimal that 4 bytes stand for; of a whole number all digits."""
     value = float(struct.unpack("<f", raw)[0])
     for digits in () if value.is_integer() or abs(value) > 1e38 else (6, 7, 8):
         short = float(f"{value:.{digits}g}")
@@ -206,7 +205,7 @@ def _decode_float(raw: bytes) -> float:
 
 
 def _decode_fields(message: bytes) -> list[tuple[int, int | bytes]]:
-    """The fields of a message by number: whole numbers, and bytes as they stand.
+    """Decode the fields of a message by number: whole numbers, and bytes as they stand.
 
     Raises:
         ValueError, IndexError: it is none.

@@ -79,12 +79,11 @@ class Series:
     steps: array[float] = field(default_factory=lambda: array("d"))
 
     def to_exact(self, double: float) -> Fraction:
-        """A logged value in SI units or bytes."""
+        """Convert a logged value to SI units or bytes."""
         return Fraction(repr(double)) * self.worth
 
     def skip_steps(self, warm_up: int) -> int:
-        """Where the records begin that come after those of so many steps: of a step of which
-        several ranks wrote, all are left out."""
+        """Find the first record behind those of so many steps, of however many ranks."""
         seen = set[float]()
         for place, step in enumerate(self.steps):
             seen.add(-1 - place if math.isnan(step) else step)
@@ -94,13 +93,13 @@ class Series:
 
     @property
     def is_clock(self) -> bool:
-        """Whether each record is above the one before, far beyond what steps differ by."""
+        """Check whether each record is above the one before, far beyond what steps differ by."""
         values = self.doubles
         rises = all(before < after for before, after in pairwise(values))
         return len(values) > 5 and rises and values[-1] > 3 * values[0]
 
     def find_median(self, begin: int) -> Fraction:
-        """Of the records from one on."""
+        """Find the median of the records from one on."""
         kept = sorted(self.doubles[begin:])
         return (self.to_exact(kept[(len(kept) - 1) // 2]) + self.to_exact(kept[len(kept) // 2])) / 2
 
@@ -121,26 +120,40 @@ class Log:
         label: str = "",
         step: float = math.nan,
     ) -> None:
-        """A record; one of 0 says that nothing was measured."""
+        """Add a record; one of 0 says that nothing was measured.
+
+        Args:
+            quantity: what was measured.
+            double: the value, in the unit of the column.
+            worth: what one of the unit is worth.
+            label: the column.
+            step: the number of the step; NaN where the log does not say.
+        """
         if double:
             series = self.column(quantity, label, worth)
             series.doubles.append(double)
             series.steps.append(step)
 
     def column(self, quantity: str, label: str, worth: Fraction) -> Series:
-        """Return the column of a quantity with a label, empty at first."""
+        """Return the column of a quantity with a label, empty at first.
+
+        Args:
+            quantity: what it logs.
+            label: its name in the log.
+            worth: what one of its unit is worth.
+        """
         try:
             return self.columns[quantity][label]
         except KeyError:
             return self.columns.setdefault(quantity, {}).setdefault(label, Series(worth))
 
     def list_series(self, quantity: str) -> list[Series]:
-        """The columns of a quantity, the first that was logged first."""
+        """List the columns of a quantity, the first that was logged first."""
         return list(self.columns.get(quantity, {}).values())
 
 
 def read_log(path: str | Path) -> Log:
-    """The log of a run.
+    """Read the log of a run.
 
     Raises:
         PlanError: it cannot be read, or nothing in it is a log that we know.
@@ -177,7 +190,7 @@ class LogReader:
         self._left, self._number, self._too_long, self._held = b"", 0, False, ""
 
     def read_chunk(self, chunk: bytes) -> None:
-        """The next bytes of the log; what is not whole yet waits.
+        """Read the next bytes of the log; what is not whole yet waits.
 
         Raises:
             PlanError: what they say cannot be believed.
@@ -203,7 +216,7 @@ class LogReader:
                 self.kind = "document"
 
     def finish_log(self) -> None:
-        """Nothing more comes: what is left is a last line without its end, maybe cut off.
+        """Read what is left as a last line without its end, maybe cut off.
 
         Raises:
             PlanError: as for ``read_chunk``.
@@ -214,7 +227,7 @@ class LogReader:
 
     @property
     def log(self) -> Log | None:
-        """What is known of the run so far, None for nothing.
+        """Return what is known of the run so far, None for nothing.
 
         Raises:
             PlanError: a table is broken.
@@ -226,7 +239,7 @@ class LogReader:
         return found or self._rows.build_log()
 
     def report_unknown(self) -> Fault:
-        """Why nothing is known of the run."""
+        """Report why nothing is known of the run."""
         if self.kind == "events":
             tags = ", ".join(map(one_line, list(self._tags)[:8])) or "none"
             what = f"no step time, throughput or memory among its scalars: {tags}"
@@ -236,7 +249,7 @@ class LogReader:
         return Fault("no log of a training run", self.place, allowed)
 
     def _read_lines(self, raw: bytes) -> None:
-        """Lines with their ends; the last one may be without."""
+        """Read lines with their ends; the last one may be without."""
         clean = _STEERING.sub(b"", raw) if b"\x1b" in raw else raw
         text = clean.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         words = [word for word in _WORDS if word in text]
@@ -253,13 +266,13 @@ class LogReader:
         table, behind = self._table, self._number > 100 and not self._too_long
         if self.kind != "CSV" or table is None or not behind or self._fault or '"' in text:
             return False
-        if not table.is_open and self._rows.add_columns(table.labels, table.columns(lines)):
+        if not table.open_lines and self._rows.add_columns(table.labels, table.columns(lines)):
             self._number += len(lines)
             return True
         return False
 
     def _read_line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
-        """One line; which of these words may be in it."""
+        """Read one line, in which some of these words may be."""
         self._number += 1
         if self._too_long:
             self._too_long = False
@@ -283,7 +296,7 @@ class LogReader:
                 self._fault = error
 
     def _read_row(self, text: str, is_whole: bool) -> None:
-        """A line of what may be a table or JSON."""
+        """Read a line of what may be a table or JSON."""
         if self.kind == "CSV" and self._table is not None:
             cells = self._table.read_cells(text, self._number, is_whole)
             if cells is not None:
@@ -360,7 +373,7 @@ class _Trainer:
         ]
 
     def read_line(self, text: str, is_whole: bool) -> None:
-        """The records of a line; of one without its end a number at the end may be cut off."""
+        """Read the records of a line; of one without its end a number at the end may be cut off."""
         if self._between is not None and self._between.search(text):
             self._is_between = True
         for begins, says_step, fields in self._records:
@@ -389,7 +402,7 @@ class _Trainer:
 
 
 def _compile_field(pattern: str, short: str) -> re.Pattern[str]:
-    """The pattern of a quantity, with the number and the suffix that it may have."""
+    """Compile the pattern of a quantity, with the number and the suffix that it may have."""
     number = f"{_NUMBER}(?P<suffix>{short})"
     return re.compile(pattern.replace("NUMBER", number) + _END * pattern.endswith("NUMBER"))
 
@@ -403,7 +416,7 @@ Column = tuple[str, Fraction]  # quantity, and what one unit of the column is wo
 
 @lru_cache(4096)
 def find_column(label: str) -> Column | None:
-    """The quantity that a column holds, by its name and the unit behind it."""
+    """Find the quantity that a column holds, by its name and the unit behind it."""
     said = _strip_label(label)
     plain = _GROUP.sub("", said)
     if said in _SAID["others"] or said.endswith(("__min", "__max")):
@@ -418,7 +431,7 @@ def find_column(label: str) -> Column | None:
 
 
 def _strip_label(label: str) -> str:
-    """A label without the name of a run before it (exports of W&B), in small letters."""
+    """Strip the name of a run before a label (exports of W&B), and write it in small letters."""
     return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_").replace("-", "_")
 
 
@@ -432,8 +445,8 @@ _CLOCKED = {counter: {*map(_strip_label, tags)} for counter, tags in _SAID["cloc
 
 @lru_cache(4096)
 def _counter(tag: str) -> str | None:
-    """What the steps of a scalar count where a clock goes with it, else nothing; None for a scalar
-    of which no record is kept."""
+    """Return what the steps of a scalar count where a clock goes with it, else nothing; None for a
+    scalar of which no record is kept."""
     said = _strip_label(tag)
     for counter, tags in _CLOCKED.items():
         if said in tags:
@@ -468,11 +481,16 @@ class _Rows:
         self._clocks = [_Clock(**said) for said in _SAID["clocks"]]
 
     def add_object(self, line: int, row: Mapping[str, Any]) -> None:
-        """A record with the names of its values; as ``add_row``."""
+        """Add a record with the names of its values; as ``add_row``."""
         self.add_row(line, tuple(row), list(row.values()))
 
     def add_row(self, line: int, labels: tuple[str, ...], values: Sequence[Any]) -> None:
-        """A record that stands in a line.
+        """Add a record.
+
+        Args:
+            line: where it stands, 0 for no line.
+            labels: the names of its values.
+            values: text or numbers, None for none.
 
         Raises:
             PlanError: a number is none, or cannot be believed.
@@ -525,7 +543,7 @@ class _Rows:
         return True
 
     def build_log(self) -> Log | None:
-        """What they say; a clock counts where nothing says how long a step takes."""
+        """Build the log; a clock counts where nothing says how long a step takes."""
         columns = dict(self.log.columns)
         if not columns.keys() & _TIMES:
             columns |= {c.gives: {CLOCK: c.passed} for c in self._clocks if c.passed.doubles}
@@ -561,7 +579,7 @@ class _Clock:
 
 
 def _parse_clock(value: Any) -> float | None:
-    """A time as a number, or as a day, hours, minutes and seconds."""
+    """Parse a time as a number, or as a day, hours, minutes and seconds."""
     if isinstance(value, str) and re.fullmatch(r"(?:\d+ days?, )?\d+:\d\d:\d\d(?:\.\d+)?", value):
         days, _, rest = value.rpartition(", ")
         hours, minutes, seconds = rest.split(":")
@@ -572,7 +590,7 @@ def _parse_clock(value: Any) -> float | None:
 
 
 def _parse_number(value: Any) -> float | None:
-    """A logged value; None where nothing was measured, infinite where it is no number."""
+    """Parse a logged value; None where nothing was measured, infinite where it is no number."""
     if value is None or value == "":
         return None
     try:
@@ -584,8 +602,7 @@ def _parse_number(value: Any) -> float | None:
 
 
 def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -> None:
-    """A fault where a number is none, is below 0, or says that a step takes no time: rates would be
-    infinite."""
+    """Refuse what is no number, below 0, or a step without time: rates would be infinite."""
     if number < 0:
         raise PlanError(Fault(f"{label} is {value}", place, "a number of at least 0"))
     if number == math.inf:
@@ -599,7 +616,7 @@ _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: N
 
 
 def _read_json_log(file: files.Opened, place: Place) -> Log | None:
-    """One document of JSON that holds records."""
+    """Read one document of JSON that holds records."""
     rows = _Rows(place, "JSON")
     try:
         for row in _parse_records(file.read_all().decode("utf-8-sig", errors="replace")):
@@ -621,7 +638,7 @@ def _refuse_depth(place: Place) -> PlanError:
 
 
 def _parse_event(text: str) -> Mapping[str, Any]:
-    """The event of MLPerf's logging in a line, whatever stands before it; nothing where none is."""
+    """Parse the event of MLPerf's logging in a line; nothing where none is."""
     with contextlib.suppress(json.JSONDecodeError, RecursionError):
         event = _DECODER.decode(text.partition(MLLOG)[2])
         if isinstance(event, dict):
@@ -632,8 +649,7 @@ def _parse_event(text: str) -> Mapping[str, Any]:
 
 
 def _parse_records(text: str) -> Iterator[dict[str, Any]]:
-    """The records of a JSON document one by one: a list of objects, under a key or not, or one
-    object.
+    """Yield the records of a JSON document: of a list, under a key or not, or one object.
 
     Raises:
         json.JSONDecodeError: it is none.
@@ -650,14 +666,14 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _skip_space(text: str, at: int) -> int:
-    """Where the next word begins."""
+    """Find where the next word begins."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
 
 def _walk_value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
-    """Gives the records of the list or object that begins somewhere, and where it ends; what else
-    the object holds goes to ``own``."""
+    """Yield the records of the list or object that begins somewhere, and return where it ends; what
+    else the object holds goes to ``own``."""
     close = {"[": "]", "{": "}"}[text[at]]
     at = _skip_space(text, at + 1)
     first = True
@@ -701,7 +717,7 @@ class _Table:
     def __init__(self, header: str, file: str, line: int) -> None:
         self._file, self._delimiter = file, max(",;\t", key=header.count)
         self.labels = tuple(label.strip() for label in self._split_row(header, line))
-        self._open: list[str] = []  # lines of a row in which a quoted cell goes on,
+        self.open_lines: list[str] = []  # lines of a row in which a quoted cell goes on,
         self._quotes = self._length = 0  # with the quotation marks and letters in them
         counters, known, clocked = _find_columns(self.labels)
         places = {*counters, *clocked.values(), *(place for place, *_ in known)}
@@ -710,15 +726,21 @@ class _Table:
                 raise PlanError(Fault(f"duplicate column {label}", Place(file, line)))
 
     def read_cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
-        """The cells of a row; None where it goes on in the next line, or was cut off."""
-        if self._open or '"' in text:
-            self._open.append(text)
+        """Split a row into cells; None where it goes on in the next line, or was cut off.
+
+        Args:
+            text: the line.
+            line: its number.
+            is_whole: whether it has its end.
+        """
+        if self.open_lines or '"' in text:
+            self.open_lines.append(text)
             self._quotes += text.count('"')
             self._length += len(text)
             if self._quotes % 2 and self._length < LONGEST:
                 return None
-            text = "\n".join(self._open)
-            self._open, self._quotes, self._length = [], 0, 0
+            text = "\n".join(self.open_lines)
+            self.open_lines, self._quotes, self._length = [], 0, 0
         cells = self._split_row(text, line)
         begins = cells and cells[0].strip() == self.labels[0]
         if begins and tuple(cell.strip() for cell in cells) == self.labels:
@@ -730,13 +752,8 @@ class _Table:
             raise PlanError(Fault(f"{len(cells)} columns", Place(self._file, line), allowed))
         return cells
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a quoted cell goes on in the next line."""
-        return bool(self._open)
-
     def columns(self, lines: Sequence[str]) -> list[tuple[str, ...]]:
-        """The cells of whole lines without quotation marks by column; none where rows differ."""
+        """Split whole lines without quotation marks into columns; none where rows differ."""
         rows = [line.split(self._delimiter) for line in lines]
         if any(len(row) != len(self.labels) for row in rows):
             return []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ STEPS, SETTLED = 8, 1e-4
 
 
 def find_quantile(share: float, freedom: float) -> float:
-    """A quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
+    """Compute a quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
     x = NormalDist().inv_cdf(share)
     terms = (
         (x**3 + x) / 4,
@@ -71,7 +70,7 @@ class Rate(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of its logarithm, by its interval."""
+        """Compute the variance of the rate's logarithm from its interval."""
         low, high = self.interval
         low = low or self.value**2 / high  # as far below as above
         return (math.log(high / low) / 2 / NORMAL) ** 2
@@ -87,7 +86,7 @@ class Run:
     measured: float  # seconds of a step
 
     def move_rates(self, factors: Mapping[Rate, float]) -> Evaluation:
-        """The run where rates are so many times what they are."""
+        """Evaluate the run where rates are so many times what they are."""
         given = self.evaluation.case
         held = {symbol: factors.get(rate, 1.0) for rate, symbol in self.places}
         moved = {symbol: float(given.bindings[symbol]) * by for symbol, by in held.items()}
@@ -95,11 +94,11 @@ class Run:
         return self.evaluation.rerun(there, False) or Evaluation(there, exact=False)
 
     def predict_step(self, factors: Mapping[Rate, float]) -> float:
-        """Predicted time of a step."""
+        """Predict the time of a step, s, where rates are so many times what they are."""
         return float(self.move_rates(factors).value(STEP))
 
     def find_slopes(self, factors: Mapping[Rate, float]) -> tuple[float, dict[Rate, float]]:
-        """Predicted seconds, and d log seconds / d log rate."""
+        """Compute predicted seconds, and d log seconds / d log rate for each rate."""
         moved = self.move_rates(factors)
         seconds, place = float(moved.value(STEP)), moved.instance(STEP, {})
         found, rate_of = dict[Rate, float](), {symbol: rate for rate, symbol in self.places}
@@ -112,25 +111,29 @@ class Run:
 
 
 def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None = None) -> Run:
-    """A measured step of a plan whose time is predicted, over all rates that it rests on but those
-    that the plan states itself."""
+    """Build the run of a plan, over all rates that it rests on but those that it states itself.
+
+    Args:
+        plan: the plan of the run.
+        measured: seconds of its typical step.
+        name: what tables call it; the plan's name unless given.
+        like: an evaluation to share the graph with, if the structures agree.
+
+    Returns:
+        The run, evaluated in floats.
+    """
     evaluation = Evaluation(instance.build(plan), like=like, exact=False)
     evaluation.value(STEP)
     nodes = evaluation.graph.nodes
     rests_on = evaluation.graph.list_needed([evaluation.instance(STEP, {})])
     asked = {nodes[place][1][0] for place in rests_on if nodes[place][0] == "input"}
-    places = []
+    places, symbols = [], {note.key: note.symbol for note in BOOK.notation.values()}
     for key, (title, fact, _, _) in hardware.find_efficiency(plan).items():
         path = f"time.efficiency.{key}"
-        symbol = _index_symbols()[path]
+        symbol = symbols[path]
         if symbol in asked and path in plan.derived and evaluation.case.bindings[symbol]:
             places.append((_build_rate(title, path, fact), symbol))
     return Run(name or plan.name, evaluation, places, measured)
-
-
-@cache
-def _index_symbols() -> Mapping[str, Symbol]:
-    return {note.key: note.symbol for note in BOOK.notation.values() if note.key is not None}
 
 
 def _build_rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
@@ -149,8 +152,20 @@ def _build_rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
 def solve_squares(
     jacobian: Array, residual: Array, weight: Array, precision: Array, low: Array, high: Array
 ) -> Array:
-    """The move, within bounds, that makes the weighted squares of ``residual + jacobian @ move``
-    (rows,) and those of the move itself, each times its precision (columns,), least."""
+    """Minimise the weighted squares of ``residual + jacobian @ move`` (rows,) and those of the move
+    itself, each times its precision (columns,), within bounds.
+
+    Args:
+        jacobian: derivatives (rows, columns).
+        residual: what is left at no move (rows,).
+        weight: of each row (rows,).
+        precision: of each column's move (columns,).
+        low: least moves (columns,).
+        high: largest moves (columns,).
+
+    Returns:
+        The move (columns,).
+    """
     move, free = np.zeros(jacobian.shape[1]), np.ones(jacobian.shape[1], bool)
     for _ in range(jacobian.shape[1] + 1):
         some = jacobian[:, free]
@@ -196,26 +211,35 @@ class Fit:
     noise: float  # variance within this laboratory over that within others, at least 1
     layouts: int  # how many different plans the runs have
 
+    @property
+    def predictions(self) -> dict[str, Array]:
+        """Return predicted seconds (runs,) by what predicted them."""
+        return {"shipped": self.before, "fitted": self.after, "left_out": self.without}
+
     def weigh_runs(self, place: int) -> float:
-        """Which share of what is known of a rate the runs said."""
+        """Compute the share of what is known of a rate that the runs contributed."""
         return float(1 - self.covariance[place, place] / self.prior[place])
 
     def find_rate(self, place: int, deviations: float = 0.0) -> float:
-        """A rate, or so many standard deviations more of its logarithm."""
+        """Compute a fitted rate, or so many standard deviations of its logarithm above it."""
         rate, deviation = self.rates[place], math.sqrt(self.covariance[place, place])
         value = rate.value * math.exp(float(self.moves[place]) + deviations * deviation)
         return min(max(value, rate.least), rate.most)
 
 
 def fit_rates(runs: Sequence[Run], kinds: Sequence[RunScatter], allowed: Sequence[Rate]) -> Fit:
-    """Fits the rates on which the times of runs hang most.
+    """Fit the rates on which the times of runs depend most.
 
-    What lies between two runs of a laboratory is mostly how far each layout is from the formulas,
-    which several runs of one plan share: together they count as one run.
+    What lies between two runs of a laboratory is mostly how far each layout is from the
+    formulas, which several runs of one plan share: together they count as one run.
 
     Args:
-        kinds: that of each run.
+        runs: measured runs.
+        kinds: the scatter of published runs like each of them.
         allowed: the rates that may move.
+
+    Returns:
+        The fit, whose rates are at most ``MOST`` of those allowed.
     """
     before, jacobian = derive_times(runs, allowed, {})
     between = np.array([kind.between for kind in kinds])
@@ -246,7 +270,16 @@ def fit_rates(runs: Sequence[Run], kinds: Sequence[RunScatter], allowed: Sequenc
 def derive_times(
     runs: Sequence[Run], rates: Sequence[Rate], factors: Mapping[Rate, float]
 ) -> tuple[Array, Array]:
-    """Predicted seconds (runs,) and the derivatives of their logarithms (runs, rates)."""
+    """Predict the times of runs and differentiate them.
+
+    Args:
+        runs: measured runs.
+        rates: the rates that move.
+        factors: by how much each moves; one that is not named stays.
+
+    Returns:
+        Predicted seconds (runs,) and the derivatives of their logarithms (runs, rates).
+    """
     found = [run.find_slopes(factors) for run in runs]
     rows = [[slopes.get(rate, 0.0) for rate in rates] for _, slopes in found]
     return np.array([seconds for seconds, _ in found]), np.array(rows)
@@ -288,6 +321,6 @@ def _map_factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:
 
 
 def _find_covariance(jacobian: Array, weight: Array, prior: Array) -> Array:
-    """Of the logarithms of the rates, after runs have said what they say."""
+    """Compute the covariance of the logarithms of the rates, given the runs."""
     said = jacobian.T @ (weight[:, None] * jacobian)
     return np.asarray(np.linalg.inv(said + np.diag(1 / prior)), np.float64)

@@ -53,7 +53,7 @@ class LoggedRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Plan and log as they were named; only the names of files named from the root."""
+        """Return plan and log as they were named; only the names of files named from the root."""
         document = self.plan.document.name or self.plan.document.node.place.file
         paths = map(Path, (document, self.log))
         return ", ".join(path.name if path.is_absolute() else path.as_posix() for path in paths)
@@ -80,15 +80,24 @@ class Calibration:
 
     @property
     def measured(self) -> Array:
-        """Seconds of each run's typical step (runs,)."""
+        """Return the seconds of each run's typical step (runs,)."""
         return np.array([float(run.seconds) for run in self.given])
 
     def compute_error(self, predicted: Array) -> float:
-        """The mean relative error of predicted seconds (runs,)."""
+        """Compute the mean relative error of predicted seconds (runs,)."""
         return float(np.abs(predicted / self.measured - 1).mean())
 
+    def list_predictions(self) -> Iterator[tuple[LoggedRun, dict[str, float]]]:
+        """Yield each run with its predicted seconds by what predicted them."""
+        for run, *seconds in zip(self.given, *self.fit.predictions.values(), strict=True):
+            yield run, dict(zip(self.fit.predictions, map(float, seconds), strict=True))
+
+    def list_errors(self) -> dict[str, float]:
+        """Compute the mean relative error by what predicted."""
+        return {way: self.compute_error(each) for way, each in self.fit.predictions.items()}
+
     def describe_runs(self, name: str) -> str:
-        """What a document of that name says its rates rest on."""
+        """Describe what the rates of a document of that name rest on."""
         return f"{_count_runs(len(self.given))}, {name}"
 
 
@@ -97,7 +106,15 @@ def _count_runs(count: int) -> str:
 
 
 def read_run(plan: Plan, log: str, warm_up: int | None = None) -> LoggedRun:
-    """A run by its plan and its log; time is predicted, whatever utilisation the plan assumes.
+    """Read a run from its plan and its log; its time is predicted in any case.
+
+    Args:
+        plan: the plan of the run.
+        log: the path of its log.
+        warm_up: records left out at the start; as ``compare`` does unless given.
+
+    Returns:
+        The plan, the log and seconds of the typical step.
 
     Raises:
         PlanError: the log is none, holds no step time, or states another run than the plan.
@@ -108,7 +125,7 @@ def read_run(plan: Plan, log: str, warm_up: int | None = None) -> LoggedRun:
 
 
 def fit_devices(given: Sequence[LoggedRun]) -> Calibration:
-    """Fits the rates of the devices that runs ran on.
+    """Fit the rates of the devices that runs ran on.
 
     Raises:
         PlanError: runs on several kinds of devices, on ones that are calibrated already, or whose
@@ -163,13 +180,13 @@ def _predict_run(run: LoggedRun, like: Evaluation | None) -> Run:
 
 
 def list_rates(runs: Sequence[Run]) -> list[Rate]:
-    """The rates of some runs that a document of an accelerator can hold, by name."""
+    """List the rates of some runs that a document of an accelerator can hold, by name."""
     rates = {rate for run in runs for rate, _ in run.places}
     return sorted(r for r in rates if schema.describe("accelerator", f"efficiency.{r.name}"))
 
 
 def find_scatter(evaluation: Evaluation) -> RunScatter:
-    """How published runs of the kind of a run lie around their predictions."""
+    """Find how published runs of the kind of a run lie around their predictions."""
     settings = evaluation.case.settings
     row = bands.row(bands.workload(settings), settings.get("cluster.accelerator.architecture"))
     low, high, within = (float(row[key]) for key in ("low", "high", "within"))
@@ -181,8 +198,13 @@ def find_scatter(evaluation: Evaluation) -> RunScatter:
 def derive_bands(
     settings: Sequence[Mapping[str, Any]], kinds: Sequence[RunScatter], fit: Fit
 ) -> Iterator[Band]:
-    """What the runs leave open of further ones, by what ran and where: as much as the fits without
-    a run left open of it."""
+    """Derive the intervals of further runs from how far the fits without a run missed it.
+
+    Args:
+        settings: of each run.
+        kinds: the scatter of published runs like each of them.
+        fit: the fit of all runs.
+    """
     found: dict[tuple[str, str], list[int]] = {}
     for place, said in enumerate(settings):
         found.setdefault((bands.workload(said), said["time.scale"]), []).append(place)
@@ -202,7 +224,7 @@ def derive_bands(
 
 
 def render_fit(found: Calibration) -> str:
-    """Tables for a terminal: the runs, the rates, and what is left open."""
+    """Render the runs, the rates and the intervals of further runs as tables for a terminal."""
     of = found.given[0].plan.get("cluster.accelerator.name") or "one kind of accelerator"
     lines = [f"{_count_runs(len(found.given))} on {of}", "", *_format_runs(found), ""]
     lines += [*_format_rates(found.fit), ""]
@@ -220,18 +242,17 @@ def render_fit(found: Calibration) -> str:
 
 
 def _format_runs(found: Calibration) -> list[str]:
-    """Each run's step as measured and as predicted in three ways, and how far off these are."""
-    ways = found.fit.before, found.fit.after, found.fit.without
+    """Format each run's step as measured and as predicted in three ways, with the errors."""
     rows: list[Sequence[str]] = [
         ("run", "measured", "shipped rates", "", "fitted", "", "left out", "")
     ]
-    for run, *predicted in zip(found.given, *ways, strict=True):
+    for run, predicted in found.list_predictions():
         cells = [run.name, numbers.text(run.seconds, "s")]
-        for seconds in map(float, predicted):
+        for seconds in predicted.values():
             change = numbers.text(seconds / float(run.seconds) - 1, style="change")
             cells += [numbers.text(seconds, "s"), change]
         rows.append(cells)
-    errors = (("", numbers.text(found.compute_error(each), style="share")) for each in ways)
+    errors = (("", numbers.text(each, style="share")) for each in found.list_errors().values())
     rows.append(["mean error", "", *(cell for pair in errors for cell in pair)])
     return columns(rows, right=range(1, 8))
 
@@ -249,7 +270,7 @@ def _format_rates(fit: Fit) -> list[str]:
 
 
 def list_notes(found: Calibration) -> Iterator[str]:
-    """What a reader should know of the fit."""
+    """List what a reader should know of the fit."""
     count, fit = len(found.given), found.fit
     if fit.layouts < FEW:
         yield (
@@ -269,7 +290,7 @@ def list_notes(found: Calibration) -> Iterator[str]:
 
 
 def describe_rate(rate: Rate) -> str:
-    """What a rate is, of which the schema says more."""
+    """Describe a rate in the first words of its description in the schema."""
     base, _, last = rate.name.rpartition("_")
     form = last if last in FORMATS.values() else ""
     said = schema.describe("accelerator", f"efficiency.{base if form else rate.name}") or {}
@@ -278,24 +299,14 @@ def describe_rate(rate: Rate) -> str:
 
 
 def dump_fit(found: Calibration) -> str:
-    """The same as JSON."""
+    """Format the same as JSON."""
     fit = found.fit
     tree = {
         "runs": [
-            {
-                "run": run.name,
-                "measured": run.seconds,
-                "shipped": float(fit.before[place]),
-                "fitted": float(fit.after[place]),
-                "left_out": float(fit.without[place]),
-            }
-            for place, run in enumerate(found.given)
+            {"run": run.name, "measured": run.seconds, **predicted}
+            for run, predicted in found.list_predictions()
         ],
-        "mean_error": {
-            "shipped": found.compute_error(fit.before),
-            "fitted": found.compute_error(fit.after),
-            "left_out": found.compute_error(fit.without),
-        },
+        "mean_error": found.list_errors(),
         "rates": [
             {
                 "key": f"cluster.accelerator.efficiency.{rate.name}",

@@ -22,9 +22,10 @@ Tree = dict[str, Any]
 
 
 def write_cluster(found: Calibration, name: str, date: str) -> str:
-    """The YAML text: the cluster of the first run with the rates that were fitted. It validates.
+    """Write the cluster of the first run with the rates that were fitted, as YAML that validates.
 
     Args:
+        found: the fit and its runs.
         name: what reports call it, the file's.
         date: of today, YYYY-MM-DD.
     """
@@ -37,16 +38,14 @@ def write_cluster(found: Calibration, name: str, date: str) -> str:
 
 
 def _write_fit_head(found: Calibration, date: str) -> Iterator[str]:
-    fit = found.fit
-    columns = fit.before, fit.after, fit.without
     yield f"# Written by plan.py calibrate on {date}, {format_versions()}."
     yield "# A step as measured; how far off predictions are by shipped rates, by those"
     yield "# below, by a fit without the run. A plan that extends this says its own devices."
-    for run, *seconds in zip(found.given, *columns, strict=True):
-        changes = (float(each) / float(run.seconds) - 1 for each in seconds)
+    for run, seconds in found.list_predictions():
+        changes = (each / float(run.seconds) - 1 for each in seconds.values())
         shares = [numbers.text(each, style="change") for each in changes]
         yield f"#   {one_line(run.name)}: {numbers.text(run.seconds, 's')}, {', '.join(shares)}"
-    errors = (numbers.text(found.compute_error(each), style="share") for each in columns)
+    errors = (numbers.text(each, style="share") for each in found.list_errors().values())
     yield f"#   mean error: {', '.join(errors)}"
 
 
@@ -82,8 +81,8 @@ def _build_cluster(found: Calibration, name: str, date: str) -> Tree:
 
 
 def _build_tree(node: Node, shipped: bool = False) -> Tree:
-    """What was said of a mapping: of a shipped accelerator its name and what differs, everything
-    else in full."""
+    """Collect what a document says: of a built-in accelerator its name and what differs, else
+    all."""
     tree: Tree = {}
     if node.reference in source.preset_names("accelerator"):
         tree["extends"], shipped = node.reference, True
@@ -119,7 +118,7 @@ def _write_tree(tree: Tree, indent: str = "") -> Iterator[str]:
 
 
 def _format_digits(rate: Rate, value: float) -> str:
-    """Four significant digits without an exponent."""
+    """Format four significant digits without an exponent; launch times in µs."""
     if rate.name == "launch":
         return f"{_format_digits(rate._replace(name=''), value * 1e6)} us"
     return plain_text(value, 4)

@@ -61,6 +61,7 @@ class Framework(NamedTuple):
     besides: Sequence[str] = ()
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()  # the options that name weights
+    decides: Sequence[str] = ("training", "parallelism", "cluster")  # sections that a file says
 
     @property
     def calls(self) -> frozenset[str]:
@@ -72,7 +73,7 @@ class Framework(NamedTuple):
 
 
 def build_config(plan: Plan, to: str) -> LaunchConfig:
-    """The launch configuration of a framework: its text, what it says and what it cannot say.
+    """Build the launch configuration of a framework: its text, what it says and what it cannot say.
 
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
@@ -109,8 +110,10 @@ def build_config(plan: Plan, to: str) -> LaunchConfig:
 
 
 def check_model(plan: Plan, to: str) -> None:
-    """Raises:
-    PlanError: a model of a kind that the framework has none of.
+    """Check that the framework has models of this kind.
+
+    Raises:
+        PlanError: a model of a kind that the framework has none of.
     """
     if plan.get("model.stem") and to in FORMATS and to not in WITHOUT_MODEL:
         where, allowed = plan.document.find_place(("model", "stem")), " or ".join(WITHOUT_MODEL)
@@ -119,7 +122,7 @@ def check_model(plan: Plan, to: str) -> None:
 
 @cache
 def load_framework(name: str) -> Framework:
-    """A framework with its rows.
+    """Load a framework with its rows.
 
     Raises:
         PlanError: an unknown framework.
@@ -143,7 +146,7 @@ def load_framework(name: str) -> Framework:
 
 
 def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
-    """What a framework has no words for, each reason once, before it the keys that it holds for."""
+    """List the keys that a framework has no words for, each reason once."""
     keys: dict[str, list[str]] = {}
     for each in unsaid:
         keys.setdefault(each.why, []).append(f"{each.key} {each.value}")
@@ -153,7 +156,7 @@ def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
 def _write_head(
     plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...], environment: Mapping[str, Any]
 ) -> str:
-    """The comments that open the file."""
+    """Write the comments that open the file."""
     from planner.base.display import one_line
 
     devices, node = plan.get("cluster.devices"), plan.get("cluster.devices_per_node")

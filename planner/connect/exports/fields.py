@@ -21,18 +21,12 @@ MODEL, SECTIONS = "model.", ("model", "dataset")
 
 
 def is_field(key: str) -> bool:
-    """Whether a key is a field already: options are words with dashes."""
+    """Check whether a key is a field already: options are words with dashes."""
     return "." in key or "_" in key or key in SECTIONS
 
 
-def is_run_field(key: str) -> bool:
-    """Whether a key is a field, and not one of the model."""
-    return is_field(key) and not f"{key}.".startswith(MODEL)
-
-
 def write_fields(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What options say, by fields, section by section; fields that rows say themselves stand where
-    no option differs."""
+    """Write options as fields by sections; fields of rows stay where no option differs."""
     found = {key: value for key, value in said.items() if is_field(key)}
     for option, value in said.items():
         if is_field(option):
@@ -62,11 +56,17 @@ def find_options(
     said: Mapping[str, Any],
     place: Place,
 ) -> FieldOptions:
-    """The options that fields stand for.
+    """Find the options that fields stand for.
 
     Args:
+        options: by option the field or fields that say it.
         besides: patterns of fields of the model that stand for none.
-        usual: what fields say that go without saying.
+        usual: the defaults of fields.
+        said: the fields of a file.
+        place: the file.
+
+    Returns:
+        The options with their values, and the field that said each.
 
     Raises:
         PlanError: a field has a value that stands for no option.
@@ -106,16 +106,18 @@ def find_options(
 
 
 def list_spellings(value: Any) -> list[Any]:
-    """The values of a field that mean the same, that which is written first."""
+    """List the values of a field that mean the same; the first is written."""
     return value if isinstance(value, list) else [value]
 
 
 def resolve_synonyms(
     said: dict[str, Any], also: Sequence[Mapping[str, Mapping[str, Any]]], first: str
 ) -> None:
-    """What is said in other words, in those that rows write; what is said itself stands.
+    """Replace what is said in other words by the words that rows write; what is said itself stays.
 
     Args:
+        said: what a file says, which is changed.
+        also: rules: ``when`` all have such values, it ``means`` these.
         first: the key of a call's only argument; a call of a name, or with it, is that name.
     """
 

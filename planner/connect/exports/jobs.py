@@ -22,9 +22,10 @@ SCRIPT, OWN = "TRAIN.py", '"${TRAIN:-train.py}"'
 
 
 def write_job(plan: Plan, to: str, made: LaunchConfig, scheduler: str) -> str:
-    """The text of a job file.
+    """Write a job file.
 
     Args:
+        plan: the plan.
         to: the framework.
         made: its launch configuration of the plan.
         scheduler: slurm, kubernetes or skypilot.
@@ -56,7 +57,7 @@ def write_job(plan: Plan, to: str, made: LaunchConfig, scheduler: str) -> str:
 
 
 def _count_nodes(plan: Plan, facts: Any) -> dict[str, Any]:
-    """Whole nodes, and what their accelerators are called."""
+    """Count whole nodes, and find the names of their accelerators."""
     devices = plan.get("cluster.devices")
     per_node = min(plan.get("cluster.devices_per_node") or devices, devices)
     if devices % per_node:
@@ -79,7 +80,7 @@ def _refuse_name(plan: Plan, what: str, key: str) -> PlanError:
 
 
 def _build_line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:
-    """The framework's line with where all nodes meet, its file and what is handed on."""
+    """Build the framework's line with where all nodes meet, its file and what is handed on."""
     launcher = facts["launchers"][known.use.partition(" ")[0]]
     line = known.use if "…" in known.use else f"… {known.use}"
     line = line.replace("…", launcher.format(rank=about["rank"], **values))
@@ -89,7 +90,7 @@ def _build_line(known: Framework, facts: Any, about: Any, values: dict[str, Any]
 
 
 def _write_job_head(plan: Plan, known: Framework, about: Any) -> str:
-    """The comments that open the file."""
+    """Write the comments that open the file."""
     hand = [*about["by_hand"], *(["TRAIN, the training script"] if SCRIPT in known.use else [])]
     lines = [
         f"Job of the plan: {plan.name}",

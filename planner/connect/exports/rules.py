@@ -40,8 +40,15 @@ Row = Mapping[str, Any]
 
 
 def quotient(draft: ExportDraft, to: str, of: str, by: Sequence[str]) -> dict[str, int]:
-    """One key of the plan, where it is given, divided by others, rounded up (the last step begun
-    counts); 1 where these are not given."""
+    """Divide one key of the plan, where it is given, by others, rounded up (the last step begun
+    counts); 1 where these are not given.
+
+    Args:
+        draft: the configuration being made.
+        to: the option that takes it.
+        of: the key that is divided.
+        by: the keys that divide it.
+    """
     whole, sizes = draft.get(of), [draft.get(key) for key in by]
     if not whole:
         return {}
@@ -82,25 +89,25 @@ def biases(draft: ExportDraft) -> dict[str, Any]:
 
 
 def longest(draft: ExportDraft, to: str, of: Sequence[str]) -> dict[str, int]:
-    """The largest of some keys of a model with a shape."""
+    """Take the largest of some keys of a model with a shape.
+
+    Args:
+        draft: the configuration being made.
+        to: the option that takes it.
+        of: the keys.
+    """
     known = [value for value in map(draft.get, of) if value is not None]
     return {to: max(known)} if draft.get("model.layers") and known else {}
 
 
-def norm_bias(draft: ExportDraft) -> None:
-    norm, bias = draft.get("model.norm"), draft.get("model.norm_bias")
-    if None not in (norm, bias) and bias != (norm == "layernorm"):
-        draft.add_gap("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
-
-
 def layers_with_experts(draft: ExportDraft) -> dict[str, list[int]]:
-    """For each layer 1 where it has experts, where not all do."""
+    """Write for each layer 1 where it has experts, where not all do."""
     layers = [int(one) for one in mark_experts(draft)]
     return {"moe-layer-freq": layers} if any(layers) and not all(layers) else {}
 
 
 def layers_on_stages(draft: ExportDraft) -> dict[str, Any]:
-    """Layers that do not divide evenly: the ends said apart where that is enough, else the whole
+    """Write layers that do not divide evenly: the ends alone where that is enough, else the whole
     layout. Further-token modules stand on the last stage unless a layout says more."""
     model, further = draft.plan.model, draft.get("model.mtp") or 0
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
@@ -134,13 +141,13 @@ def head_width(draft: ExportDraft) -> None:
 
 
 def experts_on_layers(draft: ExportDraft, to: str) -> dict[str, list[int]]:
-    """Which layers have experts; -1 stands for all."""
+    """List the layers that have experts; -1 stands for all."""
     has = mark_experts(draft)
     return {to: [-1] if all(has) else [index for index, one in enumerate(has) if one]}
 
 
 def modules_on_stages(draft: ExportDraft) -> dict[str, Any]:
-    """As many layers on each stage, or the modules of each by name."""
+    """Write as many layers on each stage, or the modules of each by name."""
     model = draft.plan.model
     if model is None:
         return {}
@@ -161,7 +168,7 @@ def modules_on_stages(draft: ExportDraft) -> dict[str, Any]:
 
 
 def orthogonal(draft: ExportDraft) -> Mapping[str, Any] | None:
-    """What Muon does, where it is the optimizer."""
+    """Write what Muon does, where it is the optimizer."""
     if draft.get("training.optimizer") != "muon":
         return None
     steps, mode, half = (
@@ -175,8 +182,9 @@ def orthogonal(draft: ExportDraft) -> Mapping[str, Any] | None:
 
 
 def mesh(draft: ExportDraft) -> dict[str, Any]:
-    """Devices on each axis within a node (``ici``) and across nodes (``dcn``), the innermost first,
-    and the batch of a device. Experts lie on an axis of their own beside data."""
+    """Divide devices over the axes within a node (``ici``) and across nodes (``dcn``), the
+    innermost first, and find the batch of a device. Experts lie on an axis of their own beside
+    data."""
     get = draft.get
     tensor, context, pipe = (get(f"parallelism.{key}") for key in ("tensor", "context", "pipeline"))
     expert, data, replicate = (get(f"parallelism.{key}") for key in ("expert", "data", "replicate"))
@@ -243,7 +251,13 @@ CONDITIONS: Mapping[str, Callable[..., object]] = {
 
 
 def is_met(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Row) -> object:
-    """Whether a condition holds of the values that keys have."""
+    """Check whether a condition holds.
+
+    Args:
+        get: the value of a key.
+        name: the condition, one of ``CONDITIONS``.
+        about: its key, its keys, or their values.
+    """
     if isinstance(about, Mapping):
         return CONDITIONS[name](*(get(key) in values for key, values in about.items()))
     keys = [about] if isinstance(about, str) else about
@@ -251,7 +265,7 @@ def is_met(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Ro
 
 
 def follow_rows(draft: ExportDraft, rows: Iterable[Row]) -> None:
-    """What rows say, one after another."""
+    """Follow rows one after another."""
     for row in rows:
         key, about = next(iter(row.items()))
         if "." in key:
@@ -273,9 +287,23 @@ def follow_rows(draft: ExportDraft, rows: Iterable[Row]) -> None:
             draft.heard.update(about)
 
 
+def walk_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield all rows, whatever condition they stand under."""
+    for row in rows:
+        yield from walk_rows(row["rows"]) if "rows" in row else [row]
+
+
+def list_options(about: Row) -> Iterator[str]:
+    """Yield the options that a row may write."""
+    if "to" in about:
+        yield about["to"]
+    for word in about.get("words", {}).values():
+        if isinstance(word, Mapping) and "elsewhere" not in word:
+            yield from word.get("near", word)
+
+
 def pick_inherited(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
-    """The rows that a framework takes from another that it is like: those about what its own rows
-    are not about."""
+    """Yield the rows of another framework whose subjects its own rows do not cover."""
     about = {subject for row in own for subject in _list_subjects(row)}
     for row in rows:
         if "rows" in row:
@@ -285,7 +313,7 @@ def pick_inherited(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
 
 
 def _list_subjects(row: Row) -> Iterator[tuple[str, str]]:
-    """What a row is about: a key, or a section."""
+    """Yield what a row is about: a key, or a section."""
     for inner in row.get("rows", ()):
         yield from _list_subjects(inner)
     key, said = next(iter(row.items()))
@@ -296,8 +324,7 @@ def _list_subjects(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
-    """One key of the plan; where its row stands under a condition, it counts as heard all the
-    same."""
+    """Export one key of the plan; it counts as heard, whatever its row's condition."""
     value, to, words = draft.get(key), row.get("to"), row.get("words")
     if not all(is_met(draft.get, name, row[name]) for name in CONDITIONS if name in row):
         return

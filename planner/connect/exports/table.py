@@ -43,13 +43,9 @@ class Unsaid:
 class Elsewhere(str):
     """Why a key stays unsaid where that hinders nothing: it is said in another place."""
 
-    __slots__ = ()
-
 
 class Nearly(str):
     """Why what is said of a key is not quite it."""
-
-    __slots__ = ()
 
 
 class ExportDraft:
@@ -62,8 +58,8 @@ class ExportDraft:
         self.heard: set[str] = set()
 
     def get(self, key: str) -> Any:
-        """The plan's value; the key counts as heard. ``layer.KIND.KEY`` is of the first block of
-        that kind among the layers."""
+        """Return the plan's value and hear its key; ``layer.KIND.KEY`` is of the first block of a
+        kind."""
         self.heard.add(key)
         if not key.startswith("layer."):
             # What one device alone has no use for is what its launch file says all the same.
@@ -73,7 +69,7 @@ class ExportDraft:
         return next((block.values.get(name) for block in self.list_blocks(kind)), None)
 
     def list_blocks(self, kind: str) -> list[Block]:
-        """The different blocks of a kind among the layers."""
+        """List the different blocks of a kind among the layers."""
         model = self.plan.model
         found: list[Block] = []
         for part in model.parts if model else ():
@@ -81,7 +77,7 @@ class ExportDraft:
         return found
 
     def add_gap(self, key: str, why: str) -> None:
-        """Reports a key as unsaid, its value on one line whatever a document made of it."""
+        """Report a key as unsaid, its value on one line whatever a document made of it."""
         self.heard.add(key)
         value = self.plan.get(key)
         if isinstance(value, Mapping):
@@ -93,8 +89,7 @@ class ExportDraft:
         self.unsaid.append(Unsaid(key, shown, why))
 
     def add_rest(self) -> None:
-        """Reports what somebody wrote into the plan and no row has heard; what a model's kinds
-        differ in counts as one key."""
+        """Report what the plan gives and no row has heard; a model's kinds count as one key."""
         heard, seen, document = frozenset(self.heard), set(), self.plan.document
         for path, _ in document.walk_values():
             key = ".".join(step for step in path if isinstance(step, str))
@@ -120,12 +115,12 @@ class LaunchConfig:
 
     @property
     def lost(self) -> tuple[Unsaid, ...]:
-        """What the framework cannot do: what would run is another plan."""
+        """List what the framework cannot do: what would run is another plan."""
         return tuple(each for each in self.unsaid if not isinstance(each.why, (Elsewhere, Nearly)))
 
 
 def mark_experts(draft: ExportDraft) -> list[bool]:
-    """For each layer whether it has experts, without the modules that predict further tokens."""
+    """Mark each layer that has experts, without the modules that predict further tokens."""
     model = draft.plan.model
     if model is None:
         return []
@@ -137,7 +132,13 @@ def mark_experts(draft: ExportDraft) -> list[bool]:
 
 
 def write_config(form: str, said: Mapping[str, Any], head: str) -> str:
-    """The text of a configuration, after comments where its form has them."""
+    """Write a configuration, after comments where its form has them.
+
+    Args:
+        form: flags, json or yaml.
+        said: options by dotted keys.
+        head: the comments.
+    """
     if form == "flags":  # one option a line
         lines = [" ".join((f"--{key}", *format_args(value))) for key, value in said.items()]
         return head + "\n".join(lines) + "\n"
@@ -148,8 +149,8 @@ def write_config(form: str, said: Mapping[str, Any], head: str) -> str:
 
 
 def format_args(value: Any) -> list[str]:
-    """The arguments of an option: none of a flag; a list of words one by one, one of numbers and a
-    pair as Python has them, without blanks."""
+    """Format the arguments of an option: none of a flag; a list of words one by one, one of numbers
+    and a pair as Python has them, without blanks."""
     if value is True:
         return []
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
@@ -158,7 +159,7 @@ def format_args(value: Any) -> list[str]:
 
 
 def to_literal(value: Any) -> str:
-    """A value in Python; of a list the runs where that is shorter: ``[0] * 3 + [1] * 58``."""
+    """Format a value in Python; long lists as runs: ``[0] * 3 + [1] * 58``."""
     if not isinstance(value, list) or not value:
         return repr(value)
     runs = [(one, len([*run])) for one, run in groupby(value)]
@@ -180,9 +181,15 @@ OPEN = ("()", "[-1])")
 def write_python(
     frame: str, imports: Mapping[str, str], written: Container[str], said: Mapping[str, Any]
 ) -> str:
-    """The text of a Python file: what is said as assignments to ``config``, below a call its
-    arguments, unless the row has them. Only what a row writes is a call, never
-    what a plan says."""
+    """Write a Python file: what is said as assignments to ``config``, below a call its arguments,
+    unless the row has them. Only what a row writes is a call, never what a plan says.
+
+    Args:
+        frame: the text around, with ``imports`` and ``lines``.
+        imports: modules by the name that is used.
+        written: calls and members that rows write.
+        said: options by dotted keys.
+    """
     held = {
         key: value for key, value in said.items() if isinstance(value, str) and value in written
     }
@@ -219,7 +226,7 @@ def write_python(
 
 
 def walk_texts(said: Any) -> Iterator[str]:
-    """All text in the values of rows."""
+    """Yield all text in the values of rows."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, (list, tuple, Mapping)):

@@ -17,7 +17,7 @@ LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
 def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A model document from a Hugging Face configuration, defaults left out.
+    """Convert a Hugging Face configuration to a model document, defaults left out.
 
     Raises:
         PlanError: what is missing, malformed, contradictory or not modelled.
@@ -26,8 +26,7 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_shipped(name: str) -> ImportResult | None:
-    """The document of a shipped model by one of its names, such as its name on the Hugging Face
-    Hub; None where it is the name of none.
+    """Find a built-in model by one of its names, also those of the Hub; None where there is none.
 
     Raises:
         PlanError: a name that is spelled nearly as one on the Hub.
@@ -60,7 +59,7 @@ class ImportResult(NamedTuple):
 def import_file(
     path: str, source: str = "huggingface", plan: bool = False, changes: Sequence[str] = ()
 ) -> ImportResult:
-    """The model of a file; of arguments that say a run, a plan.
+    """Import the model of a file; of arguments that say a run, a plan.
 
     Args:
         path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
@@ -69,11 +68,12 @@ def import_file(
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
         changes: keys that the file of a trainer leaves open, as ``--set`` has them.
 
+    Returns:
+        The document as YAML and as data, a description and notes.
+
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
-    from planner.connect.imports.found import describe_doc
-
     if plan and source not in (*LAUNCHED, *TRAINERS):
         of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
@@ -99,47 +99,63 @@ def import_file(
         place = ARGUMENTS
     else:
         text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    if source == "huggingface":
+        return _write_model(hf.parse_config(text, place), place)
     if source == "eleuther":
         made = eleuther.read_script(text, place)
-        document, kind = made.document, "plan" if "model" in made.document else "model"
-        said = describe_doc(document.get("model", document), f"{made.script}.py")
-        written = tidy.write_import(document, made.came_from, "the script's default", kind)
-        return ImportResult(written, document, [said, *made.said], place)
+        kind = "plan" if "model" in made.document else "model"
+        names = "the script's default", f"{made.script}.py"
+        return _write_document(made.document, made.came_from, kind, names, made.said, place)
+    if source == "megatron" and not plan:
+        names = "Megatron-LM argument", "Megatron-LM arguments"
+        return _write_document(megatron.read_megatron(text, place), {}, "model", names, (), place)
+    from planner.connect.imports import launch
+
     if source in TRAINERS:
-        from planner.connect.imports import launch
-
-        found = launch.read_trainer(text, source, place, changes)
-        model = found.document["model"]
-        model = {"extends": model} if isinstance(model, str) else model
-        written = tidy.write_import(found.document, found.came_from, f"{source} file", "plan")
-        return ImportResult(
-            written, found.document, [describe_doc(model, source), *found.said], place
-        )
-    if source in LAUNCHED[1:] or (source == "megatron" and plan):
-        from planner.connect.imports import launch
-
+        found, plan = launch.read_trainer(text, source, place, changes), True
+    else:
         found = launch.read_launch(text, source, place, function)
-        kind, model = "plan" if plan else "model", found.document["model"]
-        model = {"extends": model} if isinstance(model, str) else model
-        document, came_from = (found.document, found.came_from) if plan else (model, {})
-        written = tidy.write_import(document, came_from, f"{source} file", kind)
-        lines = [describe_doc(model, source), *(found.said if plan else ())]
-        return ImportResult(written, document, lines, place)
-    if source == "megatron":
-        document = megatron.read_megatron(text, place)
-        written = tidy.write_import(document, {}, "Megatron-LM argument")
-        return ImportResult(
-            written, document, [describe_doc(document, "Megatron-LM arguments")], place
-        )
-    config = hf.parse_config(text, place)
+    names = f"{source} file", source
+    if plan:
+        return _write_document(found.document, found.came_from, "plan", names, found.said, place)
+    model = found.document["model"]
+    model = {"extends": model} if isinstance(model, str) else model
+    return _write_document(model, {}, "model", names, (), place)
+
+
+def _write_model(config: Any, place: Place) -> ImportResult:
+    """Write the model of a Hugging Face configuration, with its name and notes."""
     imported = hf.convert_config(config, place)
     given = config.get("_name_or_path") or config.get("model_type") or imported.family
     head: dict[str, Any] = {"name": str(given)[:200]}
     if imported.notes:
         head["notes"] = "; ".join(imported.notes)
-    family = f"the {imported.family} architecture"
+    names = f"the {imported.family} architecture", imported.family
     document = {**head, **imported.document}
-    written = tidy.write_import(document, imported.came_from, family)
-    return ImportResult(
-        written, document, [describe_doc(document, imported.family), *imported.notes], place
-    )
+    return _write_document(document, imported.came_from, "model", names, imported.notes, place)
+
+
+def _write_document(
+    document: dict[str, Any],
+    came_from: Mapping[str, tuple[str, ...]],
+    kind: str,
+    names: tuple[str, str],
+    said: Sequence[str],
+    place: Place,
+) -> ImportResult:
+    """Write a document as YAML and describe its model.
+
+    Args:
+        document: a model or a plan, which ``kind`` says.
+        came_from: for its dotted keys, the keys that gave them.
+        kind: model or plan.
+        names: what comments call the source of other keys, and the first line that of the model.
+        said: further lines.
+        place: where it was read.
+    """
+    from planner.connect.imports.found import describe_doc
+
+    written = tidy.write_import(document, came_from, names[0], kind)
+    model = document["model"] if kind == "plan" else document
+    model = {"extends": model} if isinstance(model, str) else model
+    return ImportResult(written, document, [describe_doc(model, names[1]), *said], place)

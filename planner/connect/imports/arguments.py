@@ -15,15 +15,20 @@ LONGEST = 200_000  # characters of an argument list
 
 
 def is_arguments(text: str) -> bool:
-    """Whether a text is arguments, and not the name of a file of them."""
+    """Check whether a text is arguments, and not the name of a file of them."""
     return re.search(r"(^|\s)--?[a-z]", text) is not None
 
 
 def parse_arguments(text: str, place: Place | None = None, short: bool = False) -> dict[str, Any]:
-    """The arguments of a shell line, a script's array or a file with one on each line.
+    """Parse the arguments of a shell line, a script's array or a file with one on each line.
 
     Args:
+        text: the arguments.
+        place: where they are read.
         short: whether names with one dash are arguments too; they keep it.
+
+    Returns:
+        Text by name, or true without a value.
     """
     if len(text) > LONGEST:
         allowed = f"at most {numbers.text(LONGEST)} characters"
@@ -57,6 +62,13 @@ class Arguments(Config):
         return self._outside.get(key, f"--{key}")
 
     def read_int(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
+        """Read a whole number; ``otherwise`` where the argument is absent.
+
+        Args:
+            key: the name of the argument.
+            least: the least that it can be.
+            otherwise: the value of an absent one.
+        """
         value = self.get(key)
         if value is None:
             return None if otherwise is None else int(otherwise)
@@ -66,7 +78,7 @@ class Arguments(Config):
         return int(value)
 
     def read_share(self, key: str) -> Fraction | None:
-        """A number above zero, exactly as it is written; None where the argument is absent."""
+        """Read a number above zero, exactly as it is written; None where the argument is absent."""
         value = self.get(key)
         if value is None:
             return None

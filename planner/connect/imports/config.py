@@ -42,11 +42,11 @@ class Config:
         return PlanError(Fault(message, self.place, allowed))
 
     def name(self, key: str) -> str:
-        """The key as the file spells it."""
+        """Return the key as the file spells it."""
         return self._outside.get(key, key)
 
     def get(self, key: str, otherwise: Any = None) -> Any:
-        """The value of a key, else the class's default, else ``otherwise``."""
+        """Return the value of a key, else the class's default, else ``otherwise``."""
         key = self._inside.get(key, key)
         self.read.add(key)
         if key in self.given:
@@ -55,7 +55,7 @@ class Config:
         return self.defaults.get(key, otherwise)
 
     def _read_typed(self, key: str, otherwise: Any, kinds: tuple[type, ...], allowed: str) -> Any:
-        """The value of a key, of one of these types; None where it is absent or null."""
+        """Read the value of a key, of one of these types; None where it is absent or null."""
         value = self.get(key, otherwise)
         if value is not None and not _has_type(value, *kinds):
             raise self._refuse_value(key, value, allowed)
@@ -67,7 +67,13 @@ class Config:
         return self.fault(f"{self.name(key)} is {shown}", allowed)
 
     def read_int(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
-        """A whole number, or None where the key is absent or null."""
+        """Read a whole number; None where the key is absent or null.
+
+        Args:
+            key: the key.
+            least: the least that it can be; ``LARGEST`` is the most.
+            otherwise: the value of an absent key that has no default.
+        """
         value: int | None = self._read_typed(key, otherwise, (int,), "a whole number")
         if value is not None and not least <= value <= LARGEST:
             bound = f"at least {least}" if value < least else f"at most {numbers.text(LARGEST)}"
@@ -75,21 +81,21 @@ class Config:
         return value
 
     def need_int(self, key: str, least: int = 1) -> int:
-        """A whole number that has to be there."""
+        """Read a whole number that has to be there."""
         value = self.read_int(key, least)
         if value is None:
             raise self.fault(self.ABSENT.format(self.name(key)))
         return value
 
     def number(self, key: str) -> float | None:
-        """A number above zero, or None where the key is absent or null."""
+        """Read a number above zero; None where the key is absent or null."""
         value: float | None = self._read_typed(key, None, (int, float), "a number")
         if value is not None and not 0 < value <= LARGEST:
             raise self._refuse_value(key, value, f"above 0, at most {numbers.text(LARGEST)}")
         return value
 
     def read_flag(self, key: str, otherwise: bool | None = None) -> bool | None:
-        """True, false, or None where the key is absent or null."""
+        """Read true or false; None where the key is absent or null."""
         value: bool | None = self._read_typed(key, otherwise, (bool,), "true or false")
         return value
 
@@ -98,7 +104,7 @@ class Config:
         return value
 
     def list_of(self, key: str, kind: type[T]) -> list[T] | None:
-        """A list of words (str) or whole numbers (int), or None where the key is absent or null."""
+        """Read a list of words (str) or whole numbers (int); None where absent or null."""
         allowed = "a list of words" if kind is str else "a list of whole numbers"
         value = self._read_typed(key, None, (list, tuple), allowed)
         if value is not None and not all(_has_type(item, kind) for item in value):
@@ -108,7 +114,7 @@ class Config:
     def judge(
         self, known: Collection[str], harmless: Sequence[str], outer: str = "", inner: bool = False
     ) -> None:
-        """A key that nobody read is harmless, or the configuration is refused: never ignored.
+        """Refuse the configuration if it has a key that nobody read and that may change a tensor.
 
         Args:
             known: further keys that change no tensor.
@@ -126,7 +132,7 @@ class Config:
             raise self.fault(f"{self.type}: {fault}", "remove it if it does not")
 
     def read_inner(self, key: str) -> Config:
-        """A nested mapping, read as a part of this configuration."""
+        """Read a nested mapping as a part of this configuration."""
         value = self._read_typed(key, None, (Mapping,), "a mapping") or {}
         default = self.defaults.get(key)
         defaults = default if isinstance(default, Mapping) else {}
@@ -136,5 +142,5 @@ class Config:
 
 
 def _has_type(value: Any, *kinds: type) -> bool:
-    """Whether a value has one of these types; true and false are no numbers."""
+    """Check whether a value has one of these types; true and false are no numbers."""
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

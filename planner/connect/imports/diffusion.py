@@ -18,19 +18,14 @@ CLASSES: Mapping[str, Mapping[str, Any]] = _SAID["types"]
 _BESIDE = ("defaults", "refused")
 #: What says the class, as transformers' `model_type` does elsewhere.
 NAME = "_class_name"
-#: A class that stands for two others, by the norms of its layers.
-GENERAL, BY_NORM = "Transformer2DModel", {
-    "ada_norm_zero": "DiTTransformer2DModel",
-    "ada_norm_single": "PixArtTransformer2DModel",
-}  # fmt: skip
 MOST_LAYERS = 10_000
 
 
 def convert_diffuser(
     config: Mapping[str, Any], place: Place | None
 ) -> tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]:
-    """The class of a configuration, its model document in dotted keys, and for each of these the
-    keys that it came from.
+    """Convert a configuration of diffusers: its class, its model document in dotted keys, and for
+    each of these the keys that it came from.
 
     Raises:
         PlanError: a class, a value or a key that is not modelled, or one that is missing.
@@ -44,12 +39,9 @@ def convert_diffuser(
         raise PlanError(Fault(fault, place, allowed, nearest(name, CLASSES)))
     given = {key: value for key, value in config.items() if not key.startswith("_")}
     c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
-    if name == GENERAL:
-        norm = c.read_word("norm_type")
-        if norm not in BY_NORM:
-            fault = f"{name}: norm_type {norm!r} is not modelled"
-            raise c.fault(fault, f"one of: {', '.join(BY_NORM)}")
-        name = BY_NORM[norm]
+    for key, classes in CLASSES[name].get("is", {}).items():
+        check_values(c, {key: [*classes]}, name)
+        name = classes[c.get(key)]
     check_values(c, CLASSES[name].get("refused", {}), name, derive=True)
     said = inherit_row({**_SAID["parts"], **CLASSES}, name)
     traits = {key: value for key, value in said.items() if key not in _BESIDE}

@@ -33,7 +33,7 @@ class ScriptImport(NamedTuple):
 
 
 def read_script(text: str, place: Place | None = None) -> ScriptImport:
-    """The document that arguments say, with what their script takes for those left out.
+    """Read the document that arguments say, with the script's defaults for those left out.
 
     Raises:
         PlanError: an argument is unknown, malformed, or says what is not modelled.
@@ -70,7 +70,7 @@ def read_script(text: str, place: Place | None = None) -> ScriptImport:
 
 
 def _find_hub_model(found: Mapping[str, Any], place: Place | None) -> dict[str, Any] | None:
-    """The model of the name on the Hub that an argument gives; None where there is none.
+    """Find the model of the name on the Hub that an argument gives; None where there is none.
 
     Raises:
         PlanError: a name that does not ship, or arguments of a shape besides.
@@ -92,7 +92,7 @@ def _find_hub_model(found: Mapping[str, Any], place: Place | None) -> dict[str, 
 
 @cache
 def _list_names(script: str) -> dict[str, str]:
-    """The arguments of a script by their names, short ones with their dash."""
+    """List the arguments of a script by their names, short ones with their dash."""
     about = SCRIPTS[script]
     long = {*about["defaults"], *about["short"].values(), *about["others"]}
     return {**{name: name for name in long}, **{f"-{k}": v for k, v in about["short"].items()}}
@@ -103,7 +103,7 @@ def _format_name(name: str) -> str:
 
 
 def _pick_script(text: str, given: Mapping[str, Any]) -> str:
-    """The script that is named, or the first that knows most of the arguments."""
+    """Pick the script that is named, or the first that knows most of the arguments."""
     named = re.search("|".join(NAMES), text)
     if named:
         return named[0]

@@ -64,7 +64,7 @@ def inherit_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, A
 
 @cache
 def row(kind: str) -> FamilyRow:
-    """The keys of the document that a model type gives, in what its layers differ, the keys that
+    """Collect what a model type has: keys of the document, in what its layers differ, the keys that
     change the architecture unless they have one of the values listed, what its classes have
     otherwise, and where the library builds another model than what is published."""
     said = dict(FAMILIES[kind] if kind in FAMILIES else _SAID["parts"][kind])

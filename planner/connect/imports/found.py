@@ -17,7 +17,7 @@ AROUND = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}, "training":
 
 
 def describe_doc(document: Mapping[str, Any], family: str) -> str:
-    """The size and the shape of a model document, as `23.6B parameters, …`.
+    """Describe the size and the shape of a model document, as `23.6B parameters, …`.
 
     Raises:
         PlanError: the document is no valid model.

@@ -13,7 +13,7 @@ from planner.base import files, numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports import diffusion, families, towers
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, FamilyRow, Traits
+from planner.connect.imports.families import DOCUMENT, FAMILIES, HARMLESS, Axis, FamilyRow, Traits
 from planner.connect.imports.rules import check_values, read_traits, run_rule, trace_traits
 from planner.connect.imports.tidy import (
     drop_defaults,
@@ -46,7 +46,7 @@ class HfDocument:
 
 
 def convert_config(config: Any, place: Place | None = None) -> HfDocument:
-    """The model document of a configuration.
+    """Convert a configuration to a model document.
 
     Raises:
         PlanError: an unknown type, a key that is missing, malformed, contradictory or changes the
@@ -83,13 +83,12 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
 def _add_towers(
     config: Mapping[str, Any], outer: str, flat: bool, made: HfDocument, place: Place | None
 ) -> None:
-    """The towers of a wrapper, where all that they have is known; else a note why they are left
-    out, and the language model alone."""
+    """Add the towers of a wrapper that are known whole; else a note why they are left out."""
     try:
         found = towers.read_towers(config, outer, made.document["hidden"], flat, place)
         fill_defaults({**made.document, **found}, place)
     except PlanError as error:
-        made.notes[0] += f" ({towers.explain_skip(error)})"
+        made.notes[0] += f" ({'; '.join(fault.message for fault in error.faults)})"
         return
     if found:
         made.document |= found
@@ -102,7 +101,7 @@ def _add_towers(
 def _of_class(
     named: str, types: Sequence[str], family: FamilyRow, made: HfDocument, c: Config
 ) -> Traits:
-    """What the class of a configuration has otherwise than its type; nothing where none is named.
+    """Return what a class has otherwise than its type; nothing where none is named.
 
     Raises:
         PlanError: a class that is not modelled.
@@ -127,8 +126,8 @@ def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanEr
 
 
 def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str], str, str]:
-    """The language model's keys of a configuration, multimodal or not; what was left out; the class
-    and the type of the whole."""
+    """Extract the language model's keys of a configuration, multimodal or not; return them with
+    notes on what is left out, and the class and the type of the whole."""
     if not isinstance(config, Mapping):
         raise PlanError(Fault("a configuration is a mapping of keys", place))
     _check_depth(config, place)
@@ -173,7 +172,7 @@ def _check_depth(node: Any, place: Place | None) -> None:
 
 
 def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:
-    """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
+    """Add the layer kinds: one key where all layers are alike, else a pattern."""
     differing: list[tuple[list[str], Mapping[str, Traits]]] = []
     sources: set[str] = set()
     for said, meaning in axes:
@@ -205,7 +204,7 @@ def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:
 def _collapse_axes(
     c: Config, differing: Sequence[tuple[list[str], Mapping[str, Traits]]]
 ) -> dict[str, Any] | None:
-    """Common patterns as single keys of the document; None where one of them is not common."""
+    """Collapse common patterns to single keys; None where one is not common."""
     keys: dict[str, Any] = {}
     for labels, meaning in differing:
         kinds = set(labels)
@@ -222,8 +221,7 @@ def _collapse_axes(
 
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
-    """A length that only the class assumes (and may have written down) does not contradict a window
-    that is given."""
+    """Drop a length that only the class assumes where a given window is longer."""
     longest = document.get("max_sequence")
     assumed = c.defaults.get("max_position_embeddings", c.defaults.get("max_seq_len"))
     if not longest or longest != assumed or document.get("positions") == "learned":
@@ -234,20 +232,10 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
         del document["max_sequence"]
 
 
-#: How many modules predict further tokens, by the configurations that name them.
-FURTHER = (
-    "num_nextn_predict_layers",
-    "num_mtp_modules",
-    "num_mtp_layers",
-    "mtp_num_hidden_layers",
-    "mtp_num_layers",
-)
-
-
 def _note_further(c: Config, made: HfDocument) -> None:
-    """Modules that predict further tokens are published beside the model; the library that reads
-    the configuration leaves them out, and so does the document."""
-    for key in FURTHER:
+    """Note modules that predict further tokens: they are published beside the model; the library
+    that reads the configuration leaves them out, and so does the document."""
+    for key in DOCUMENT["further"]:
         count = c.given.get(key)
         if isinstance(count, int) and count > 0:
             left = f"{c.name(key)} {count} is left out, as in transformers"
@@ -256,7 +244,7 @@ def _note_further(c: Config, made: HfDocument) -> None:
 
 
 def parse_config(text: str, place: Place | None = None) -> Any:
-    """The JSON text of a configuration; its faults become ours."""
+    """Parse the JSON text of a configuration; its faults become ours."""
 
     def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)

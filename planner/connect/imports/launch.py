@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TRAINERS, Framework, fields, load_framework
-from planner.connect.exports.rules import CONDITIONS, Row, is_met
+from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse_arguments
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
@@ -22,15 +22,6 @@ from planner.documents.source import expand_keys
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 
-#: Sections that a launch file decides; of nanotron's the model as well.
-SECTIONS = {
-    "megatron": ("training.", "parallelism."),
-    "nanotron": ("training.", "parallelism.", "model."),
-    "torchtitan": ("training.", "parallelism.", "model."),
-    **dict.fromkeys(TRAINERS, ("training.", "parallelism.", "cluster.")),
-    "maxtext": ("training.", "parallelism.", "model."),
-    "megatron-bridge": ("training.", "parallelism."),
-}
 #: Changes of a configuration as they stand on a line: `train.micro_batch_size=2`.
 OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 #: How Megatron-Bridge takes a model from the Hub.
@@ -68,10 +59,16 @@ class LaunchValues(dict[str, Any]):
 
 
 def read_launch(text: str, name: str, place: Place, function: str = "") -> LaunchPlan:
-    """The plan that a launch file says.
+    """Read the plan of a launch file.
 
     Args:
+        text: the file.
+        name: its framework.
+        place: where faults are.
         function: of a Python file with several configurations, the function that makes it.
+
+    Returns:
+        The plan, what the file leaves open, and what said each key.
 
     Raises:
         PlanError: the file is malformed, or says what is not modelled.
@@ -95,7 +92,7 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         of_batch = [keys.get(key) for key in BATCH]
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
         keys["training.global_batch"] = prod(size or 1 for size in of_batch)
-    for row in _walk_rows(known.rows):
+    for row in walk_rows(known.rows):
         if row.get("rule") == "quotient" and row["of"] not in keys and row["to"] in said:
             sizes = [keys.get(key) for key in row["by"]]
             whole = _parse_value(said[row["to"]], place)
@@ -138,10 +135,16 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
 
 
 def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
-    """The plan that a trainer's file says, which says no model.
+    """Read the plan of a trainer's file, which has no model.
 
     Args:
+        text: the file.
+        name: its framework.
+        place: where faults are.
         changes: what it leaves open, as ``--set`` has it: the model and its sequences at least.
+
+    Returns:
+        The plan, what the file leaves open, and what said each key.
 
     Raises:
         PlanError: the file is malformed, or says what is not modelled or no model is set.
@@ -161,7 +164,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         keys["model"], came_from["model"] = aliases.find_hub_model(named), (option,)
         options.given.pop(option, None)  # it is read
     told = PROCESSES.search(text)
-    rows = [*_walk_rows(known.rows)]
+    rows = [*walk_rows(known.rows)]
     keys = trainers.derive_sizes(options, keys, rows, int(told[1]) if told else None)
     if "cluster" in keys:
         keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
@@ -193,7 +196,16 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
 
 
 def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
-    """The keys that a file which was made of a plan says, under the conditions of that plan."""
+    """Read the keys of a file which was made of a plan, under the conditions of that plan.
+
+    Args:
+        text: the file.
+        name: its framework.
+        plan: the plan.
+
+    Returns:
+        Dotted keys with the file's values.
+    """
     known, place = load_framework(name), Place(name)
     said = (
         _options_of(text, known, place)
@@ -206,7 +218,7 @@ def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
 
 
 def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
-    """The keys that conditions are about."""
+    """List the keys that conditions are about."""
     for row in rows:
         yield from _list_conditions(row.get("rows", ()))
         inner = [one for one in row.values() if isinstance(one, Mapping)]
@@ -215,7 +227,7 @@ def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
-    """What the file of a trainer says."""
+    """Parse the file of a trainer."""
     tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
@@ -223,7 +235,7 @@ def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
 
 
 def _load_values(text: str, known: Framework, place: Place, function: str) -> LaunchValues:
-    """What a file says, below it what holds where it says nothing."""
+    """Parse a file, with the defaults for what it leaves out."""
     if known.form == "flags":
         found: Mapping[str, Any] = parse_arguments(text, place)
     elif known.options and (changes := _parse_changes(text)):
@@ -240,7 +252,8 @@ def _load_values(text: str, known: Framework, place: Place, function: str) -> La
             del said[key]  # a section, and what the function calls
         hub = str(dict.get(said, "model")).startswith(HUB)
         if hub:  # whose converter decides what a model has by default
-            held = {key: value for key, value in held.items() if fields.is_run_field(key)}
+            own = {key for key in held if f"{key}.".startswith(fields.MODEL)}
+            held = {k: v for k, v in held.items() if fields.is_field(k) and k not in own}
         shown = {k: v for k, v in said.items() if k != "model" or not hub}
         options, said.names = fields.find_options(
             known.options, known.besides, held, {**held, **shown}, place
@@ -253,7 +266,7 @@ def _load_values(text: str, known: Framework, place: Place, function: str) -> La
 
 
 def _find_model(said: LaunchValues, place: Place) -> dict[str, Any] | str:
-    """The model of Megatron-LM's options, or the shipped one whose page on the Hub a file names."""
+    """Convert the model of Megatron-LM's options, or find the built-in one of a page on the Hub."""
     found = {key: said.get(key) for key in said.given if not fields.is_field(key)}
     if not str(dict.get(said, "model")).startswith(HUB):
         if said.names and "num-layers" not in found:
@@ -272,7 +285,7 @@ def _find_model(said: LaunchValues, place: Place) -> dict[str, Any] | str:
 
 
 def _parse_changes(text: str) -> dict[str, Any]:
-    """Changes one after another, as on the line of a script; none where the text is another."""
+    """Parse changes as on the line of a script; none where the text is another."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError:
@@ -292,12 +305,12 @@ def _derive_keys(
     before: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] = {},
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """The keys of a plan that a file says by the rows, and which of its own said each; conditions
+    """Derive the keys of a plan from a file by the rows, and which of its own gave each; conditions
     are of the keys ``before``, where these are known, and of those to ``start`` with."""
     flags, keys, asked = known.form == "flags", dict(start), set(start)
     came_from: dict[str, tuple[str, ...]] = {}
     names = said.names if isinstance(said, LaunchValues) else {}
-    of_plan, of_asked = (keys, asked) if before is None else (before, EVERY)
+    of_plan, of_asked = (keys, asked) if before is None else (before, None)
 
     def hear(rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -307,7 +320,7 @@ def _derive_keys(
                     hear(row["rows"])
                 continue
             key = _lift_key(key)
-            if not key.startswith(SECTIONS[name]) or key in keys:
+            if key.partition(".")[0] not in known.decides or key in keys:
                 continue
             about = {"to": about} if isinstance(about, str) else about
             where = [(one, about[one]) for one in about if one in CONDITIONS and about[one] != key]
@@ -316,12 +329,12 @@ def _derive_keys(
             value = _match_option(about, said, place)
             asked.add(key)
             if isinstance(said, trainers.Options) and said.is_left_out(
-                key, value, _list_options(about)
+                key, value, list_options(about)
             ):
                 continue
             if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
                 own = said.given
-                options = dict.fromkeys(one for one in _list_options(about) if one in own)
+                options = dict.fromkeys(one for one in list_options(about) if one in own)
                 shown = tuple(names.get(one, f"--{one}" if flags else one) for one in options)
                 came_from[key] = shown or (f"the default of {name}",)
                 keys[key] = _parse_value(value, place) if flags else value
@@ -330,18 +343,8 @@ def _derive_keys(
     return keys, came_from
 
 
-class _Every(Container[str]):
-    """Holds every key."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-EVERY = _Every()
-
-
 def _read_mesh(said: LaunchValues) -> dict[str, Any]:
-    """Sizes of a layout and of a batch by the axes of MaxText's mesh."""
+    """Read the sizes of a layout and of a batch from the axes of MaxText's mesh."""
 
     def size(axis: str) -> int:
         both = (said.get(f"{where}_{axis}_parallelism", 1) for where in ("ici", "dcn"))
@@ -367,7 +370,7 @@ def _read_mesh(said: LaunchValues) -> dict[str, Any]:
 
 
 def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
+    """Read virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
     modules = said.get("parallelism.module_fqns_per_model_part")
     each, layers = (
         said.get("parallelism.pipeline_parallel_layers_per_stage"),
@@ -384,8 +387,8 @@ def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
-    """The model that ships as the flavor of a registry which a file calls: of the family that the
-    call is from, else of one in the name of file and function."""
+    """Find the built-in model that is the flavor of a registry which a file calls: of the family
+    that the call is from, else of one in the name of file and function."""
     flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
     where = f"{said.get(f'model_spec.{MODULE}') or ''} {said.get('model_spec') or ''} {name}"
     own = [held for family, held in known.flavors.items() if family in where]
@@ -394,11 +397,14 @@ def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
 
 
 def _is_possible(
-    keys: Mapping[str, Any], asked: Container[str], name: str, about: str | Sequence[str] | Row
+    keys: Mapping[str, Any],
+    asked: Container[str] | None,
+    name: str,
+    about: str | Sequence[str] | Row,
 ) -> bool:
-    """Whether a condition holds of what was read; where its keys were not read yet, it may."""
+    """Check whether a condition holds, or may, as its keys were not read yet."""
     over = [about] if isinstance(about, str) else about
-    if not all(_lift_key(key) in asked for key in over):
+    if asked is not None and not all(_lift_key(key) in asked for key in over):
         return True
     neutral = {"several": 1, "single": 1}.get(name)
     try:
@@ -408,7 +414,7 @@ def _is_possible(
 
 
 def _lift_key(key: str) -> str:
-    """The key of a model that a key of its layers is said by."""
+    """Return the key of a model that a key of its layers is said by."""
     return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
@@ -421,7 +427,7 @@ def _parse_yaml(text: str, place: Place) -> Mapping[str, Any]:
 
 
 def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """The keys of mappings in mappings, dotted."""
+    """Flatten mappings in mappings to dotted keys."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         inner = isinstance(value, Mapping)
@@ -429,24 +435,9 @@ def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _walk_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """All rows, whatever condition they stand under."""
-    for row in rows:
-        yield from _walk_rows(row["rows"]) if "rows" in row else [row]
-
-
-def _list_options(about: Mapping[str, Any]) -> Iterator[str]:
-    """The options that a row may write."""
-    if "to" in about:
-        yield about["to"]
-    for word in about.get("words", {}).values():
-        if isinstance(word, Mapping) and "elsewhere" not in word:
-            yield from word.get("near", word)
-
-
 def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
-    """The value of a key whose words a file has: of several the one with most of them; the one that
-    goes without saying where none is there."""
+    """Match the value of a key by the words of a file: of several the one with most of them; the
+    one that goes without saying where none is there."""
     to, words = about.get("to"), about.get("words")
     if to and "each" in about and said.get(to) is not None:
         return _match_each(said.get(to), to, about["each"], place)
@@ -463,7 +454,7 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
             options = {k: one for k, one in options.items() if not said.is_ignored(k)}
         if not options:
             silent += [] if near else [value]
-        elif all(_has_value(said.get(key), option) for key, option in options.items()):
+        elif all(trainers.is_same(said.get(key), option) for key, option in options.items()):
             found.append((len(options), not near, value))
     if found:
         return max(found, key=lambda one: one[:2])[2]
@@ -474,7 +465,7 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
 
 
 def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
-    """The values of a key that an option lists by their own names."""
+    """Return the values of a key that an option lists by their own names."""
     listed = given if isinstance(given, list) else [one.strip() for one in str(given).split(",")]
     ours = {theirs: name for name, theirs in names.items()}
     for one in listed:
@@ -483,14 +474,8 @@ def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place)
     return [ours[one] for one in listed]
 
 
-def _has_value(given: Any, option: Any) -> bool:
-    if isinstance(option, list) and not isinstance(given, list):
-        return [str(one) for one in option] == (str(given).split() if given is not None else None)
-    return given == option or (given is not None and str(given) == str(option))
-
-
 def _parse_value(value: Any, place: Place) -> Any:
-    """The argument of an option as a document has it."""
+    """Parse the argument of an option as a document has it."""
     if not isinstance(value, str):
         return value
     node = yaml_nodes.parse_yaml(value, place.file)
@@ -498,7 +483,7 @@ def _parse_value(value: Any, place: Place) -> Any:
 
 
 def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> Sequence[int] | None:
-    """Layers of each stage, where they are said, or embedding and loss count as a layer each."""
+    """Read the layers of each stage, also where embedding and loss count as layers."""
     apart = [
         bool(said.get(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")
     ]

@@ -21,7 +21,7 @@ PADDING = ("make-vocab-size-divisible-by", "tensor-model-parallel-size")
 
 
 def read_megatron(text: str, place: Place | None = None) -> dict[str, Any]:
-    """The model document of an argument list, defaults left out.
+    """Read the model document of an argument list, defaults left out.
 
     Raises:
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
@@ -32,9 +32,11 @@ def read_megatron(text: str, place: Place | None = None) -> dict[str, Any]:
 def convert_options(
     found: Mapping[str, Any], place: Place | None = None, names: Mapping[str, str] = {}
 ) -> dict[str, Any]:
-    """The model document of options, defaults left out.
+    """Convert options to a model document, defaults left out.
 
     Args:
+        found: options with their values.
+        place: where they are read.
         names: of options that a file calls otherwise.
 
     Raises:
@@ -54,7 +56,7 @@ def convert_options(
 
 
 def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
-    """An argument that no row names is harmless, or refused."""
+    """Refuse an argument that no row names, unless it is harmless."""
     known = {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
@@ -66,7 +68,7 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
 
 
 def find_shaper(found: Mapping[str, Any]) -> str | None:
-    """The first option that shapes a model."""
+    """Find the first option that shapes a model."""
     traits = {key: said for kind in ROWS for key, said in row(kind).traits.items()}
     shaped = {*walk_texts([said for key, said in traits.items() if key not in DESCRIBING])}
     others = {*ARGUMENTS["others"]} - {*PADDING}

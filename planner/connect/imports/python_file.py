@@ -29,13 +29,18 @@ class Unread(NamedTuple):
 def read_python(
     text: str, place: Place, calls: Container[str], function: str = ""
 ) -> dict[str, Any]:
-    """What a configuration of a file says, by dotted keys of the object that it makes: values,
-    calls as text (``Name()``, or as one of ``calls``) with their arguments below them, and what is
-    no literal as ``Unread``.
+    """Read a configuration, by dotted keys of the object that it makes: values, calls as text
+    (``Name()``, or as one of ``calls``) with their arguments below them, and what is no literal as
+    ``Unread``.
 
     Args:
+        text: the file.
+        place: where faults are.
         calls: calls that are taken as they are written.
         function: the function that makes it, where there are several.
+
+    Returns:
+        Values by dotted keys.
 
     Raises:
         PlanError: no Python, or no such configuration in it.
@@ -85,7 +90,7 @@ class _PythonReader:
         }
 
     def run_body(self, body: list[ast.stmt]) -> dict[str, Any]:
-        """What assignments one after another make of `config`, or of what is returned."""
+        """Follow assignments; return what they make of `config`, or what is returned."""
         found: dict[str, Any] = {}
         for one in body:
             if isinstance(one, ast.Assign) and len(one.targets) == 1:
@@ -114,7 +119,7 @@ class _PythonReader:
             held |= _join_keys(key, found)
 
     def read_value(self, node: ast.expr) -> dict[str, Any]:
-        """What a value is (below the empty key) and what stands below it."""
+        """Read a value (below the empty key) and what stands below it."""
         self.steps += 1
         if self.steps > MOST:
             raise ValueError
@@ -139,8 +144,7 @@ class _PythonReader:
         return {"": Unread(node.lineno, text[:80])}
 
     def join_lists(self, node: ast.BinOp) -> Any:
-        """Lists that are repeated or joined, as ``[0] * 3 + [1] * 58``; nothing else is worked
-        out."""
+        """Join or repeat lists, as ``[0] * 3 + [1] * 58``; nothing else is worked out."""
         left, right = (self.read_value(one).get("") for one in (node.left, node.right))
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
             made = left + right

@@ -23,7 +23,7 @@ from planner.connect.imports.tidy import fold_pattern, match_experts
 
 
 def run_rule(said: Said, c: Config) -> Any:
-    """What a row says of a configuration."""
+    """Evaluate what a row says of a configuration."""
     if not isinstance(said, Mapping):
         return said
     (name, argument), *options = said.items()
@@ -31,7 +31,7 @@ def run_rule(said: Said, c: Config) -> Any:
 
 
 def read_traits(traits: Traits, c: Config) -> dict[str, Any]:
-    """What some keys of the document say of a configuration, those that say nothing left out."""
+    """Evaluate some keys of the document for a configuration, those without a value left out."""
     found = {dotted: run_rule(said, c) for dotted, said in traits.items()}
     return {dotted: value for dotted, value in found.items() if value is not None}
 
@@ -85,46 +85,55 @@ def count_layers(c: Config) -> int:
 
 
 def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
-    """What the word of an argument means."""
+    """Translate the word of a key by what each ``means``; an absent one is ``otherwise``."""
     value = str(c.get(key, run_rule(otherwise, c)))
     if value not in means:
         raise c.fault(f"{c.name(key)} is {value!r}, which is not modelled", ", ".join(means))
     return means[value]
 
 
-def number_of(c: Config, term: Said) -> Any:
-    """Find a number: itself, what a key holds, or what a rule finds."""
-    return c.need_int(term) if isinstance(term, str) else run_rule(term, c)
+def number_of(c: Config, term: Said, needed: bool = True) -> Any:
+    """Find a number: itself, what a key holds (unless ``needed``, maybe nothing), or a rule's."""
+    if isinstance(term, str):
+        return c.need_int(term) if needed else c.read_int(term)
+    return run_rule(term, c)
 
 
-def refuse(c: Config, condition: Said, fault: str, then: Said, allowed: str | None = None) -> Any:
-    """A value that a configuration has unless a condition is met, which is a fault of it; keys in
-    braces stand for their values."""
+def refuse(c: Config, condition: Said, fault: str, then: Said, allowed: str = "") -> Any:
+    """Return a value unless a condition is met, which is a fault of the configuration.
+
+    Args:
+        c: the configuration.
+        condition: the rule of the condition.
+        fault: the message; keys in braces stand for their values.
+        then: the rule of the value.
+        allowed: what would be allowed.
+    """
     if run_rule(condition, c):
-        raise c.fault(re.sub(r"{(\w+)}", lambda key: str(c.get(key[1])), fault), allowed)
+        raise c.fault(_fill_keys(c, fault), _fill_keys(c, allowed) or None)
     return run_rule(then, c)
 
 
-def _find_or_none(c: Config, term: Said) -> Any:
-    """Find a number as ``number_of`` does; None for a key that is absent."""
-    return c.read_int(term) if isinstance(term, str) else run_rule(term, c)
+def _fill_keys(c: Config, text: str) -> str:
+    """Replace keys in braces by their values."""
+    return re.sub(r"{([\w-]+)}", lambda key: str(c.get(key[1])), text)
 
 
 def labels(c: Config) -> int:
-    """Outputs of a classifier; files of the library list their names, and leave two out."""
+    """Count the outputs of a classifier; files of the library leave out two labels."""
     names = c.get("id2label")
     count = len(names) if isinstance(names, Mapping) and names else 2
     return c.read_int("num_labels") or count
 
 
 def first(c: Config, keys: Sequence[str]) -> int | None:
-    """The whole number of the first of those keys that is there."""
+    """Read the whole number of the first of those keys that is there."""
     given = [c.read_int(key) for key in keys]
     return next((value for value in given if value is not None), None)
 
 
 def number(c: Config, keys: Sequence[str]) -> int | float | None:
-    """The first of some numbers that describe and shape nothing, also among those of rotary
+    """Find the first of some numbers that describe and shape nothing, also among those of rotary
     positions; what is no number, or several, is left out."""
     inner = c.get("rope_parameters")
     held = inner if isinstance(inner, Mapping) else {}
@@ -137,7 +146,7 @@ def number(c: Config, keys: Sequence[str]) -> int | float | None:
 
 
 def pick_first(c: Config, rules: Sequence[Said]) -> Any:
-    """The first of these that is neither absent nor 0; the last."""
+    """Return the first of these that is neither absent nor 0; else the last."""
     *tried, last = rules
     for rule in tried:
         value = run_rule(rule, c)
@@ -150,52 +159,52 @@ def pick_first(c: Config, rules: Sequence[Said]) -> Any:
 
 
 def _label_layers(c: Config, holds: Callable[[int], object], are: str, others: str) -> list[str]:
-    """One label for the layers (counted from 0) for which something holds, one for the others."""
+    """Label the layers (counted from 0) for which something holds, and the others."""
     return [are if holds(i) else others for i in range(count_layers(c))]
 
 
 def listed(
-    c: Config, key: str, otherwise: Said, words: Mapping[str, str] | None = None
+    c: Config,
+    key: str,
+    otherwise: Said = None,
+    words: Mapping[str, str] | None = None,
+    **form: bool,
 ) -> Sequence[str]:
-    """A list with a word or a number for each layer, which stands for a label (without ``words``,
-    as the words of that key do); where the list is absent, as the class makes it."""
-    known = words or WORDS[key]
-    given = c.list_of(key, type(next(iter(known))))
-    if given is None:
+    """Translate a list with a word or a number for each layer to labels.
+
+    Args:
+        c: the configuration.
+        key: the list.
+        otherwise: the labels where it is absent, as the class makes it.
+        words: labels by word; those of ``WORDS`` for the key unless given.
+        **form: whether a ``text`` holds a letter for each layer, where it is one; whether the list
+            ``repeats``.
+    """
+    known, layers = words or WORDS[key], count_layers(c)
+    text = form.get("text", False)
+    given = c.get(key) if text else c.list_of(key, type(next(iter(known))))
+    absent = not given or not isinstance(given, str) if text else given is None
+    if absent and otherwise is not None:
         return list(run_rule(otherwise, c))
     c.read |= _find_keys(otherwise)  # which the class then leaves aside
-    layers = count_layers(c)
-    if len(given) < layers:
-        raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
-    for word in given:
+    named, least = given or (), 1 if form.get("repeats") else layers
+    if len(named) < least:
+        raise c.fault(f"{c.name(key)} names {len(named)} of {layers} layers")
+    for word in named:
         if word not in known:
             fault = f"{c.name(key)} holds {word!r}, which is not modelled"
             raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
-    return [known[word] for word in given[:layers]]
-
-
-def letters(
-    c: Config, key: str, words: Mapping[str, str], otherwise: Said, repeats: bool = False
-) -> Sequence[str]:
-    """A text with a letter for each layer, which stands for a label, over and over where it
-    ``repeats``; where it is absent or no text, as the class makes it."""
-    given, layers = c.get(key), count_layers(c)
-    if not isinstance(given, str) or not given:
-        return list(run_rule(otherwise, c))
-    if not set(given) <= set(words) or (len(given) != layers and not repeats):
-        allowed = f"{'' if repeats else f'{layers} '}letters of {', '.join(words)}"
-        raise c.fault(f"{c.name(key)} is {given[:60]!r}", allowed)
-    return [words[given[i % len(given)]] for i in range(layers)]
+    return [known[named[i % len(named)]] for i in range(layers)]
 
 
 def _find_keys(said: Said) -> set[str]:
-    """The keys that a rule, and rules in it, may read."""
+    """Find the keys that a rule, and rules in it, may read."""
     inner = said.values() if isinstance(said, Mapping) else said if isinstance(said, list) else ()
     return {said} if isinstance(said, str) else {key for one in inner for key in _find_keys(one)}
 
 
 def of_full(c: Config, key: str, otherwise: Said = None) -> Any:
-    """What layers that see all tokens have, where layers state what they have otherwise."""
+    """Read what layers that see all tokens have, where layers state what they have otherwise."""
     given = c.get("per_layer_config")
     if given is None:
         return run_rule(otherwise, c)
@@ -214,16 +223,8 @@ def of_full(c: Config, key: str, otherwise: Said = None) -> Any:
     return c.read_inner("per_layer_config").read_inner(next(iter(given))).read_int(key)
 
 
-def repeated(c: Config, key: str, words: Mapping[str, str]) -> list[str]:
-    """A list of words that is repeated over the layers."""
-    given = c.list_of(key, str) or []
-    if not given or not set(given) <= set(words):
-        raise c.fault(f"{key} is not modelled: {given}", "one of: " + ", ".join(words))
-    return [words[given[i % len(given)]] for i in range(count_layers(c))]
-
-
 def every(c: Config, step: Said, are: str, others: str, shift: Said = 1) -> list[str]:
-    """Layer i is special where (i + shift) is a multiple: of a number, a key's or a rule's."""
+    """Label layer i where (i + ``shift``) is a multiple: of a number, a key's or a rule's."""
     size = (c.read_int(step, 0) if isinstance(step, str) else run_rule(step, c)) or 0
     ahead = run_rule(shift, c)
     return _label_layers(c, lambda i: size and (i + ahead) % size == 0, are, others)
@@ -238,15 +239,8 @@ def cycle(
     return [*[*first, *inner][: layers - len(last)], *last]
 
 
-def period(c: Config, step: str, offset: str, are: str, others: str) -> list[str]:
-    """Layer i is special where i leaves the remainder ``offset`` on division by ``step``."""
-    size, rest = c.need_int(step), c.read_int(offset, 0) or 0
-    return _label_layers(c, lambda i: i % size == rest, are, others)
-
-
 def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> list[str]:
-    """The first so many layers are of one kind, the others of another: a number, a key's or a
-    rule's."""
+    """Label the first so many layers: a number, a key's (``unsaid`` where absent) or a rule's."""
     most = (c.read_int(count, 0, unsaid) if isinstance(count, str) else run_rule(count, c)) or 0
     return _label_layers(c, lambda i: i < most, are, others)
 
@@ -254,7 +248,16 @@ def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> lis
 def at(
     c: Config, key: str | list[int], are: str, others: str, otherwise: Said = None, **where: Any
 ) -> Sequence[str]:
-    """The layers of a list of indices are special, counted from ``begin`` (0)."""
+    """Label the layers of a list of indices.
+
+    Args:
+        c: the configuration.
+        key: the list, or its key.
+        are: their label.
+        others: the label of the other layers.
+        otherwise: the labels of an absent list.
+        **where: ``inside`` which key's mapping; at which number indices ``begin`` (0).
+    """
     indices = (
         key if isinstance(key, list) else _read_inside(c, where.get("inside")).list_of(key, int)
     )
@@ -265,18 +268,19 @@ def at(
 
 
 def _read_inside(c: Config, key: str | None) -> Config:
-    """The mapping that a key holds, or with no key the configuration itself."""
+    """Read the mapping that a key holds; without a key the configuration itself."""
     return c.read_inner(key) if key else c
 
 
 def meet(c: Config, rules: Sequence[Said], are: str, others: str) -> list[str]:
-    """A layer is special where each of some rules says so."""
+    """Label the layers where each of some rules of labels says ``are``."""
     found = [run_rule(one, c) for one in rules]
     return _label_layers(c, lambda i: all(labels[i] == are for labels in found), are, others)
 
 
 def reused(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]:
-    """The first so many layers with a label have a block, those behind them use it again."""
+    """Relabel as ``then`` the layers with a label behind the first so many, whose block they use
+    again."""
     left, found = run_rule(after, c), []
     for one in run_rule(of, c):
         found.append(then if one == label and left <= 0 else one)
@@ -287,8 +291,8 @@ def reused(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]
 def marked(
     c: Config, key: str, are: str, others: str, otherwise: Said, inside: str | None = None
 ) -> Sequence[str]:
-    """A list with a number for each layer, which is special where that is not 0; an empty or absent
-    list is as the class makes it."""
+    """Label the layers whose number in a list is not 0; an empty or absent list is
+    ``otherwise``."""
     numbers = _read_inside(c, inside).list_of(key, int)
     if not numbers:
         return list(run_rule(otherwise, c))
@@ -301,7 +305,8 @@ def marked(
 
 
 def head_dim(c: Config) -> int | None:
-    """As given; where the class's own heads do not divide its width, the class rounds down."""
+    """Read the width of a head; where heads do not divide the width, round down as the class
+    does."""
     given = c.read_int("head_dim")
     if given is not None or {"hidden_size", "num_attention_heads"} <= set(c.given):
         return given
@@ -310,7 +315,7 @@ def head_dim(c: Config) -> int | None:
 
 
 def neo_windows(c: Config) -> list[str]:
-    """GPT-Neo: attention_types [[[global, local], 12]] repeats a list so many times."""
+    """Label layers of GPT-Neo: attention_types repeats lists of labels so many times."""
     labels: list[str] = []
     try:
         for names, count in c.get("attention_types") or [[["global", "local"], 12]]:
@@ -323,7 +328,7 @@ def neo_windows(c: Config) -> list[str]:
 
 
 def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
-    """A number, or a list with the same number for each layer."""
+    """Read a number, or a list with the same number for each layer."""
     value = c.get(key)
     if isinstance(value, list):
         numbers = c.list_of(key, int) or []
@@ -334,7 +339,7 @@ def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
 
 
 def nemotron_layers(c: Config) -> Sequence[str]:
-    """Nemotron-H: each layer is one block, named by a letter or a word."""
+    """Label layers of Nemotron-H: each is one block, named by a letter or a word."""
     letters = c.read_word("hybrid_override_pattern")
     given = letters or c.list_of("layers_block_type", str) or c.list_of("layer_types", str)
     given = given or ["linear_attention", "moe", "full_attention", "mlp"]
@@ -352,7 +357,7 @@ def nemotron_layers(c: Config) -> Sequence[str]:
 
 
 def less(c: Config, keys: Sequence[str]) -> int:
-    """What one key holds, less what another does."""
+    """Subtract what one key holds from what another does."""
     whole, part = c.need_int(keys[0]), c.read_int(keys[1], 0) or 0
     if part > whole:
         raise c.fault(f"{c.name(keys[1])} is {part}", f"at most {whole}")
@@ -363,14 +368,14 @@ def less(c: Config, keys: Sequence[str]) -> int:
 
 
 def megatron_vocabulary(c: Config) -> int:
-    """The vocabulary without padding, which belongs to the layout (parallelism.vocab_multiple)."""
+    """Read the vocabulary without padding, which is parallelism.vocab_multiple's."""
     padded = c.read_int("padded-vocab-size")
     c.read_int("make-vocab-size-divisible-by")
     return c.need_int("vocab-size") if c.read_int("vocab-size") or padded is None else padded
 
 
 def megatron_window(c: Config) -> int | None:
-    """Tokens before a token and the token itself; -1 is no window."""
+    """Count the tokens before a token and the token itself; -1 is no window."""
     text = c.get("window-size")
     if text is None:
         return None
@@ -381,8 +386,7 @@ def megatron_window(c: Config) -> int | None:
 
 
 def megatron_experts(c: Config) -> dict[str, int]:
-    """Which layers have experts. `2`: every second one from the first on; `([0]*3+[1]*58)`:
-    spelled out."""
+    """Find the layers with experts. `2`: every second one; `([0]*3+[1]*58)`: spelled out."""
     layers, given = c.need_int("num-layers"), c.get("moe-layer-freq", "1")
     name = c.name("moe-layer-freq")
     text = str(given).replace(" ", "").strip("()")
@@ -409,12 +413,12 @@ def megatron_experts(c: Config) -> dict[str, int]:
 
 
 def eleuther_heads(c: Arguments) -> int:
-    """As given or taken by the script; two of the three know none, as no count depends on them."""
+    """Read the heads, or take a number that divides the width: no count of two scripts has them."""
     return c.read_int("num-attention-heads") or gcd(64, c.need_int("hidden-size"))
 
 
 def eleuther_kv_heads(c: Arguments) -> int:
-    """The share of the heads that have keys and values of their own."""
+    """Count the heads that have keys and values of their own, a share of all."""
     ratio, heads = c.read_share("kv-size-ratio") or 1, eleuther_heads(c)
     if (ratio * heads).denominator != 1:
         said = c.get("kv-size-ratio")
@@ -424,7 +428,7 @@ def eleuther_kv_heads(c: Arguments) -> int:
 
 
 def eleuther_width(c: Arguments) -> int:
-    """The width of a feed-forward block, as a multiple of the hidden width."""
+    """Compute the width of a feed-forward block, a multiple of the hidden width."""
     hidden, given = c.need_int("hidden-size"), c.read_int("ffn-hidden-size")
     width = (c.read_share("ffn-expansion-factor") or 4) * hidden
     if width.denominator != 1:
@@ -435,22 +439,6 @@ def eleuther_width(c: Arguments) -> int:
     return given or int(width)
 
 
-def eleuther_interval(c: Arguments) -> int:
-    """One layer of so many has experts; a script stops where they do not divide the layers."""
-    layers, step = c.need_int("num-layers"), c.read_int("expert-interval") or 1
-    if layers % step:
-        allowed = f"a divisor of {layers} layers"
-        raise c.fault(f"--expert-interval is {step}, which does not divide the layers", allowed)
-    return step
-
-
-def eleuther_batch(c: Arguments) -> int:
-    """Sequences of one step: as given, or one micro-batch on each replica."""
-    shares = (c.read_int(f"{key}-parallel-size") or 1 for key in ("tensor", "pipeline"))
-    replicas = max(1, (c.read_int("num-gpus") or 1) // prod(shares))
-    return c.read_int("batch-size") or replicas * (c.read_int("batch-size-per-gpu") or 1)
-
-
 def eleuther_tokens(c: Arguments) -> int | None:
     tokens = c.read_share("tokens")
     if tokens is not None and tokens.denominator != 1:
@@ -459,8 +447,8 @@ def eleuther_tokens(c: Arguments) -> int | None:
 
 
 def eleuther_recompute(c: Arguments) -> str | None:
-    """What is counted as recomputed: by the script of memory, the scores of attention where asked;
-    by the script of FLOPs, whole layers unless told not to."""
+    """Return what is counted as recomputed: by the script of memory, the scores of attention where
+    asked; by the script of FLOPs, whole layers unless told not to."""
     if "tokens" in c.defaults:
         return (
             "none" if c.read_flag("no-checkpoint-activations") or c.read_flag("infer") else "full"
@@ -468,24 +456,12 @@ def eleuther_recompute(c: Arguments) -> str | None:
     return "selective" if c.read_flag("checkpoint-activations") else "none"
 
 
-def eleuther_live(c: Arguments) -> int | None:
-    """Parameters that ZeRO-3 keeps gathered, on more than one device."""
-    given = c.read_int("zero3-max-live-params", 0, 10**9)
-    return given if c.read_int("zero-stage", 0) == 3 and c.need_int("num-gpus") > 1 else None
-
-
-def eleuther_other(c: Arguments) -> str | None:
-    """What the script adds for everything that it does not know."""
-    given = c.read_int("misc-mem-gib", 0)
-    return f"{given} GiB" if given else None
-
-
 # Towers -----------------------------------------------------------------------------------------
 
 
 def matrices(c: Config, listed: Sequence[Traits]) -> list[dict[str, Any]]:
-    """Matrices one behind another, each with its keys; what is false, and one copy, is left unsaid,
-    and what there is no copy of left out."""
+    """List matrices one behind another, each with its keys; what is false, and one copy, is left
+    unsaid, and what there is no copy of left out."""
     found = [read_traits(one, c) for one in listed]
     return [
         {
@@ -499,7 +475,7 @@ def matrices(c: Config, listed: Sequence[Traits]) -> list[dict[str, Any]]:
 
 
 def read_sides(c: Config, key: str) -> list[int]:
-    """The height and the width that a key holds, as one number or as two."""
+    """Read the height and the width that a key holds, as one number or as two."""
     if isinstance(c.get(key), (list, tuple)):
         both = c.list_of(key, int) or []
         if len(both) != 2 or min(both) < 1:
@@ -509,7 +485,7 @@ def read_sides(c: Config, key: str) -> list[int]:
 
 
 def patches(c: Config, image: int | None = None) -> int:
-    """Patches of an image, of the size that the configuration states or of a square one."""
+    """Count the patches of an image, of the stated size or of a square one."""
     whole = [image, image] if image else read_sides(c, "image_size")
     return prod(
         size // patch for size, patch in zip(whole, read_sides(c, "patch_size"), strict=True)
@@ -517,7 +493,7 @@ def patches(c: Config, image: int | None = None) -> int:
 
 
 def patch_values(c: Config) -> int:
-    """Values of a patch: pixels of all colours, of several frames where frames are joined."""
+    """Count the values of a patch: pixels of all colours, of the frames that are joined."""
     colours = c.read_int("num_channels") or c.read_int("in_channels") or 3
     return colours * (c.read_int("temporal_patch_size") or 1) * prod(read_sides(c, "patch_size"))
 
@@ -526,7 +502,7 @@ def patch_values(c: Config) -> int:
 
 
 def volume(c: Config) -> int:
-    """Values of a patch for each channel: of two sides, or of frames, height and width."""
+    """Count the values of a patch for each channel, from a side or from three sizes."""
     if not isinstance(c.get("patch_size"), (list, tuple)):
         return c.need_int("patch_size") ** 2
     sizes = c.list_of("patch_size", int) or []
@@ -536,8 +512,7 @@ def volume(c: Config) -> int:
 
 
 def sd3_layers(c: Config) -> dict[str, Any]:
-    """Layer kinds and pattern: some layers attend to the image once more by itself, the last one
-    hands no text on."""
+    """Build kinds and pattern: some layers attend twice, the last one hands no text on."""
     twice, layers = set(c.list_of("dual_attention_layers", int) or ()), c.need_int("num_layers")
     named = ["dual" if i in twice else "double" for i in range(min(layers, 10_000))]
     named[-1] += "-last"
@@ -553,7 +528,7 @@ def sd3_layers(c: Config) -> dict[str, Any]:
 
 
 def flux_layers(c: Config) -> dict[str, Any]:
-    """Layer kinds and pattern: of two streams first, then of both as one, whose attention and
+    """Build layer kinds and pattern: of two streams first, then of both as one, whose attention and
     feed-forward stand side by side and share the bias of their outputs."""
     single = {"streams": "joint", "modulation": 3, "parallel": True, "shared_norm": True}
     kinds = {
@@ -567,14 +542,14 @@ def flux_layers(c: Config) -> dict[str, Any]:
 
 
 def features(c: Config) -> int:
-    """The width of what a projector reads: that of one layer, or of several side by side."""
+    """Compute the width of what a projector reads: of one layer or of several."""
     layers = c.get("wrapper.vision_feature_layer")
     c.get("wrapper.vision_feature_select_strategy")
     return c.need_int("hidden_size") * (len(layers) if isinstance(layers, list) else 1)
 
 
 def gemma_merge(c: Config) -> int:
-    """Gemma 3: patches are averaged until so many tokens are left, as many either way."""
+    """Count how many patches Gemma 3 averages to a token, to reach a given number."""
     side = read_sides(c, "image_size")[0] // read_sides(c, "patch_size")[0]
     left = int(c.need_int("wrapper.mm_tokens_per_image") ** 0.5)
     if side < left or side % left:
@@ -583,19 +558,19 @@ def gemma_merge(c: Config) -> int:
 
 
 def shuffled(c: Config) -> int:
-    """Tokens that a pixel shuffle puts side by side."""
+    """Count the tokens that a pixel shuffle puts side by side."""
     ratio = c.number("wrapper.downsample_ratio") or c.number("pixel_shuffle_ratio") or 0.5
     return int(1 / ratio) ** 2
 
 
 def label_qwen_tower(c: Config) -> list[str]:
-    """Qwen2.5-VL: which layers of its tower see all patches, and which a window."""
+    """Label the layers of Qwen2.5-VL's tower: some see all patches, the others a window."""
     full = c.list_of("fullatt_block_indexes", int) or []
     return ["full" if i in full else "window" for i in range(c.need_int("depth"))]
 
 
 def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
-    """Its windows are squares of so many pixels, in whole merged tokens."""
+    """Build its layer kinds; windows are squares of so many pixels, in whole merged tokens."""
     merge, patch = c.need_int("spatial_merge_size"), c.need_int("patch_size")
     side = c.need_int("window_size") // merge // patch
     if side < 1:
@@ -613,6 +588,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "need": lambda c, key, least=1: c.need_int(key, least),
     "whole": lambda c, key, least=1, otherwise=None: c.read_int(key, least, otherwise),
     "text": lambda c, key: c.read_word(key),
+    "written": lambda c, text, of: text.format(run_rule(of, c)),
     "flag": lambda c, key, otherwise=None: c.read_flag(key, run_rule(otherwise, c)),
     # Of numbers, each itself, what a key holds or what a rule finds: sum, product, whole times that
     # one goes into another; of a height and a width the product.
@@ -620,15 +596,17 @@ RULES: dict[str, Callable[..., Any]] = {
     "times": lambda c, terms: prod(number_of(c, term) for term in terms),
     "quotient": lambda c, terms: number_of(c, terms[0]) // number_of(c, terms[1]),
     "area": lambda c, key: prod(read_sides(c, key)),
-    # A whole number by a factor, rounded down; one rounded up to whole steps; how long a list is.
+    # A whole number by a factor, rounded down; one rounded up to whole steps; what a
+    # division leaves; how long a list is.
     "scaled": lambda c, term, by, unsaid=1: int((c.number(by) or unsaid) * number_of(c, term)),
     "stepped": lambda c, term, to: -(-number_of(c, term) // number_of(c, to)) * number_of(c, to),
+    "remainder": lambda c, terms: number_of(c, terms[0]) % number_of(c, terms[1]),
     "count": lambda c, key: len(c.list_of(key, int) or ()),
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.read_int(key),
     # Whether keys hold the same number, a key says a word, one of some flags is set, there are
     # several of something, a key holds one of some values, a flag is not false, something is not
     # so, or of two numbers that are both there the first is the smaller.
-    "same": lambda c, terms: len({_find_or_none(c, term) for term in terms}) == 1,
+    "same": lambda c, terms: len({number_of(c, term, needed=False) for term in terms}) == 1,
     "says": lambda c, key, word: c.read_word(key) == word,
     "any": lambda c, keys: any(c.read_flag(key) for key in keys),
     "several": lambda c, key: c.need_int(key) > 1,

@@ -17,17 +17,11 @@ from planner.documents import schema, schema_files, source
 from planner.documents.source import expand_keys, lookup
 from planner.plans.plan import begin_plan
 
-#: Sections of which everything is written.
-WHOLE = (
-    *("kinds", "pattern", "encoder", "delta_net", "vision", "audio"),
-    *("stem", "output", "context", "conditioning"),
-)
-
 WIDTH = 96
 
 
 def match_experts(labels: Sequence[str]) -> dict[str, int] | None:
-    """Dense and sparse layers as moe.first_dense_layers, every and offset; None if they are not."""
+    """Match layers with moe.first_dense_layers, every and offset; None if they do not fit."""
     sparse = [i for i, label in enumerate(labels) if label == "sparse"]
     step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
     rest = sparse[0] % step
@@ -42,14 +36,14 @@ def match_experts(labels: Sequence[str]) -> dict[str, int] | None:
 
 
 def match_windows(labels: Sequence[str]) -> int | None:
-    """Windowed layers with one full layer every so many, as attention.global_every."""
+    """Match windowed layers with one full layer every so many (attention.global_every)."""
     step = labels.index("full") + 1
     fits = all((label == "full") == (i % step == step - 1) for i, label in enumerate(labels))
     return step if fits and step > 1 else None
 
 
 def fold_pattern(sequence: Sequence[str]) -> list[str | dict[str, object]]:
-    """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
+    """Fold a sequence to a pattern that repeats to it, runs written as `{kind, count}`."""
     kinds = list(dict.fromkeys(sequence))
     # The shortest start that repeats: what follows it is a start too. A byte a layer and no copies,
     # so that a hundred thousand layers take no longer than they should.
@@ -62,7 +56,7 @@ def fold_pattern(sequence: Sequence[str]) -> list[str | dict[str, object]]:
 
 @contextmanager
 def place_faults(place: Place | None) -> Iterator[None]:
-    """Faults of a document that was made are placed in what it was made of."""
+    """Place faults of a document that was made in what it was made of."""
     try:
         yield
     except PlanError as error:
@@ -71,7 +65,7 @@ def place_faults(place: Place | None) -> Iterator[None]:
 
 
 def fill_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
-    """The document with every default, checked; faults are placed in the configuration."""
+    """Fill in every default of a document and check it; faults are placed in the configuration."""
     with place_faults(place):
         read = schema.validate(source.load(expand_keys(document)), "model")
         draft, _ = begin_plan(replace(read, held={"model": read.data}))
@@ -80,16 +74,17 @@ def fill_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str,
 
 
 def drop_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
-    """A document of dotted keys less what its defaults say anyway, as mappings in mappings.
+    """Drop what defaults say anyway; return mappings in mappings.
 
-    All that could be a default is left out first; what then comes out different is put back.
-    """
+    All that could be a default is left out first; what then comes out different is put back."""
     fill_defaults(document, place)  # faults of the whole are the configuration's
     document = _drop_obvious(document)
     size, own = document.get("attention.head_dim"), set(DOCUMENT["written"])
     if size is not None and document["attention.heads"] * size != document["hidden"]:
         own.add("attention.head_dim")
-    left = [key for key in document if key not in own and key.partition(".")[0] not in WHOLE]
+    left = [
+        key for key in document if key not in own and key.partition(".")[0] not in DOCUMENT["whole"]
+    ]
     kept = {dotted: value for dotted, value in document.items() if dotted not in left}
     for _ in range(6):
         complete = fill_defaults(kept, place)
@@ -102,7 +97,7 @@ def drop_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str,
 
 
 def _drop_obvious(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Less what repeats the model's own bias, and a feed-forward block that goes without saying:
+    """Drop what repeats the model's own bias, and a feed-forward block that goes without saying:
     blocks that no layer uses are not completed, so their defaults would not be seen."""
     bias = document.get("bias", False)
     made = {
@@ -125,12 +120,13 @@ def write_import(
     family: str,
     kind: str = "model",
 ) -> str:
-    """The text of a document.
+    """Write a document as YAML.
 
     Args:
         document: a document of that kind.
         came_from: for dotted keys, the configuration keys that gave them.
         family: what a key without such a source comes from.
+        kind: model or plan.
     """
 
     def comment(dotted: str) -> str:
@@ -160,6 +156,6 @@ def write_import(
 
 
 def _sort_keys(keys: Iterable[str], order: str) -> list[str]:
-    """Keys in one of the orders of documents, others behind as they come."""
+    """Sort keys as documents have them, others behind as they come."""
     known = DOCUMENT[order]
     return sorted(keys, key=lambda key: known.index(key) if key in known else len(known))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import resources
-from planner.base.errors import Place, PlanError
+from planner.base.errors import Place
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS, Traits, inherit_row
 from planner.connect.imports.rules import read_traits
@@ -34,12 +34,17 @@ def _row(kind: str) -> Traits:
 def read_towers(
     wrapper: Mapping[str, Any], kind: str, hidden: int, flat: bool, place: Place | None
 ) -> dict[str, Any]:
-    """The towers of a wrapper by the key of the model document.
+    """Read the towers of a wrapper by the key of the model document.
 
     Args:
         wrapper: the whole configuration, of type ``kind``.
+        kind: the type.
         hidden: width of the language model.
         flat: whether the language model's keys stand in it, too.
+        place: where faults are.
+
+    Returns:
+        Documents of towers by their keys.
 
     Raises:
         PlanError: a tower that is not modelled, with what keeps it from being so.
@@ -70,8 +75,3 @@ def read_towers(
         # Where the wrapper is flat, its keys are judged as the language model's.
         c.judge(known, HARMLESS, "wrapper.", flat)
     return found
-
-
-def explain_skip(error: PlanError) -> str:
-    """Why the towers of a configuration are left out, in a clause."""
-    return "; ".join(fault.message for fault in error.faults)

@@ -16,7 +16,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
-from planner.connect.exports.rules import Row, follow_rows
+from planner.connect.exports.rules import Row, follow_rows, list_options, walk_rows
 from planner.connect.exports.table import ExportDraft
 from planner.documents import yaml_nodes
 from planner.plans.document import Plan
@@ -52,7 +52,7 @@ class Options(dict[str, Any]):
                 self._replace_words(rule["when"], rule["means"])
 
     def _rename_options(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Options by the names that rows write."""
+        """Yield options by the names that rows write."""
         for key, value in found.items():
             for pattern, name in self.known.renamed.items():
                 key = re.sub(f"^(?:{pattern})$", name, key)
@@ -60,7 +60,7 @@ class Options(dict[str, Any]):
             yield key, int(value) if digits else value
 
     def _replace_words(self, when: Mapping[str, Any], means: Mapping[str, Any]) -> None:
-        """What is said in other words, in those that rows write; nothing takes an option away."""
+        """Replace what is said in other words by those of rows; null takes an option away."""
         for held in (self, self.given):
             mine = any(key in held for key in when)
             for key in when:
@@ -70,8 +70,14 @@ class Options(dict[str, Any]):
                 held.pop(key, None)
 
     def is_left_out(self, key: str, value: Any, options: Iterable[str]) -> bool:
-        """Whether a key is better left out: its options are left to the trainer, or none of them is
-        there and it divides nothing or does not happen."""
+        """Check whether a key is better left out: its options are left to the trainer, or none of
+        them is there and it divides nothing or does not happen.
+
+        Args:
+            key: the key of a plan.
+            value: its value.
+            options: the options that say it.
+        """
         options = set(options)
         if not options.isdisjoint(self.given):
             return False
@@ -86,7 +92,10 @@ class Options(dict[str, Any]):
 
 
 def is_same(given: Any, option: Any) -> bool:
-    """Whether an option has a value, however it is written; numbers of a file are exact."""
+    """Compare what a file says with an option's value, however it is written: numbers of a file
+    are exact, arguments of a line stand one behind another."""
+    if isinstance(option, list) and isinstance(given, str):
+        return [str(one) for one in option] == given.split()
     if isinstance(given, Fraction) and isinstance(option, float):
         return given == Fraction(str(option))
     return given == option or (given is not None and str(given) == str(option))
@@ -95,9 +104,12 @@ def is_same(given: Any, option: Any) -> bool:
 def derive_sizes(
     options: Options, keys: dict[str, Any], rows: Sequence[Row], told: int | None
 ) -> dict[str, Any]:
-    """Keys that follow: devices and data-parallel size, batches, tokens.
+    """Derive the keys that follow: devices and data-parallel size, batches, tokens.
 
     Args:
+        options: what the file says.
+        keys: the keys that it gives.
+        rows: the rows of its framework.
         told: the processes, where a file's comments say them.
 
     Returns:
@@ -106,11 +118,11 @@ def derive_sizes(
     quotients = [row for row in rows if row.get("rule") == "quotient" and row["to"] in options]
 
     def whole(key: str) -> int:
-        """A size that is known, else 0; copies of the shards are one unless they are said."""
+        """Return a size, 0 where unknown; copies of the shards are one unless said."""
         return _read_count(keys.get(key, 1 if key == "parallelism.replicate" else 0))
 
     def multiply_sizes(key: str) -> int:
-        """A size that a file says divided by others, where these are known, else 0."""
+        """Multiply a quotient that a file says by its divisors; 0 where unknown."""
         rows_of = (row for row in quotients if row["of"] == key)
         found = (prod([_read_count(options[row["to"]]), *map(whole, row["by"])]) for row in rows_of)
         return max(found, default=0)
@@ -139,12 +151,12 @@ def derive_sizes(
 
 
 def _read_count(value: Any) -> int:
-    """A number of things that a file says, else 0."""
+    """Return a number of things that a file says, else 0."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
-    """The keys of ``--set KEY=VALUE``.
+    """Parse the keys of ``--set KEY=VALUE``.
 
     Raises:
         PlanError: no such pair.
@@ -161,10 +173,16 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
 
 
 def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) -> list[str]:
-    """What a file says that its plan does not: a line each.
+    """List what a file says that its plan does not, a line each.
 
     Args:
+        options: what the file says.
+        plan: its plan.
         fixed: keys that were chosen beside the file.
+        place: where faults are.
+
+    Returns:
+        The lines.
 
     Raises:
         PlanError: an option that decides something else than the plan.
@@ -202,17 +220,12 @@ def _trim_text(value: Any) -> str:
 
 
 def _walk_options(rows: Sequence[Row]) -> Iterator[str]:
-    """All options that rows may write."""
-    for row in rows:
-        yield from _walk_options(row.get("rows", ()))
+    """Yield all options that rows may write."""
+    for row in walk_rows(rows):
         key, about = next(iter(row.items()))
         if row.get("rule") == "says":
             yield from (name for name in row if name != "rule")
-        elif "to" in row:
-            yield row["to"]
         elif "." in key:
-            about = {"to": about} if isinstance(about, str) else about
-            yield from filter(None, [about.get("to")])
-            for word in about.get("words", {}).values():
-                if isinstance(word, Mapping) and "elsewhere" not in word:
-                    yield from word.get("near", word)
+            yield from list_options({"to": about} if isinstance(about, str) else about)
+        else:
+            yield from list_options(row)

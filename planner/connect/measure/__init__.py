@@ -13,7 +13,7 @@ from planner.base.errors import Fault, PlanError
 
 
 def need_torch() -> Any:
-    """The torch module.
+    """Import the torch module.
 
     Raises:
         PlanError: it is not installed, or cannot be loaded.

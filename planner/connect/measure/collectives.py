@@ -28,8 +28,15 @@ SILENT = "--processes: the processes of collectives do not answer"
 def run_jobs(
     jobs: Sequence[Collective], device: str, seconds: float
 ) -> dict[Collective, list[float]]:
-    """Seconds of each of some collectives, as the slowest of their processes sees it, several times
-    over; all share `seconds`.
+    """Time some collectives several times over, each as the slowest of its processes sees it.
+
+    Args:
+        jobs: the collectives, of as many processes each.
+        device: cuda or cpu.
+        seconds: for all of them, about.
+
+    Returns:
+        Seconds of each run, by collective.
 
     Raises:
         PlanError: a process fails or does not answer.
@@ -60,7 +67,7 @@ def run_jobs(
 def _run_rank(
     rank: int, jobs: Sequence[Collective], device: str, seconds: float, folder: Path
 ) -> None:
-    """One process of several; the first one answers."""
+    """Run one process of several; the first one answers."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what libraries say is not the answer
         os.dup2(silence, stream)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from planner.base.errors import Fault, PlanError
 
@@ -23,7 +22,7 @@ KERNELS = {
 
 
 def pick_device(wanted: str | None) -> Any:
-    """The device of that kind, or the fastest that is there.
+    """Pick the device of that kind, or the fastest that is there.
 
     Raises:
         PlanError: PyTorch sees no such device.
@@ -37,7 +36,7 @@ def pick_device(wanted: str | None) -> Any:
 
 
 def read_name(where: Any) -> str:
-    """The product's name; of a CPU with the threads that run."""
+    """Read the product's name; of a CPU with the threads that run."""
     if where.type == "cuda":
         return str(torch.cuda.get_device_name(where))
     name = _read_proc("/proc/cpuinfo", "model name") or platform.processor()
@@ -49,7 +48,7 @@ def read_name(where: Any) -> str:
 
 
 def read_memory(where: Any) -> int:
-    """Memory of the device, bytes."""
+    """Read the memory of the device, bytes."""
     if where.type == "cuda":
         return int(torch.cuda.get_device_properties(where).total_memory)
     if where.type == "mps":
@@ -58,7 +57,7 @@ def read_memory(where: Any) -> int:
 
 
 def _read_proc(file: str, label: str) -> str:
-    """What Linux says behind the first such label; nothing where it says nothing."""
+    """Read what Linux says behind the first such label; nothing where it says nothing."""
     with contextlib.suppress(OSError):
         for line in Path(file).read_text("utf-8", "replace").splitlines():
             if line.startswith(label):
@@ -72,8 +71,3 @@ def wait_for_device(where: Any) -> None:
         torch.cuda.synchronize(where)
     elif where.type == "mps":
         torch.mps.synchronize()
-
-
-def use_kernels(*names: str) -> Any:
-    """The context in which PyTorch's attention runs by one of these kernels."""
-    return sdpa_kernel([getattr(SDPBackend, KERNELS[name]) for name in names])

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
@@ -46,7 +47,7 @@ class Engine:
             raise PlanError(Fault("--processes needs cuda or cpu", None, "--device cpu"))
 
     def read_machine(self) -> jobs.Machine:
-        """What the device says about itself."""
+        """Read what the device says about itself."""
         where = self.where
         facts: dict[str, Any] = {}
         # The others have other tiles than NVIDIA's: nothing is said about them.
@@ -63,7 +64,7 @@ class Engine:
         return jobs.Machine(where.type, name, memory, version, formats, **facts)
 
     def _list_formats(self) -> Iterator[str]:
-        """The number formats whose products the device runs."""
+        """List the number formats whose products the device runs."""
         cuda = self.where.type == "cuda"
         capability = torch.cuda.get_device_capability(self.where) if cuda else (0, 0)
         tried = {
@@ -80,13 +81,13 @@ class Engine:
     # -- times --------------------------------------------------------------------------------
 
     def time_job(self, job: jobs.Job, seconds: float) -> list[float]:
-        """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
-        the device cannot run it."""
+        """Time a benchmark several times over, s, in about `seconds`; none where it cannot run."""
         made: Callable[[Any], Call] = getattr(self, f"_{type(job).__name__.lower()}")
         try:
             with contextlib.ExitStack() as stack:
                 if isinstance(job, jobs.Attention):
-                    stack.enter_context(devices.use_kernels(job.kernel))
+                    kernel = getattr(SDPBackend, devices.KERNELS[job.kernel])
+                    stack.enter_context(sdpa_kernel(kernel))
                 elif isinstance(job, jobs.Product) and self.where.type == "cuda":
                     matmul = torch.backends.cuda.matmul
                     stack.callback(setattr, matmul, "allow_tf32", matmul.allow_tf32)
@@ -100,7 +101,7 @@ class Engine:
     def time_group(
         self, wanted: list[jobs.Collective], seconds: float
     ) -> dict[jobs.Collective, list[float]]:
-        """Seconds of each collective between the processes; all share `seconds`."""
+        """Time each collective between the processes, s; all share `seconds`."""
         return collectives.run_jobs(wanted, self.where.type, seconds)
 
     def _time_call(self, call: Call, seconds: float) -> list[float]:
@@ -115,7 +116,7 @@ class Engine:
         return found
 
     def _time_once(self, call: Call, inner: int) -> float:
-        """Seconds of one call, averaged over `inner` in a row. CUDA keeps the time itself: what the
+        """Time one call, s, averaged over `inner` in a row. CUDA keeps the time itself: what the
         host does meanwhile does not count."""
         if self.where.type != "cuda":
             start = time.perf_counter()
@@ -212,8 +213,7 @@ class Engine:
 
 
 class Layer(nn.Module):
-    """The layer of expected.yaml in plain PyTorch: one head of attention and a network, each behind
-    its norm."""
+    """The layer of expected.yaml in plain PyTorch: one head of attention and a network."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(wide, width, bias=False)
 
     def forward(self, x: Any) -> Any:
-        """The residual stream (1, s, h) behind the layer."""
+        """Compute the residual stream (1, s, h) behind the layer."""
         y = self.norms[0](x)
         q, k, v = (linear(y).unflatten(-1, (1, -1)).transpose(1, 2) for linear in self.inputs)
         core = functional.scaled_dot_product_attention(q, k, v, is_causal=True)

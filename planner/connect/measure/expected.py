@@ -30,15 +30,20 @@ Number = int | Fraction | float
 
 
 def build_device(peak: Number, bandwidth: Number, more: Document | None = None) -> Document:
-    """An accelerator whose every format runs at one rate."""
+    """Build the document of an accelerator whose every format runs at one rate.
+
+    Args:
+        peak: dense FLOP/s.
+        bandwidth: bytes/s of memory.
+        more: further keys of its document.
+    """
     figure = {"value": peak, "convention": "dense"}
     peaks = dict.fromkeys(("fp32", "bf16", "fp16", "fp8"), figure)
     return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
 
 
 def make_plan(accelerator: Document | str, changes: Document) -> Plan:
-    """A plan of one layer on one node of accelerators, by their document or its name, with other
-    values of some dotted keys."""
+    """Make a plan of one layer on one node of accelerators, with other values of some keys."""
     devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
     document = source.load(source.change_keys(LAYER, {"cluster": node, **changes}))
@@ -46,18 +51,18 @@ def make_plan(accelerator: Document | str, changes: Document) -> Plan:
 
 
 def find_value(made: Plan, identifier: str) -> Any:
-    """The value of one quantity of a plan."""
+    """Find the value of one quantity of a plan."""
     return evaluate_plan(made)[identifier].value
 
 
 def to_dense(peak: Document) -> float:
-    """A figure of a datasheet, in its convention, as the dense rate that it stands for, FLOP/s."""
+    """Convert a figure of a datasheet to the dense rate that it stands for, FLOP/s."""
     facts = {**build_device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
     return float(find_value(make_plan(facts, {}), "time.peak"))
 
 
 def to_direction(link: Document) -> float:
-    """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
+    """Convert a figure of a datasheet's link to that of one direction, bytes/s."""
     pair = {"model.attention.heads": 2, "parallelism.tensor": 2, "time.efficiency.link": 1}
     return float(
         find_value(make_plan(build_device(ENDLESS, ENDLESS, {"link": link}), pair), "network.link")
@@ -91,7 +96,7 @@ class ProductTime:
         self.point = {"product": next(entry for entry in entries if entry.name == "up")}
 
     def predict_time(self, rate: float, small: Number) -> float:
-        """Its time where large products run at `rate` FLOP/s, whatever their widths."""
+        """Predict the time, s, where large products run at `rate` FLOP/s, whatever their widths."""
         inputs = {P_listed: Fraction(rate), d_min: small, k_64: 1, k_8: 1}
         varied = self.evaluation
         for symbol, given in inputs.items():
@@ -99,8 +104,7 @@ class ProductTime:
         return float(varied.value("time.product.forward", self.point))
 
     def rate(self, seconds: float, small: Number) -> float:
-        """The rate of large products at which it takes so long: of its time one part falls with
-        the rate, one may not."""
+        """Find the rate of large products, FLOP/s, at which it takes so long."""
         rate = self.flops / seconds
         for _ in range(3):
             once, twice = self.predict_time(rate, small), self.predict_time(2 * rate, small)
@@ -116,8 +120,7 @@ class ProductTime:
 
 
 def predict_core(job: Attention, accelerator: Document) -> float:
-    """Seconds of attention, forward and backward, if the whole of the kernel's rate were
-    sustained."""
+    """Predict seconds of attention, both passes, at the whole of the kernel's rate."""
     vendor = job.kernel == "vendor"
     given = {**accelerator, "efficiency": {"attention": {"value": 1, "rows": "looked for"}}}
     made = make_plan(
@@ -139,8 +142,13 @@ def predict_core(job: Attention, accelerator: Document) -> float:
 
 
 def predict_pass(job: Elementwise, bandwidth: Number, share: Number) -> float:
-    """Seconds of elementwise kernels of a layer and the loss, forward and backward, in plain
-    PyTorch."""
+    """Predict elementwise kernels of a layer and the loss, both passes in plain PyTorch, s.
+
+    Args:
+        job: tokens, width and format.
+        bandwidth: bytes/s of memory.
+        share: of it that kernels sustain.
+    """
 
     def passes(factor: Number) -> float:
         made = make_plan(
@@ -161,7 +169,7 @@ def predict_pass(job: Elementwise, bandwidth: Number, share: Number) -> float:
 
 
 def make_tiny(job: Launches) -> Plan:
-    """The plan of layers that take no time but to be launched."""
+    """Make the plan of layers that take no time but to be launched."""
     layers = {"model.layers": job.layers, "time.efficiency.launch": 1}
     return make_plan(build_device(ENDLESS, ENDLESS), layers)
 
@@ -170,8 +178,13 @@ def make_tiny(job: Launches) -> Plan:
 
 
 def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
-    """Seconds of a collective over a link of which it sustains everything. An all-gather moves
-    half of what an all-reduce does."""
+    """Predict a collective, s, that sustains all of a link; an all-gather moves half an all-reduce.
+
+    Args:
+        job: the collective.
+        bandwidth: bytes/s in one direction.
+        latency: seconds of a hop.
+    """
     count, tokens = job.processes, 64
     link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
     accelerator = build_device(ENDLESS, ENDLESS, {"link": link})

@@ -16,7 +16,7 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
+        """Count multiplications and additions."""
         return 2 * self.rows * self.columns * self.depth
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Traffic:
 
     @property
     def moved(self) -> int:
-        """Bytes read and written."""
+        """Count the bytes read and written."""
         return {"read": 1, "copy": 2, "triad": 3}[self.kind] * self.size
 
     def __str__(self) -> str:
@@ -68,8 +68,8 @@ class Elementwise:
 
     @property
     def wide(self) -> int:
-        """Width behind the activation, and of the vocabulary: about as much beside one layer as the
-        loss of a small model beside all of its layers."""
+        """Return the width behind the activation, and of the vocabulary: about as much beside one
+        layer as the loss of a small model beside all of its layers."""
         return 4 * self.hidden
 
     def __str__(self) -> str:

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
 from planner.base.numbers import plain_text
-from planner.connect.measure import expected, rates
-from planner.connect.measure.jobs import (
-    Attention,
-    Collective,
-    Elementwise,
-    Launches,
-    Machine,
-    Product,
-    Traffic,
-)
+from planner.connect.measure import expected, jobs, rates
 from planner.connect.measure.rates import Share
 from planner.documents import schema, source
 
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
     from planner.connect.measure.engine import Engine
 
 Tell = Callable[[str], None]
-J = TypeVar("J", Product, Traffic, Attention, Elementwise, Launches)
+J = TypeVar("J", bound=jobs.Job)
 #: Seconds for all benchmarks, and how they are divided between kinds.
 SECONDS = 40.0
 PARTS = {"products": 0.45, "memory": 0.1, "attention": 0.25, "elementwise": 0.1, "launches": 0.05}
@@ -40,13 +31,12 @@ MAIN = ("bf16", "fp16", "fp32")
 
 @dataclass
 class Measurements:
-    """What the benchmarks say, in the words of an accelerator document; ``tell`` is called with a
-    line about what happens."""
+    """What the benchmarks say, in the words of an accelerator document."""
 
     backend: Engine
-    machine: Machine
+    machine: jobs.Machine
     extends: str | None
-    tell: Tell
+    tell: Tell  # called with a line about what happens
     peaks: dict[str, float] = field(default_factory=dict)  # FLOP/s, dense
     bandwidth: float = 0.0
     efficiency: dict[str, Share] = field(default_factory=dict)
@@ -62,28 +52,45 @@ class Measurements:
         return self.machine.device == "cuda"
 
     def name_key(self, name: str, form: str) -> str:
-        """The key of a share of one format."""
+        """Name the key of a share of one format."""
         return name if form == self.main else f"{name}_{form}"
 
     def list_facts(self) -> dict[str, Any]:
-        """What formulas ask of the accelerator beside its rates."""
+        """List what formulas need of the accelerator beside its rates."""
         own = {"multiprocessors": self.machine.multiprocessors, "clock": self.machine.clock}
         return {key: self.base.get(key) or value for key, value in own.items() if value}
 
     def add(
         self, key: str, samples: Sequence[float], what: str, unit: str = "", remarks: Any = ()
     ) -> None:
-        """A share by its samples: their median and spread, and what they are of."""
+        """Add a share by its samples: their median and spread, and what they are of.
+
+        Args:
+            key: its name in the efficiency of an accelerator.
+            samples: at least one.
+            what: what they are of.
+            unit: s, or nothing for a share.
+            remarks: comments on the line before.
+        """
         rows = f"{what}, {len(samples)} runs"
         spread = rates.find_spread(samples)
         self.efficiency[key] = Share(median(samples), rows, spread, unit, tuple(remarks))
 
-    def time_jobs(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
-        """Times of those benchmarks that run here."""
+    def time_jobs(self, wanted: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
+        """Time those benchmarks that run here.
+
+        Args:
+            wanted: benchmarks.
+            seconds: for all of them, about.
+            kind: what the lines to the user call them.
+
+        Returns:
+            Seconds of each run, by benchmark.
+        """
         found: dict[J, list[float]] = {}
-        for job in jobs:
+        for job in wanted:
             self.tell(f"{kind}: {job}")
-            times = self.backend.time_job(job, seconds / len(jobs))
+            times = self.backend.time_job(job, seconds / len(wanted))
             if times:
                 found[job] = times
         return found
@@ -100,8 +107,8 @@ def measure_machine(
     Args:
         backend: what runs them: PyTorch, or a stand-in.
         seconds: for all of them, about.
-        extends: a shipped accelerator, or a document, whose datasheet figures hold; shares are
-            then of its figures. Left out, the fastest run of each kind stands for the figure.
+        extends: a shipped accelerator, or a document, whose datasheet figures hold; shares are then
+            of its figures. Left out, the fastest run of each kind stands for the figure.
         tell: called with a line about what happens.
 
     Raises:
@@ -121,7 +128,7 @@ def measure_machine(
     for kind, run in (("attention", _time_attention), ("elementwise", _time_elementwise)):
         for form in both:
             run(found, form, seconds * PARTS[kind] / len(both))
-    job = Launches()
+    job = jobs.Launches()
     for times in found.time_jobs([job], seconds * PARTS["launches"], "launches").values():
         # Launches of all layers, forward and backward.
         count = job.layers * float(
@@ -135,7 +142,7 @@ def measure_machine(
 
 
 def _list_remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -> list[str]:
-    """For each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
+    """List for each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
     remarks = []
     for job, found in rates_of.items():
         rate = median(found), *rates.find_spread(found)
@@ -147,8 +154,8 @@ def _list_remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: s
 def _time_memory(found: Measurements, seconds: float) -> None:
     most = 2**30 if found.gpu else 2**28
     size = min(most, found.machine.memory // 32) // 4096 * 4096
-    jobs = [Traffic(kind, size) for kind in ("read", "copy", "triad")]
-    times = found.time_jobs(jobs, seconds, "memory")
+    wanted = [jobs.Traffic(kind, size) for kind in ("read", "copy", "triad")]
+    times = found.time_jobs(wanted, seconds, "memory")
     speeds = {job: [job.moved / each for each in seen] for job, seen in times.items()}
     if not speeds:
         raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
@@ -161,10 +168,10 @@ def _time_memory(found: Measurements, seconds: float) -> None:
 
 
 def _find_widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
-    """The widest square product of which all benchmarks take about `seconds`."""
+    """Find the widest square product of which all benchmarks take about `seconds`."""
     width = 256
     while True:
-        times = backend.time_job(Product(form, width, width, width), 0)
+        times = backend.time_job(jobs.Product(form, width, width, width), 0)
         if not times:
             return None
         # One twice as wide takes eight times as long, all benchmarks together eight times that.
@@ -181,8 +188,8 @@ def _time_products(found: Measurements, form: str, seconds: float) -> None:
         return
     quarter = n // 4
     shapes = [(n, n, n), (n, n, quarter), (n, quarter, n), (quarter, n, n), (n // 2,) * 3]
-    jobs = [Product(form, *shape) for shape in shapes]
-    times = found.time_jobs(jobs, seconds / 2, f"products in {form}")
+    wanted = [jobs.Product(form, *shape) for shape in shapes]
+    times = found.time_jobs(wanted, seconds / 2, f"products in {form}")
     if not times:
         return
     models = {job: expected.ProductTime(job, found.list_facts()) for job in times}
@@ -199,16 +206,17 @@ def _time_products(found: Measurements, form: str, seconds: float) -> None:
     if small is not None:
         rows = found.efficiency[key].rows
         found.efficiency[found.name_key("small_dimension", form)] = Share(small, rows)
-    half = jobs[-1]
+    half = wanted[-1]
     if half in rated:
         _time_uneven(found, half, median(rated[half]), small, seconds / 20)
 
 
 def _time_uneven(
-    found: Measurements, even: Product, rate: float, small: float | None, seconds: float
+    found: Measurements, even: jobs.Product, rate: float, small: float | None, seconds: float
 ) -> None:
-    """The same product a little wider, by 8 and by 1: what its widths slow it down, at least 1. The
-    formulas believe no more of it than what padding costs; a fact is written as it was measured."""
+    """Time the same product a little wider, by 8 and by 1: what its widths slow it down, at least
+    1. The formulas believe no more of it than what padding costs; a fact is written as it was
+    measured."""
     slowdown = 1.0
     for key, more in (("alignment", 8), ("alignment_8", 1)):
         job = replace(even, columns=even.columns + more)
@@ -224,7 +232,7 @@ def _time_uneven(
 
 def _time_attention(found: Measurements, form: str, seconds: float) -> None:
     batch, heads, length = (4, 16, 4096) if found.gpu else (1, 8, 1024)
-    job = partial(Attention, form, batch=batch, heads=heads, width=128, length=length)
+    job = partial(jobs.Attention, form, batch=batch, heads=heads, width=128, length=length)
     fused = [job("flash", width=64), job("flash")]
     others = [job("flash", causal=False), job("efficient"), job("math")]
     vendor = [job("vendor", width=64), job("vendor")] if found.gpu else []
@@ -241,8 +249,8 @@ def _time_attention(found: Measurements, form: str, seconds: float) -> None:
     }
     remarks = _list_remarks(shares, 1, "of the kernel's rate")
     open_ = [job for job in fused if job in shares] or [j for j in others[1:2] if j in shares]
-    for name, jobs in (("attention_open", open_), ("attention", vendor)):
-        samples = [each for job in jobs for each in shares.get(job, ())]
+    for name, wanted in (("attention_open", open_), ("attention", vendor)):
+        samples = [each for job in wanted for each in shares.get(job, ())]
         if samples:
             what = f"fused attention in {form}, forward and backward"
             found.add(found.name_key(name, form), samples, what, remarks=remarks)
@@ -250,7 +258,7 @@ def _time_attention(found: Measurements, form: str, seconds: float) -> None:
 
 
 def _time_elementwise(found: Measurements, form: str, seconds: float) -> None:
-    job = Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
+    job = jobs.Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
     for times in found.time_jobs([job], seconds, f"elementwise kernels in {form}").values():
         moved = expected.predict_pass(job, found.bandwidth, found.efficiency["memory"].value)
         what = f"norms, sums, gelu and loss of {job} in {form}"
@@ -261,9 +269,9 @@ def _time_collectives(found: Measurements, seconds: float) -> None:
     count = found.backend.processes
     sizes = (2**12, 2**20, 2**28 if found.gpu else 2**24)
     kinds = ("all-reduce", "all-gather", "all-to-all")
-    jobs = [Collective(kind, size, count) for kind in kinds for size in sizes]
+    wanted = [jobs.Collective(kind, size, count) for kind in kinds for size in sizes]
     found.tell(f"collectives between {count} processes")
-    times = {job: seen for job, seen in found.backend.time_group(jobs, seconds).items() if seen}
+    times = {job: seen for job, seen in found.backend.time_group(wanted, seconds).items() if seen}
     volumes = {job: expected.predict_comm(job, 1, 0) for job in times}
     hops = {job: expected.predict_comm(job, expected.ENDLESS, 1) for job in times}
     sustained = rates.fit_link(times, volumes, hops)
@@ -277,7 +285,7 @@ def _time_collectives(found: Measurements, seconds: float) -> None:
     what = f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}"
     shares = [rate / peak for rate in bandwidths]
     found.add("link", shares, what, remarks=_list_remarks(speeds, 1e9, "GB/s"))
-    largest = Collective("all-to-all", sizes[-1], count)
+    largest = jobs.Collective("all-to-all", sizes[-1], count)
     if largest in speeds:
         samples = [speed / median(bandwidths) for speed in speeds[largest]]
         found.add("all_to_all", samples, str(largest))

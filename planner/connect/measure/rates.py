@@ -27,7 +27,7 @@ class Share:
 
 
 def find_spread(samples: Sequence[float]) -> tuple[float, float]:
-    """What 5 and 95 % of the samples lie below."""
+    """Find what 5 and 95 % of the samples lie below."""
     if len(samples) < 2:
         return samples[0], samples[0]
     cuts = quantiles(samples, n=20, method="inclusive")
@@ -37,9 +37,9 @@ def find_spread(samples: Sequence[float]) -> tuple[float, float]:
 def fit_products(
     times: Mapping[Product, Sequence[float]], expected: Mapping[Product, ProductTime]
 ) -> tuple[dict[Product, list[float]], float | None]:
-    """The rate of large products in every sample, with what small widths cost divided out: of the
-    calibrated width and some others, the one under which products of all sizes agree best, which
-    comes second where it is not the calibrated one."""
+    """Fit the rate of large products in every sample, with what small widths cost divided out: of
+    the calibrated width and some others, take the one under which products of all sizes agree best,
+    which comes second where it is not the calibrated one."""
     calibrated = next(iter(expected.values())).small_dimension
     typical = {job: median(found) for job, found in times.items()}
     tried = {
@@ -73,9 +73,17 @@ def fit_link(
     volumes: Mapping[Collective, float],
     hops: Mapping[Collective, float],
 ) -> tuple[list[float], float] | None:
-    """What collectives sustain, bytes/s in every sample, and seconds of a hop: bandwidth from the
-    largest messages and latency from the smallest, each less the other's part. ``volumes`` are
-    bytes over the link, ``hops`` how often a message hops."""
+    """Fit what collectives sustain: bandwidth from the largest messages and latency from the
+    smallest, each less the other's part.
+
+    Args:
+        times: seconds of each run, by collective.
+        volumes: bytes over the link.
+        hops: how often a message hops.
+
+    Returns:
+        Bytes/s in every sample of the largest messages, and seconds of a hop; None without a ring.
+    """
     rings = [job for job in times if job.kind != "all-to-all"]
     if not rings:
         return None

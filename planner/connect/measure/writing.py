@@ -12,7 +12,7 @@ from planner.documents import schema, source, yaml_nodes
 
 
 def write_device(found: Measurements, name: str | None = None) -> str:
-    """The YAML text. It validates, holds no date, and its keys stand in a fixed order.
+    """Write the YAML text. It validates, holds no date, and its keys stand in a fixed order.
 
     Raises:
         PlanError: `name` is none that a document can have.
@@ -87,7 +87,7 @@ def _write_share(key: str, share: Share) -> Iterator[str]:
 
 
 def _quote_line(text: str) -> str:
-    """A YAML scalar: JSON's strings are YAML's."""
+    """Quote a YAML scalar: JSON's strings are YAML's."""
     return quote_json(one_line(text))
 
 
