@@ -135,13 +135,7 @@ class Log:
             series.steps.append(step)
 
     def column(self, quantity: str, label: str, worth: Fraction) -> Series:
-        """Return the column of a quantity with a label, empty at first.
-
-        Args:
-            quantity: what it logs.
-            label: its name in the log.
-            worth: what one of its unit is worth.
-        """
+        """Return the column of a quantity with a label, empty at first."""
         try:
             return self.columns[quantity][label]
         except KeyError:

@@ -146,9 +146,6 @@ def _build_rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
     return Rate(name, value, (low, high), fact["rows"], least, float(said.get("maximum", math.inf)))
 
 
-# -- least squares ---------------------------------------------------------------------------------
-
-
 def solve_squares(
     jacobian: Array, residual: Array, weight: Array, precision: Array, low: Array, high: Array
 ) -> Array:

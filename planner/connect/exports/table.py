@@ -128,9 +128,6 @@ def mark_experts(draft: ExportDraft) -> list[bool]:
     return [has[name] for name in model.sequence if name != FURTHER]
 
 
-# Writing -------------------------------------------------------------------------------------
-
-
 def write_config(form: str, said: Mapping[str, Any], head: str) -> str:
     """Write a configuration, after comments where its form has them.
 

@@ -239,6 +239,12 @@ def cycle(
     return [*[*first, *inner][: layers - len(last)], *last]
 
 
+def period(c: Config, step: str, offset: str, are: str, others: str, begin: int = 0) -> list[str]:
+    """Label the layer with the index ``offset`` of each ``step`` layers from ``begin`` on."""
+    size, rest = c.need_int(step), c.read_int(offset, 0) or 0
+    return _label_layers(c, lambda i: i >= begin and (i - begin) % size == rest, are, others)
+
+
 def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> list[str]:
     """Label the first so many layers: a number, a key's (``unsaid`` where absent) or a rule's."""
     most = (c.read_int(count, 0, unsaid) if isinstance(count, str) else run_rule(count, c)) or 0

@@ -111,9 +111,6 @@ def _drop_obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-# As YAML ----------------------------------------------------------------------------------------
-
-
 def write_import(
     document: Mapping[str, Any],
     came_from: Mapping[str, tuple[str, ...]],

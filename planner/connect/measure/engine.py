@@ -78,8 +78,6 @@ class Engine:
             if may and self.time_job(jobs.Product(form, 64, 64, 64), 0):
                 yield form
 
-    # -- times --------------------------------------------------------------------------------
-
     def time_job(self, job: jobs.Job, seconds: float) -> list[float]:
         """Time a benchmark several times over, s, in about `seconds`; none where it cannot run."""
         made: Callable[[Any], Call] = getattr(self, f"_{type(job).__name__.lower()}")
@@ -131,8 +129,6 @@ class Engine:
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000 / inner
-
-    # -- benchmarks ---------------------------------------------------------------------------
 
     def _random(self, *shape: int, form: str = "fp32", grad: bool = False) -> Any:
         made = torch.randn(*shape, device=self.where)

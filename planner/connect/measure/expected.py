@@ -69,9 +69,6 @@ def to_direction(link: Document) -> float:
     )
 
 
-# -- products ----------------------------------------------------------------------------------
-
-
 class ProductTime:
     """How long a product should take, at any rate: an evaluation with other values of few inputs.
 
@@ -114,9 +111,6 @@ class ProductTime:
                 return 0.0
             rate *= falls / (seconds - rest)
         return rate
-
-
-# -- a layer -----------------------------------------------------------------------------------
 
 
 def predict_core(job: Attention, accelerator: Document) -> float:
@@ -172,9 +166,6 @@ def make_tiny(job: Launches) -> Plan:
     """Make the plan of layers that take no time but to be launched."""
     layers = {"model.layers": job.layers, "time.efficiency.launch": 1}
     return make_plan(build_device(ENDLESS, ENDLESS), layers)
-
-
-# -- collectives -------------------------------------------------------------------------------
 
 
 def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
