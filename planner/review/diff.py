@@ -218,8 +218,15 @@ def diff_plans(old: str, new: str) -> Diff:
 def diff_results(
     old: str, new: str, before: Any, after: Any, precision: float | None = None
 ) -> Diff:
-    """Compare two named results in JSON form, with verdicts and inputs; ``precision`` as a
-    share."""
+    """Compare two results.
+
+    Args:
+        old: what the first is called.
+        new: what the second is called.
+        before: the first, as ``Result.to_json`` gives it, with verdicts and inputs.
+        after: the second.
+        precision: relative change below which a number is unchanged, 0.01 for 1 %.
+    """
     rows = compare_results(before, after, everything=True, precision=precision)
     return Diff(old, new, tuple(rows), (before, after))
 

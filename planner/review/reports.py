@@ -107,8 +107,16 @@ def read_footer(content: str) -> Stated:
 
 
 def find_named(report: Path, name: str, here: Path = Path()) -> Path | None:
-    """Find a file that a report names, from ``here`` or any folder around the report; a preset plan
-    by its name."""
+    """Find a file that a report names.
+
+    Args:
+        report: path of the report.
+        name: relative to ``here`` or to any folder around the report, or of a built-in plan.
+        here: looked in first.
+
+    Returns:
+        a path, or the name of the built-in plan; None if there is neither.
+    """
     for base in (here, *report.parents):
         if files.is_file(base / name):
             return base / name
@@ -118,8 +126,13 @@ def find_named(report: Path, name: str, here: Path = Path()) -> Path | None:
 def evaluate_claim(
     report: Path, claim: Claim, here: Path = Path(), presets: Path | None = None
 ) -> Result:
-    """Evaluate the plan of a report today, found from ``here`` as the report names it; names of
-    presets are looked up in ``presets``, if that is another folder than the program's own.
+    """Evaluate the plan of a report today, as the report names it.
+
+    Args:
+        report: path of the report.
+        claim: the command in its footer.
+        here: folder that relative paths start from, before those around the report.
+        presets: folder of built-in documents, if it is not the program's own.
 
     Raises:
         PlanError: the plan no longer exists, or is no longer valid.

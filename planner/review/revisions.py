@@ -77,7 +77,13 @@ def _find_tree(revision: str, place: Place) -> str:
 
 
 def copy_tree(revision: str, folder: Path, place: Place | None = None) -> Tree:
-    """Copy all documents and links of a revision to an empty folder.
+    """Copy all documents and links of a revision to a folder. Links that lead out of it are left
+    out.
+
+    Args:
+        revision: a branch, a tag or a commit of the repository around the current folder.
+        folder: empty.
+        place: of faults; the revision by default.
 
     Raises:
         PlanError: there is no such revision or repository, or a document is not in this clone.
