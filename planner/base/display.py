@@ -20,6 +20,8 @@ _STEERS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def quote_json(value: Any, indent: int | None = None) -> str:
     """Format a value as JSON, a text as YAML and TOML read it too; escape control characters."""
+    if type(value) is int:  # most cells of tables
+        return repr(value)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -128,9 +128,11 @@ def expand_range(key: str, node: Node, said: Mapping[str, Any], most: int) -> li
         raise written.make_fault(f" has {count} values", f"at most {min(most, MOST_VALUES)}{more}")
     kinds = said.get("type", ())
     whole = "integer" in kinds and "number" not in kinds
-    made = map(value, range(count))
-    # Rounding may make neighbours equal.
-    return list(dict.fromkeys(units.to_whole(round(Fraction(v)) if whole else v) for v in made))
+    made = (
+        v if type(v) is int else units.to_whole(round(Fraction(v)) if whole else v)
+        for v in map(value, range(count))
+    )
+    return list(dict.fromkeys(made))  # rounding may make neighbours equal
 
 
 #: The number of values of a range, and the function from index to value.

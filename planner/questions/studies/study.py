@@ -339,9 +339,12 @@ class _StudyReader:
         if isinstance(node.value, dict) and {"from", "to"} & set(node.value):
             said = find_key_schema(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
+            values = expand_range(name, node, said, self.document.data["limit"])
             made = (
-                replace(yaml_nodes.from_data(value, node.place, origin), unit=unit)
-                for value in expand_range(name, node, said, self.document.data["limit"])
+                Node(value, node.place, origin, text=str(value), unit=unit)
+                if type(value) is int  # most are; as ``from_data`` makes it
+                else replace(yaml_nodes.from_data(value, node.place, origin), unit=unit)
+                for value in values
             )
             return StudyAxis(name, tuple(Choice(None, {name: one}) for one in made))
         several = node.value if isinstance(node.value, list) else [node]
@@ -436,9 +439,10 @@ class _StudyReader:
         """Read numbers in the unit of their key. The smallest, the largest and one that is not
         whole are checked by the schema, which allows all between them."""
         said, key = plan.about(axis.name), axis.name
+        unit = str(said.get("unit", "1"))
 
         def read(choice: Choice) -> tuple[Any, Node]:
-            node, unit = choice.changes[key], str(said.get("unit", "1"))
+            node = choice.changes[key]
             return None if node.value is None else read_axis_number(key, node, unit), node
 
         found = self.each(read, axis.choices)
