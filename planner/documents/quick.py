@@ -32,11 +32,13 @@ STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
 SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
 ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
+COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
 MOST_SPLITS = 8  # of a text that cost the same
 SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
+SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "show")  # values of a phrase that are no values of the plan
 #: Questions of a text that the solver answers.
@@ -52,7 +54,9 @@ _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as 
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
-_VALUE = re.compile(rf"(\s*[=:]\s*|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)")
+_VALUE = re.compile(
+    rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
+)
 #: Quantities that YAML reads as text without quotes.
 _QUANTITY = re.compile(rf"{_NUMBER}(?:[kKMBGT]i?|%| USD/h)?")
 
@@ -522,6 +526,8 @@ def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
 def _derive_devices(said: dict[str, Said]) -> None:
     """Derive the number of devices from nodes and devices per node, or the reverse."""
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
+    if nodes and not nodes.value:
+        raise _ask_for("how many nodes", nodes.place, said["cluster.devices_per_node"].value)
     each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")
     if nodes and devices and each is None:
         if devices.value % nodes.value or (devices.value <= 8 and nodes.value > 1):
@@ -599,8 +605,12 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         PlanError: it may be the price of a device or of a node.
     """
     price, whole = said.pop("price", None), said.pop("node price", None)
-    each = said.get("cluster.devices_per_node")
-    if price and Fraction(price.value) > _load_phrases()["limits"]["price"]:
+    cloud, each = said.pop("cloud", None), said.get("cluster.devices_per_node")
+    kind = said.get("cluster.accelerator")
+    extended = {"extends": kind.value} if kind else {}
+    listed = source.load(extended, kind="accelerator").get("prices") or [] if kind else []
+    most = 2 * max((units.parse(one["price"], "USD/h") for one in listed), default=0)
+    if price and Fraction(price.value) > (most or _load_phrases()["limits"]["price"]):
         if each is None:
             raise _ask_for("node price", price.place, price.value)
         price, whole = None, price
@@ -617,13 +627,12 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         return
     if not ({"budget", "money"} & said.keys() or "cost" in asked):
         return
-    name = said["cluster.accelerator"].value
-    listed = source.load({"extends": name}, kind="accelerator").get("prices")
-    if listed:
+    if listed and cloud is None:
         why = ASSUMED + "nobody states a price; the first that is listed"
         said["cluster.provider"] = Said(listed[0]["provider"], Place(TEXT), why)
-    elif "cost" in asked or "training.tokens" not in said:
-        raise _ask_for("price", said.get("budget", Said("", Place(TEXT))).place, name)
+    elif cloud or "cost" in asked or "training.tokens" not in said:
+        place = cloud.place if cloud else Place(TEXT)
+        raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
 
 
 def _assume_tokens(said: dict[str, Said], about: str) -> None:
@@ -797,8 +806,9 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
     ]
     found = _WORD.match(text, at)
     assert found is not None
-    word = found[0].lower().rstrip(".'’:").replace("’", "'").removesuffix("'s")
-    if _is_listed(word, "fillers"):
+    word = found[0].lower().rstrip(".'’:").replace("’", "'")
+    word = re.sub(r"'(?:s|d|m|ll|re|ve)$", "", word)
+    if _is_listed(word, "fillers") or _is_listed(word.removesuffix("s"), "fillers"):
         pieces.append(Piece(at, found.end(), {}, (0, 1, 1)))
     elif _is_harmless(word):
         pieces.append(Piece(at, found.end(), {"ignored": True}, (0, 1, 1)))
@@ -812,7 +822,7 @@ def _is_harmless(word: str) -> bool:
     """Return whether a word is listed as one that changes no answer, in this form or another."""
     if word in _list_harmless():
         return True
-    for ending in ("s", "es", "ed", "d", "ing", "ly", "er", "r"):
+    for ending in ("s", "es", "ed", "d", "ing", "ly"):
         stem = word.removesuffix(ending)
         if stem != word and len(stem) > 2 and {stem, f"{stem}e", stem[:-1]} & _list_harmless():
             return True
@@ -999,11 +1009,15 @@ def _match_pair(text: str, at: int) -> Iterator[Understood]:
             continue
         if dotted == "cluster.accelerator":  # names are phrases
             continue
+        counted = dotted.startswith("parallelism.") or dotted in COUNTS
+        number = _parse_integer(value[2])
+        if counted and value[2][0].isdigit() and isinstance(number, str):
+            continue
         word = aliases.match_value(dotted, value[2].lower()) or value[2]
-        known = (schema.describe("plan", dotted) or {}).get("enum", ())
+        about = schema.describe("plan", dotted) or {}
+        known = SWITCHES if about.get("type") == "boolean" else about.get("enum", ())
         vague = _is_listed(key, "fillers") or (value[2][0].isalpha() and word.lower() not in known)
         if vague and not value[1].strip():
             continue
-        told = {"true": True, "false": False}
-        yield value.end(), {dotted: told.get(word.lower(), _parse_integer(word))}
+        yield value.end(), {dotted: SWITCHES.get(word.lower(), _parse_integer(word))}
         return
