@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz examples pages site pictures accuracy
+.PHONY: test lint ci bench fuzz mutants examples pages site pictures accuracy
 
 test:
 	python -m pytest -n auto
@@ -26,6 +26,10 @@ fuzz:
 	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
 	EVERY_MODEL=1 python -m pytest -m "" tests/book/test_laws_time.py tests/book/test_performed.py
 	python -m benchmarks.same_bytes --wheel
+
+# Some hours: whether the tests notice a changed operator or number (CONTRIBUTING.md).
+mutants:
+	python -m benchmarks.mutation --seed 1
 
 bench:
 	python -m benchmarks.startup

@@ -25,10 +25,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import lines, mutate, seeds, valid, watch
+from fuzz import documents, lines, ranges, watch
 from fuzz.watch import Outcome
 
-ROOT = seeds.ROOT
+ROOT = documents.ROOT
 PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
 KINDS = (
     ("plan",) * 6
@@ -107,10 +107,10 @@ def one(
     """Make, write and run one document."""
     random = Random(f"{seed}:{number}")
     kind = kind or random.choice(KINDS)
-    if kind == "values":
-        raw = valid.text(random)
-    else:
-        raw = b"" if kind in ("set", "line") else mutate.document(random, kind)
+    raw = b""
+    if kind not in ("set", "line"):
+        made = ranges.free_plans() if kind == "values" else documents.documents(kind)
+        raw = documents.draw_one(made, f"{seed}:{number}") or b""
     file = folder / f"{kind}{ENDINGS.get(kind, '.yaml')}"
     file.write_bytes(raw)
     free = kind == "line"

@@ -3,7 +3,7 @@
     python -m fuzz.judged --plans 100000 [--minutes 60] [--seed 1]
     python -m fuzz.judged --seed 1 --only 471           # one grid again, with its points
 
-A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes three numbers of it,
+A grid begins at a random plan (fuzz/ranges.py) and takes three numbers of it,
 each from the smallest that its schema allows to the largest: zero, one, just below, at and above
 what divides it, and around the plan's own value. Two are the next of the schema's numbers, so that
 as many grids as half of them meet each; the third is one that formulas alone read. It is a study,
@@ -33,7 +33,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import judge, valid, watch
+from fuzz import documents, judge, ranges, watch
 from fuzz.tree import block, from_data
 
 #: Values of each number besides its corners; points of a grid that are evaluated exactly too.
@@ -87,8 +87,8 @@ def scalars() -> tuple[str, ...]:
 
 def ladder(random: Random, key: str, value: Any, rungs: int) -> list[Fraction]:
     """Values of a key, smallest first."""
-    said = valid.numeric()[key]
-    low, high = valid.bounds(said)
+    said = ranges.numeric()[key]
+    low, high = ranges.bounds(said)
     own = Fraction(value) if judge.is_number(value) else Fraction(1)
     if "integer" in str(said.get("type")):
         near = [d for d in {*DIVISORS, int(own)} if d > 0]
@@ -106,14 +106,14 @@ def keys(result: Any) -> list[str]:
     """The numbers that a plan has, or may have."""
     return [
         key
-        for key in valid.numeric()
+        for key in ranges.numeric()
         if key in result.inputs or key.startswith(("memory.", "time.", "training.bytes."))
     ]
 
 
 def asked(number: int) -> tuple[str, str]:
     """The two numbers of the schema that a grid is about."""
-    names = tuple(valid.numeric())
+    names = tuple(ranges.numeric())
     return names[2 * number % len(names)], names[(2 * number + 1) % len(names)]
 
 
@@ -124,8 +124,8 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
 
     random = Random(f"{seed}:{number}")
     first, second = asked(number)
-    base = valid.having(random, (first, second)) or valid.having(random, (first,))
     where = f"--seed {seed} --only {number}"
+    base = ranges.draw_plan(where, (first, second)) or ranges.draw_plan(where, (first,))
     if base is None:
         tally.problem(f"no plan has {first}", where)
         return
@@ -144,7 +144,7 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
         for key, count in zip(chosen, RUNGS, strict=True)
     ]
     texts = [
-        [valid.written(rung, valid.numeric()[key]) for rung in several]
+        [ranges.written(rung, ranges.numeric()[key]) for rung in several]
         for key, several in zip(chosen, rungs, strict=True)
     ]
     axes = dict(zip(chosen, texts, strict=True))
@@ -271,7 +271,7 @@ def beside(key: str, before: Numbers, after: Numbers, tally: Tally, where: str) 
         tally.turns.setdefault((key, name, down), where)
 
 
-def command(document: valid.Document, ending: str, tally: Tally, where: str) -> None:
+def command(document: ranges.Document, ending: str, tally: Tally, where: str) -> None:
     """The same plan through the whole command line: its result in JSON, and a report written."""
     with tempfile.TemporaryDirectory(prefix="judged-") as folder:
         file = Path(folder) / "plan.yaml"
@@ -308,7 +308,6 @@ def main() -> int:
     if options.only is not None:
         grid(options.seed, options.only, tally, show=True)
         return int(bool(+tally.problems))
-    valid.shipped()
     gc.freeze()
     while tally.judged < options.plans and time.monotonic() - started < 60 * options.minutes:
         grid(options.seed, number, tally)
@@ -316,7 +315,7 @@ def main() -> int:
         if number % 10 == 0 or tally.judged >= options.plans:
             report(tally, number, options)
     report(tally, number, options)
-    print("numbers not met: " + ", ".join(k for k in valid.numeric() if k not in tally.keys))
+    print("numbers not met: " + ", ".join(k for k in ranges.numeric() if k not in tally.keys))
     for problem, count in tally.problems.most_common():
         print(f"{count:6d}  {problem}  {tally.first.get(problem, '').splitlines()[:1]}")
     return int(bool(+tally.problems))
@@ -326,7 +325,7 @@ def report(tally: Tally, number: int, options: argparse.Namespace) -> None:
     print(
         f"{number} grids, {tally.judged} plans judged, {tally.refused} refused, {tally.exact} "
         f"exactly too, {tally.commands} command lines, {len(tally.keys)} of "
-        f"{len(valid.numeric())} numbers, "
+        f"{len(ranges.numeric())} numbers, "
         f"{time.process_time():.0f} s of processor time, {sum(tally.problems.values())} problems",
         flush=True,
     )
@@ -335,5 +334,5 @@ def report(tally: Tally, number: int, options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    os.chdir(valid.seeds.ROOT)
+    os.chdir(documents.ROOT)
     sys.exit(main())

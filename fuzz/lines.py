@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
-from fuzz import mutate, seeds, values
+from fuzz import documents
 
-ROOT = seeds.ROOT
+ROOT = documents.ROOT
 PLANS = ("gpt2small_hgx-h100", "llama70b_h100x1024", "mixtral8x7b_h100x1024")
 #: Not tried: what reads all of the checkout; where it can, what runs benchmarks for a minute.
 LEFT_OUT = ("check", *(["measure"] if find_spec("torch") else []))
@@ -24,6 +24,11 @@ ENDINGS = (".md", ".html", ".json", ".txt", ".csv", ".parquet", ".yaml", "", ".M
 #: Options that are always there: one process only.
 ALWAYS = {"workers": ("1",) * 8 + ("0", "-1", "x")}
 LIMITS = ("70 GiB", "30 days", "0", "-1", "1e30", "0.5", "10 USD", "3 GB/s", "80 GB", "1e400 s")
+
+
+def scalar(random: Random) -> str:
+    """One hostile or plausible scalar, as written."""
+    return random.choice((*documents.SCALARS, str(random.randint(-2, 2 ** random.randint(0, 40)))))
 
 
 @cache
@@ -65,7 +70,7 @@ def line(random: Random, folder: Path) -> list[str]:
     random.shuffle(said)
     words = [word for part in said for word in part]
     if random.random() < 0.05:
-        words.append(values.scalar(random))  # at the end: no file is written under that name
+        words.append(scalar(random))  # at the end: no file is written under that name
     return [name, *words]
 
 
@@ -76,19 +81,19 @@ def value(random: Random, action: argparse.Action, folder: Path) -> str:
     if action.dest in ALWAYS:
         return random.choice(ALWAYS[action.dest])
     if random.random() < 0.06:
-        return values.scalar(random)
+        return scalar(random)
     if action.choices:
         return str(random.choice(list(action.choices)))
     if action.type in (int, float):
-        return random.choice(("0", "1", "3", "10", "-1", "1000", values.scalar(random)))
+        return random.choice(("0", "1", "3", "10", "-1", "1000", scalar(random)))
     about = str(action.metavar)
     if "KEY=VALUE" in about:
         return override(random, "study" if "study" in str(action.help) else "plan")
     if "<=" in about:
-        limit = random.choice((*LIMITS, values.scalar(random)))
+        limit = random.choice((*LIMITS, scalar(random)))
         return random.choice(quantities()) + random.choice(RELATIONS) + limit
     if "KEY" in about:
-        return ".".join(random.choice(seeds.keys("plan"))[0])
+        return ".".join(random.choice(documents.keys("plan"))[0])
     if "QUANTITY" in about:
         return random.choice(quantities())
     if "TIME" in about:
@@ -113,8 +118,9 @@ KINDS = {
 
 def override(random: Random, kind: str = "plan") -> str:
     """A `--set` of some key."""
-    path, said = random.choice(seeds.keys(kind))
-    text = seeds.sample(random, said) if random.random() < 0.7 else values.scalar(random)
+    path, said = random.choice(documents.keys(kind))
+    strategy = documents.values(said) if random.random() < 0.7 else documents.scalars
+    text = documents.draw_one(strategy, random.random())
     return f"{'.'.join(path)}={text}"
 
 
@@ -123,9 +129,13 @@ def document(random: Random, kind: str, folder: Path, name: str) -> str:
     if kind == "plan" and random.random() < 0.75:
         return str(ROOT / "presets" / f"{random.choice(PLANS)}.yaml")
     file = folder / f"{name}.{'json' if kind == 'config' else 'yaml'}"
-    texts = seeds.texts(kind)
+    texts = documents.texts(kind)
     whole = random.random() < 0.5 and texts
-    file.write_bytes(random.choice(texts).encode() if whole else mutate.document(random, kind))
+    file.write_bytes(
+        random.choice(texts).encode()
+        if whole
+        else documents.draw_one(documents.documents(kind), random.random()) or b""
+    )
     return str(file)
 
 

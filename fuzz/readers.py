@@ -1,9 +1,9 @@
-"""The YAML reader and the unit parser under coverage guidance.
+"""The YAML reader and the unit parser under random text.
 
     python -m fuzz.readers yaml|units [--seconds 600] [--corpus FOLDER]
 
-With the package atheris (libFuzzer for Python) where it is installed, else with a loop of our own
-that keeps the inputs which reach new lines. Any exception but PlanError and UnitError is a crash.
+With the package atheris (libFuzzer for Python), guided by coverage, where it is installed, else
+with hypothesis. Any exception but PlanError and UnitError is a crash.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
-from types import CodeType, FrameType
-from typing import Any
 
-from fuzz import mutate, seeds, values
+from hypothesis import strategies as st
+
+from fuzz import documents
 
 UNITS = ("1", "bytes", "bytes/s", "FLOP/s", "tokens", "s", "W", "USD/h", "kgCO2e/kWh", "devices")
-WATCHED = ("nodes.py", "units.py", "errors.py", "numbers.py", "source.py", "references.py")
 
 
 def read_yaml(raw: bytes) -> None:
@@ -61,14 +59,16 @@ TARGETS: dict[str, Callable[[bytes], None]] = {"yaml": read_yaml, "units": read_
 
 
 def start(target: str) -> list[bytes]:
+    """Return the texts that others are made of."""
     if target == "yaml":
-        texts = [text for kind in seeds.KINDS for text in seeds.texts(kind)]
+        texts = [text for kind in documents.FOLDERS for text in documents.texts(kind)]
         return [text.encode() for text in texts if len(text) < 4000]
-    scalars = [text for text in values.SCALARS if len(text) < 100]
+    scalars = [text for text in documents.SCALARS if len(text) < 100]
     return [bytes([i]) + text.encode() for text in scalars for i in range(len(UNITS))]
 
 
 def with_atheris(target: str, seconds: int, corpus: Path) -> None:
+    """Run a reader under coverage guidance."""
     import atheris
 
     with atheris.instrument_imports(include=["planner"]):
@@ -80,44 +80,25 @@ def with_atheris(target: str, seconds: int, corpus: Path) -> None:
     atheris.Fuzz()
 
 
-def by_lines(target: str, seconds: int, random: Random) -> int:
-    """The same with the interpreter's line events; returns how many inputs were tried."""
-    pool = start(target)
-    seen: set[tuple[CodeType, int]] = set()
-    fresh = False
-
-    def local(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal fresh
-        place = (frame.f_code, frame.f_lineno)
-        if place not in seen:
-            seen.add(place)
-            fresh = True
-        return local
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        return local if frame.f_code.co_filename.endswith(WATCHED) else None
-
+def with_hypothesis(target: str, seconds: float) -> int:
+    """Run a reader for some seconds; return how many texts were tried."""
+    known = st.sampled_from(start(target))
+    made = known.flatmap(documents.edited) | st.binary(max_size=200)
     until, tried = time.monotonic() + seconds, 0
     while time.monotonic() < until:
-        raw = pool[tried] if tried < len(pool) else mutate.text(random, random.choice(pool))
-        tried += 1
-        fresh = False
-        sys.settrace(trace)
-        try:
+        for raw in documents.draw_one(st.lists(made, min_size=20, max_size=40), tried) or ():
             TARGETS[target](raw[:4096])
-        finally:
-            sys.settrace(None)
-        if fresh:
-            pool.append(raw[:4096])
-    print(f"{target}: {tried} inputs, {len(seen)} lines reached, no crash")
+            tried += 1
+    print(f"{target}: {tried} texts, no crash")
     return tried
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Run the reader that is named."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=int, default=600)
-    parser.add_argument("--corpus", type=Path, help="a folder for the inputs that are kept")
+    parser.add_argument("--corpus", type=Path, help="a folder for the texts that are kept")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = options.corpus or stack.enter_context(tempfile.TemporaryDirectory())
@@ -125,7 +106,7 @@ def main() -> None:
         try:
             import atheris  # noqa: F401
         except ImportError:
-            by_lines(options.target, options.seconds, Random(1))
+            with_hypothesis(options.target, options.seconds)
         else:
             with_atheris(options.target, options.seconds, Path(folder))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from fuzz import seeds, watch
+from fuzz import documents, watch
 from fuzz.tree import Tree, block, from_data
 
 PLAN: dict[str, Any] = {
@@ -56,12 +56,12 @@ HEADLINES = ("memory.process", "time.step_seconds", "checkpoint.bytes")
 
 
 def paths(kind: str) -> list[tuple[str, ...]]:
-    return sorted({path for path, _ in seeds.keys(kind)})
+    return sorted({path for path, _ in documents.keys(kind)})
 
 
 def defaulted(kind: str) -> Iterator[tuple[str, ...]]:
     """The quantities that have a value where nobody gives one."""
-    for path, said in seeds.keys(kind):
+    for path, said in documents.keys(kind):
         if isinstance(said, dict) and "unit" in said and said.get("default") is not None:
             yield path
 
@@ -98,7 +98,7 @@ def tried(kind: str, path: tuple[str, ...], value: str, folder: Path) -> None:
 
 def large(kind: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Keys with what is too much of what they take: texts of texts, lists of lists."""
-    for path, said in seeds.keys(kind):
+    for path, said in documents.keys(kind):
         kinds = str(said.get("type", "")) + str(said.get("anyOf", "")) if said else ""
         for word, values in (("string", (0, 1, 2, 6)), ("array", (3, 4)), ("object", (5,))):
             if word in kinds or not kinds:

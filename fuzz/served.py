@@ -26,7 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import mutate
+from fuzz import documents
 from planner.base.errors import PlanError
 from planner.cli import main as command_line
 from tests.strategies import settings
@@ -179,7 +179,8 @@ def hostile(random: Random) -> Any:
     way = random.random()
     if way < 0.3:
         return random.choice(HOSTILE)
-    raw = mutate.giant(random) if way < 0.4 else mutate.document(random, "plan")
+    made = documents.giants if way < 0.4 else documents.documents("plan")
+    raw = documents.draw_one(made, random.random()) or b""
     return raw[:900_000].decode("utf-8", "replace")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 Tree = Any  # dict, list, or str: a scalar or any other YAML text
@@ -66,13 +65,3 @@ def at(tree: Tree, path: Path) -> Tree:
     for step in path:
         tree = tree[step]
     return tree
-
-
-def copied(tree: Tree) -> Tree:
-    if isinstance(tree, dict):
-        return {key: copied(value) for key, value in tree.items()}
-    return [copied(value) for value in tree] if isinstance(tree, list) else tree
-
-
-def somewhere(random: Random, tree: Tree) -> Path:
-    return random.choice(list(paths(tree)))

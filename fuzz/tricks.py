@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from fuzz import kills, mutate, values, watch
+from fuzz import documents, kills, watch
 from fuzz.watch import Outcome
 
 ROOT = kills.ROOT
@@ -268,7 +268,7 @@ def _revision(random: Random, inside: Path, planted: Path) -> list[str]:
 
 def _forged(random: Random, inside: Path, planted: Path) -> list[str]:
     """A report, a result or a log that a stranger wrote, full of what its readers look for."""
-    odd = random.choice((*values.SCALARS, "../outside/secret.yaml", "=1+1", SECRET))
+    odd = random.choice((*documents.SCALARS, "../outside/secret.yaml", "=1+1", SECRET))
     line = (
         f"python plan.py {odd} --set model={odd} --root /\ntrainplan {odd}; of a resolved input\n"
     )
@@ -296,7 +296,7 @@ def _forged(random: Random, inside: Path, planted: Path) -> list[str]:
 def _giant(random: Random, inside: Path, planted: Path) -> list[str]:
     """A document that is too deep, too long, or expands without end, wherever one is read."""
     file = inside / f"giant{random.choice(ENDINGS)}"
-    file.write_bytes(mutate.giant(random))
+    file.write_bytes(documents.draw_one(documents.giants, random.random()) or b"")
     plan = str(inside / "plan.yaml")
     return random.choice((
         ["validate", str(file)], ["report", str(file)], ["import", str(file)], ["check", str(file)],

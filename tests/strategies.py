@@ -124,7 +124,8 @@ def settings() -> dict[str, tuple[Any, ...]]:
 def changes(draw: st.DrawFn, most: int = 6) -> dict[str, Any]:
     """Some keys of a plan with values, as `set` takes them."""
     found = settings()
-    keys = draw(st.lists(st.sampled_from(sorted(found)), max_size=most, unique=True))
+    names = sorted({*found} - {"parallelism.for"})  # which goes with an open layout alone
+    keys = draw(st.lists(st.sampled_from(names), max_size=most, unique=True))
     return {key: draw(st.sampled_from(found[key])) for key in keys}
 
 
@@ -149,3 +150,26 @@ def wide_plans(draw: st.DrawFn) -> tuple[Document, dict[str, Any]]:
         "training": {"tokens": 10**9, "sequence_length": 512,
                      "global_batch": micro * steps * ranks},
     }, chosen  # fmt: skip
+
+
+@st.composite
+def whole_plans(draw: st.DrawFn) -> Document:
+    """The same as one document."""
+    document, chosen = draw(wide_plans())
+    for key, value in chosen.items():
+        set_key(document, key, value)
+    return document
+
+
+def set_key(document: Document, key: str, value: Any) -> None:
+    """Set a dotted key of a document; what a name stands for on the way to it is extended."""
+    *around, last = key.split(".")
+    node = document
+    for step in around:
+        if not isinstance(node.setdefault(step, {}), dict):
+            node[step] = {"extends": node[step]}
+        node = node[step]
+    if isinstance(value, dict) and isinstance(node.get(last), dict):
+        node[last] |= value
+    else:
+        node[last] = value
