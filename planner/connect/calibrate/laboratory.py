@@ -31,7 +31,7 @@ from planner.connect.calibrate.fit import (
 )
 from planner.documents import schema
 from planner.engine.evaluate import Absent, Evaluation
-from planner.plans import error_bands as bands
+from planner.plans import error_bands
 from planner.plans.document import Plan
 from planner.plans.hardware import FORMATS
 from planner.plans.plan import variant
@@ -188,7 +188,9 @@ def list_rates(runs: Sequence[Run]) -> list[Rate]:
 def find_scatter(evaluation: Evaluation) -> RunScatter:
     """Find how published runs of the kind of a run lie around their predictions."""
     settings = evaluation.case.settings
-    row = bands.row(bands.workload(settings), settings.get("cluster.accelerator.architecture"))
+    row = error_bands.row(
+        error_bands.workload(settings), settings.get("cluster.accelerator.architecture")
+    )
     low, high, within = (float(row[key]) for key in ("low", "high", "within"))
     freedom = PRIOR + max(row["sources"] - 1, 0)
     whole = (math.log1p(high) - math.log1p(low)) / 2 / find_quantile(1 - SHARE, freedom)
@@ -207,10 +209,10 @@ def derive_bands(
     """
     found: dict[tuple[str, str], list[int]] = {}
     for place, said in enumerate(settings):
-        found.setdefault((bands.workload(said), said["time.scale"]), []).append(place)
+        found.setdefault((error_bands.workload(said), said["time.scale"]), []).append(place)
     for (what, scale), places in sorted(found.items()):
         kind, said = kinds[places[0]], settings[places[0]]
-        shipped = bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
+        shipped = error_bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
         published = float(shipped.low), float(shipped.high)
         size = math.sqrt(float(fit.open[places].mean()))
         reach = find_quantile(1 - SHARE, kind.freedom + fit.layouts) * size
@@ -234,8 +236,8 @@ def render_fit(found: Calibration) -> str:
             for ends in ((band.low, band.high), band.published)
         )
         lines.append(
-            f"- {bands.TITLES[band.workload]} {SCALES[band.scale]}: further runs lie within {own} "
-            f"of the prediction (5th to 95th percentile); published runs leave {others} open"
+            f"- {error_bands.TITLES[band.workload]} {SCALES[band.scale]}: further runs lie within "
+            f"{own} of the prediction (5th to 95th percentile); published runs leave {others} open"
         )
     lines += [f"- {note}" for note in list_notes(found)]
     return "".join(one_line(line) + "\n" for line in lines)

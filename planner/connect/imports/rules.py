@@ -120,7 +120,7 @@ def _fill_keys(c: Config, text: str) -> str:
 
 
 def labels(c: Config) -> int:
-    """Count the outputs of a classifier; files of the library leave out two labels."""
+    """Count the outputs of a classifier; the library writes no names where there are two."""
     names = c.get("id2label")
     count = len(names) if isinstance(names, Mapping) and names else 2
     return c.read_int("num_labels") or count
@@ -163,7 +163,7 @@ def _label_layers(c: Config, holds: Callable[[int], object], are: str, others: s
     return [are if holds(i) else others for i in range(count_layers(c))]
 
 
-def listed(
+def label_list(
     c: Config,
     key: str,
     otherwise: Said = None,
@@ -284,8 +284,8 @@ def meet(c: Config, rules: Sequence[Said], are: str, others: str) -> list[str]:
     return _label_layers(c, lambda i: all(labels[i] == are for labels in found), are, others)
 
 
-def reused(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]:
-    """Relabel as ``then`` the layers with a label behind the first so many, whose block they use
+def label_reuse(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]:
+    """Label ``then`` the layers behind the first so many with a label: they use these blocks
     again."""
     left, found = run_rule(after, c), []
     for one in run_rule(of, c):
@@ -294,11 +294,11 @@ def reused(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]
     return found
 
 
-def marked(
+def label_marks(
     c: Config, key: str, are: str, others: str, otherwise: Said, inside: str | None = None
 ) -> Sequence[str]:
-    """Label the layers whose number in a list is not 0; an empty or absent list is
-    ``otherwise``."""
+    """Label the layers whose number in a list is not 0; ``otherwise`` is for an empty list or
+    none."""
     numbers = _read_inside(c, inside).list_of(key, int)
     if not numbers:
         return list(run_rule(otherwise, c))
@@ -419,7 +419,8 @@ def megatron_experts(c: Config) -> dict[str, int]:
 
 
 def eleuther_heads(c: Arguments) -> int:
-    """Read the heads, or take a number that divides the width: no count of two scripts has them."""
+    """Read the heads, or take a number that divides the width: two scripts have no such
+    argument."""
     return c.read_int("num-attention-heads") or gcd(64, c.need_int("hidden-size"))
 
 
@@ -563,7 +564,7 @@ def gemma_merge(c: Config) -> int:
     return (side // left) ** 2
 
 
-def shuffled(c: Config) -> int:
+def count_shuffled(c: Config) -> int:
     """Count the tokens that a pixel shuffle puts side by side."""
     ratio = c.number("wrapper.downsample_ratio") or c.number("pixel_shuffle_ratio") or 0.5
     return int(1 / ratio) ** 2
