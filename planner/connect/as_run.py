@@ -13,6 +13,7 @@ from planner.connect.imports import launch
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results.result import evaluate_plan
+from planner.results.verdict import UNFIT
 
 TOTALS = ("memory.total", "time.step_seconds")
 
@@ -64,4 +65,4 @@ def describe_run(plan: Plan, to: str, made: LaunchConfig) -> Iterator[str]:
             both = (one[key].text() for one in (theirs, ours))
             yield "{}: {} as it will run, {} as planned".format(key, *both)
     if theirs.verdict["fits"] is False and ours.verdict["fits"]:
-        yield "as it will run it does not fit"
+        yield f"as it will run it {UNFIT}"

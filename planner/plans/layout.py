@@ -155,6 +155,10 @@ def pick_shown(
 
 def label_layout(get: Callable[[str], Any], keys: Collection[str] = ROW) -> str:
     """Describe a layout in a few words, by the values that ``stated`` yields."""
-    words = {True: "yes", False: "no"}
-    named = ((row, words[v] if isinstance(v, bool) else v) for row, v in pick_shown(get, keys))
-    return ", ".join(f"{row.heading} {word}" for row, word in named) or "nothing divided"
+    shown = (f"{row.heading} {format_option(value)}" for row, value in pick_shown(get, keys))
+    return ", ".join(shown) or "nothing divided"
+
+
+def format_option(value: Any) -> str:
+    """Format a value as it is shown: yes or no, or itself."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

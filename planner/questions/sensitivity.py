@@ -33,6 +33,7 @@ from planner.questions.constraints import numeric
 from planner.questions.solve.evaluations import AsItIs, Probes
 from planner.results.moves import evaluate_near, list_moves
 from planner.results.result import Result
+from planner.results.verdict import UNFIT
 
 #: Whole numbers so large that they are treated as measures.
 LARGE = ("training.tokens",)
@@ -262,7 +263,7 @@ def format_sensitivity(found: Sensitivity, most: int | None = None) -> str:
         measured.append((share, entry.key, f"{entry.meaning}{mark}"))
     for step in found.steps[:most]:
         way = " → ".join(numbers.text(end, digits=6) for end in (step.before, step.after))
-        words = "; does not fit" if step.fits is False else ""
+        words = f"; {UNFIT}" if step.fits is False else ""
         words = f"(elasticity {numbers.text(step.elasticity)}{words})"
         change = numbers.text(step.change, style="change")
         stepped.append((change, step.key, f"{way}  {words}"))

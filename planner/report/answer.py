@@ -15,7 +15,7 @@ from planner.base import numbers
 from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.engine.lower import SIZE_ONLY
-from planner.plans.layout import DEGREES, pick_shown
+from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
 from planner.report.layout import (
@@ -23,7 +23,6 @@ from planner.report.layout import (
     NUMBERS,
     PARTS_OF_STEP,
     SERVING,
-    STATUS,
     STEP,
     Data,
     pick,
@@ -32,6 +31,7 @@ from planner.report.layout import (
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster
 from planner.results.result import DEFAULT_RATES, Quantity, Result
+from planner.results.verdict import VERDICTS
 
 PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
@@ -71,7 +71,7 @@ class Overview:
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        self.status, self.word = STATUS[result.verdict["state"]]
+        self.status, self.word = VERDICTS[result.verdict["state"]][1:3]
         if result.verdict["reason"]:
             self.word += f" ({clean(result.verdict['reason'])})"
         self.serves = result.plan.settings["training.mode"] == "inference"
@@ -505,7 +505,7 @@ class Overview:
             for name in (DAYS, COST)
         )
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
-        return Better(words, days, by, cost, memory, worst, *STATUS["fits"], takes or {})
+        return Better(words, days, by, cost, memory, worst, *VERDICTS["fits"][1:3], takes or {})
 
     @cached_property
     def moves(self) -> list[Data]:
@@ -572,14 +572,11 @@ def choose_looks(keys: Iterable[tuple[str, str]]) -> list[str]:
 
 def format_changes(changes: Any, get: Any) -> str:
     """Format the changes of a layout: tensor 8→4, zero 1→2."""
-    said = []
-    for key, value in changes.items():
-        if value is None:
-            continue
-        before = get(key)
-        words = ["yes" if v is True else "no" if v is False else str(v) for v in (before, value)]
-        said.append(f"{trim_key(key)} {words[0]}→{words[1]}")
-    return ", ".join(said)
+    return ", ".join(
+        f"{trim_key(key)} {format_option(get(key))}→{format_option(value)}"
+        for key, value in changes.items()
+        if value is not None
+    )
 
 
 def gib(size: Any) -> str:

@@ -169,12 +169,3 @@ ANSWERS = (
     ("longest-context", "{} tokens of context"),
     ("fewest-devices", "as few devices as {}"),
 )
-
-
-#: How each state of a verdict looks (its colour and icon) and what it is called.
-STATUS = {
-    "fits": ("ok", "Fits"),
-    "tight": ("tight", "Tight"),
-    "no": ("bad", "Does not fit"),
-    "open": ("unknown", "Not enough input"),
-}

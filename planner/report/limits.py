@@ -9,6 +9,7 @@ from planner.base.numbers import exact_text
 from planner.questions.solve import questions
 from planner.report.layout import ANSWERS
 from planner.results.result import Result
+from planner.results.verdict import UNFIT
 
 
 def describe_limits(result: Result) -> str:
@@ -25,6 +26,6 @@ def describe_limits(result: Result) -> str:
         if answer.holds is None:
             continue
         said, beyond = words.format(exact_text(Fraction(answer.holds.number))), answer.fails
-        more = f" ({exact_text(Fraction(beyond.number))} does not fit)" if beyond else ""
+        more = f" ({exact_text(Fraction(beyond.number))} {UNFIT})" if beyond else ""
         found.append(said + more)
     return ", ".join(found)

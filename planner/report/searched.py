@@ -23,6 +23,7 @@ from planner.report.layout import Data
 from planner.report.report import render_md, render_page
 from planner.report.sentences import Parts, build_interval, format_part, join_parts, wrap_text
 from planner.results.result import Result
+from planner.results.verdict import UNFIT, VERDICTS
 
 #: The word for the best layout by objective.
 BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
@@ -42,8 +43,8 @@ TALL = 440
 NEAR = 1.25
 STATES = (
     ("front", "Pareto front"),
-    ("some", "fits"),
-    ("over", "does not fit"),
+    ("some", VERDICTS["fits"].says[0]),
+    ("over", UNFIT),
 )
 
 
@@ -163,9 +164,9 @@ def explain_misfit(found: SearchResult) -> str:
     if found.own is None or found.margin is None:
         return ""
     if found.own.values[FITS] < 0:
-        return "it does not fit into memory"
+        return f"it {UNFIT} into memory"
     if not found.margin.is_met(found.own.values[found.margin.quantity]):
-        return f"it is tight: it does not fit {ranking.describe_margin(found.margin)}"
+        return f"it is tight: it {UNFIT} {ranking.describe_margin(found.margin)}"
     return ""
 
 

@@ -39,6 +39,7 @@ from planner.report.sentences import (
     wrap_text,
 )
 from planner.results.result import Result, evaluate_plan
+from planner.results.verdict import VERDICTS
 
 __all__ = ["format_study", "render_study", "render_study_md", "write_study"]
 
@@ -205,9 +206,9 @@ class StudyView:
         """The number of plans by outcome."""
         found = self.found
         counts = {
-            ("fits", "fit"): found.fit - found.tight,
-            ("is tight", "are tight"): found.tight,
-            ("does not fit", "do not fit"): found.unfit,
+            VERDICTS["fits"].says: found.fit - found.tight,
+            VERDICTS["tight"].says: found.tight,
+            VERDICTS["no"].says: found.unfit,
             ("breaks a limit of the study", "break a limit of the study"): found.outside,
             ("is invalid", "are invalid"): found.invalid,
         }
@@ -296,12 +297,8 @@ class StudyView:
         drawn = {
             cell.state for task in self.tasks if task.chart for cell in task.cells if cell.drawn
         }
-        words = {
-            FITS: ("fits", "fits"), OPEN: ("open", "memory is not known for sure"),
-            TIGHT: ("tight", "tight: the memory interval exceeds the capacity"),
-            NO: ("no", "does not fit"),
-        }  # fmt: skip
-        return [words[state] for state in (FITS, OPEN, TIGHT, NO) if state in drawn]
+        words = ((one.state, one.legend) for one in VERDICTS.values())
+        return [(state, legend) for state, legend in words if STATES.index(state) in drawn]
 
     # -- each axis ----------------------------------------------------------------------------
 
@@ -509,7 +506,7 @@ class Task:
             numbers.between(ends, text) if ends else "",
             self.view.format_amount(cell.paid) if cell.paid else "–",
             cell.gib,
-            {FITS: "fits", TIGHT: "△ tight", NO: "× does not fit"}.get(cell.state, "open"),
+            VERDICTS[STATES[cell.state] or "open"].mark,
         ]
 
     @cached_property

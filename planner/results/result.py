@@ -29,6 +29,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import in_turn, intervals
 from planner.results.inputs import Input, list_inputs
+from planner.results.verdict import decide_state
 
 if TYPE_CHECKING:
     import sympy
@@ -239,13 +240,9 @@ class Result(Shown):
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
             return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
-        fits = bool(headroom.number >= 0)
-        if not fits:
-            state = "no"
-        elif self.plan.model is None:
-            state = "open"  # the states fit; activations and buffers need a shape
-        else:
-            state = "fits" if self["memory.headroom_p95"].number >= 0 else "tight"
+        fits, shaped = bool(headroom.number >= 0), self.plan.model is not None
+        safe = fits and shaped and self["memory.headroom_p95"].number >= 0
+        state = decide_state(fits, shaped, bool(safe))
         return {
             "fits": fits,
             "state": state,

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from planner.base import numbers
 from planner.base.display import as_json, clean, columns, one_line, plain
 from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digits
-from planner.report.layout import STATUS, by_prefix
+from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
 from planner.report.sentences import wrap_text
 from planner.results.figures import KEY_FIGURES
+from planner.results.verdict import VERDICTS
 from planner.review.diff import (
     CAUSES,
     PROCESS,
@@ -35,13 +36,6 @@ MARKER = "<!-- trainplan diff -->"
 WIDTH, LINES, BYTES = 80, 25, 6000
 #: Keys and parts that are shown at most.
 KEYS, PARTS, ASKED = 5, 6, 4
-WORDS = {state: word.upper() for state, (_, word) in STATUS.items()}
-STILL = {
-    "fits": ("it still FITS", "both FIT"),
-    "tight": ("it is still TIGHT", "both are TIGHT"),
-    "no": ("it still DOES NOT FIT", "neither FITS"),
-    "open": ("there is still NOT ENOUGH INPUT", "both have NOT ENOUGH INPUT"),
-}
 #: Headlines: name, and the words for less and more.
 HEADLINES = {
     "time.training_days": ("training", "sooner", "later"),
@@ -70,9 +64,10 @@ def state_verdict(found: Diff) -> str:
         singular = [f"the {name}" for name in who if name not in rest]
         said = f"{' and '.join([*singular, *rest])} changed"
     if old != new:
-        return f"{WORDS[old]} → {WORDS[new]}: {said}"
-    both = not found.one_plan and "plan" in who
-    tail = STILL[new][both] if who else STILL[new][0].replace(" still", "")
+        words = " → ".join(VERDICTS[state].word.upper() for state in (old, new))
+        return f"{words}: {said}"
+    tail = VERDICTS[new].still[not found.one_plan and "plan" in who]
+    tail = tail if who else tail.replace(" still", "")
     return f"{said.upper()}; {tail}"
 
 

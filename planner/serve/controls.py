@@ -90,7 +90,7 @@ def _make_setting(key: str) -> Data:
     name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
     options = tuple(said.get("enum") or ((False, True) if said.get("type") == "boolean" else ()))
     options = tuple(option for option in options if option is not None)
-    words = [format_option(option) for option in options]
+    words = [layout.format_option(option) for option in options]
     few = 0 < len(words) <= BESIDE and sum(map(len, words)) <= LETTERS
     row = layout.ROW.get(key)
     sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
@@ -107,11 +107,6 @@ def _make_setting(key: str) -> Data:
         help=clean(said.get("description", ""), 300), options=[*zip(options, words, strict=True)],
         unit="" if unit in ("1", "") else unit, share=said.get("maximum") == 1,
     )  # fmt: skip
-
-
-def format_option(option: Any) -> str:
-    """A choice as it is shown."""
-    return "yes" if option is True else "no" if option is False else str(option)
 
 
 def list_sections() -> list[tuple[str, list[Data]]]:
@@ -162,7 +157,9 @@ def _read_stated(text: Node | None, key: str) -> str | None:
     if isinstance(node.value, list):
         return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
     return (
-        format_option(node.value) if isinstance(node.value, bool) else str(node.text or node.value)
+        layout.format_option(node.value)
+        if isinstance(node.value, bool)
+        else str(node.text or node.value)
     )
 
 
@@ -175,7 +172,7 @@ def _by_rule(plan: Plan, one: Data) -> str:
     if isinstance(value, (list, tuple)):
         return clean(", ".join(map(str, value)), 60)
     if isinstance(value, (bool, str)):
-        return clean(format_option(value), 60)
+        return clean(layout.format_option(value), 60)
     return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 

@@ -26,8 +26,9 @@ from planner.plans.plan import NAMED, about, check_value
 from planner.questions.plan_questions import PlanAnswer, PlanQuestion, evaluate
 from planner.questions.search import choices
 from planner.questions.write_back import format_setting, list_answer_keys, of_searched, put_values
-from planner.report.layout import STATUS, Data
+from planner.report.layout import Data
 from planner.results.lookup import find_input, look_up
+from planner.results.verdict import VERDICTS
 from planner.serve import page
 from planner.serve.controls import list_settings
 from planner.serve.page import NAME, load_from_text
@@ -294,7 +295,7 @@ def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[s
             text="–" if row[quantity] is None
             else declared.text(Fraction(row[quantity])),
             state=row["verdict"] or "open",
-            word=STATUS[row["verdict"]][1] if row["verdict"] else "",
+            word=VERDICTS[row["verdict"]].word if row["verdict"] else "",
             why=clean(row["reason"] or "", LONGEST),
             own=values[n] == plan.document.get(axis.name),
         )
@@ -326,7 +327,7 @@ def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[s
                  text=", ".join(filter(None, (f"{row.label}: {row.text}", row.word.lower()))))
             for row in known for x, y in [plane.at(at[row.take])]
         ],
-        states=[(state, STATUS[state][1].lower()) for state in ("tight", "no") if kept[state]],
+        states=[(state, VERDICTS[state].word.lower()) for state in ("tight", "no") if kept[state]],
         late=None, ends=[], whisker=None, labels=[],
     )  # fmt: skip
     return view

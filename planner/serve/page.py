@@ -21,7 +21,7 @@ from planner.documents import schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
-from planner.plans.layout import KEYS
+from planner.plans.layout import KEYS, format_option
 from planner.plans.plan import NAMED, about, set_auto_layout, variant
 from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import check_questions, evaluate
@@ -38,6 +38,7 @@ from planner.report.layout import DAYS, STEP, Data, pick, trim_key
 from planner.results.intervals import HEADROOM
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
+from planner.results.verdict import UNFIT
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -153,7 +154,7 @@ def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, 
     followed = [
         Data(
             label=known[one.key].label if one.key in known else trim_key(one.key),
-            changed=" → ".join(map(controls.format_option, (one.before, values[one.key]))),
+            changed=" → ".join(map(format_option, (one.before, values[one.key]))),
             why=clean(one.why, 200),
             undo={**held, one.key: stated[one.key].value if one.key in stated else None},
         )
@@ -385,11 +386,11 @@ def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
                 )
                 if other.value(HEADROOM) < 0:
                     process = gib(other.value(PROCESS))
-                    said[controls.format_option(option)] = f"does not fit: {process} GiB"
+                    said[format_option(option)] = f"{UNFIT}: {process} GiB"
             except Absent:
                 continue  # nothing is known of its memory
             except PlanError as error:
-                said[controls.format_option(option)] = clean(error.faults[0].words, 200)
+                said[format_option(option)] = clean(error.faults[0].words, 200)
         yield key, said
 
 

@@ -13,7 +13,9 @@ import planner
 from planner import PlanError
 from planner import report as render
 from planner.questions.constraints import Limit, fit_limit
+from planner.questions.studies.points import _CODES, STATES
 from planner.results.result import Result
+from planner.results.verdict import VERDICTS, decide_state
 from tests.conftest import ROOT
 
 PLAN = ROOT / "presets" / "llama70b_h100x1024.yaml"
@@ -194,3 +196,24 @@ def test_every_result_is_what_its_schema_says() -> None:
         assert kinds <= {"exact", "measured", "estimate", "assumed"}
         assert ("assumed" in kinds) is (changes["time.mfu"] is not None)
         assert result["verdict"]["state"] in ("fits", "tight", "no", "open")
+
+
+def test_one_rule_decides_for_a_plan_and_for_the_rows_of_a_study() -> None:
+    """By what is known of its memory; nothing else distinguishes two points."""
+    for fits in (None, False, True):
+        for shaped in (False, True):
+            for safe in (False, True):
+                state = decide_state(fits, shaped, safe)
+                code = _CODES[0 if fits is None else fits + 1, int(shaped), int(safe)]
+                assert STATES[code] == state and state in VERDICTS
+    assert decide_state(True, True, True) == "fits"
+    assert decide_state(True, True, False) == "tight"
+    assert decide_state(False, False, True) == "no"  # the states alone are too large
+    assert decide_state(True, False, True) == decide_state(None, True, True) == "open"
+
+
+def test_all_outputs_have_a_word_for_every_verdict() -> None:
+    words = [verdict.word for verdict in VERDICTS.values()]
+    assert {*VERDICTS} == {*STATES} - {None} and len({*words}) == len(VERDICTS)
+    for verdict in VERDICTS.values():
+        assert all(verdict.word.upper() in said or "FIT" in said for said in verdict.still)

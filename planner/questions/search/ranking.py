@@ -16,7 +16,7 @@ from planner.base.numbers import exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
-from planner.plans.layout import KERNELS, KEYS, ROW, label_layout
+from planner.plans.layout import KERNELS, KEYS, ROW, format_option, label_layout
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import (
     FITS,
@@ -291,7 +291,7 @@ def format_choice(value: Any) -> str:
     """Format a value; None is “default”."""
     if value is None:
         return "default"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return format_option(value)
 
 
 def dump_search(found: SearchResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from planner.plans.layout import KERNELS, KEYS, pick_shown
 from planner.plans.plan import is_own_choice
 from planner.questions.studies.study import DAYS, StudySpec
 from planner.results import intervals
+from planner.results.verdict import decide_state
 
 Array = NDArray[Any]
 COST = "cost.total"
@@ -35,6 +37,9 @@ LAYOUT_FOUND, REASON = "layout", "reason"
 DEVICES = "cluster.devices"
 #: Verdicts by code; None where there is no plan.
 STATES = (None, "open", "no", "tight", "fits")
+#: Codes by whether a point fits (unknown, no, yes), whether its model has a shape, and is safe.
+_KNOWN = product((None, False, True), (False, True), (False, True))
+_CODES = np.reshape([STATES.index(decide_state(*known)) for known in _KNOWN], (3, 2, 2))
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
 
@@ -177,11 +182,11 @@ class Points:
 
     @cached_property
     def verdict(self) -> Array:
-        """The indices into ``STATES``, as (dimension, …), by the rule of ``Result.verdict``."""
+        """The indices into ``STATES``, as (dimension, …), by ``decide_state``."""
         safe = self.numbers[SURE] >= 0
-        least = self.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
-        known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
-        return np.where(self.valid, np.where(self.fits == 0, 2, known), 0)
+        shaped = ~np.isnan(self.numbers[f"{MEMORY}.low"])  # a model of a size alone has none
+        indices = np.broadcast_arrays(self.fits + 1, shaped.astype(int), safe.astype(int))
+        return np.where(self.valid, _CODES[tuple(indices)], 0)
 
     @cached_property
     def deadline(self) -> Array:

@@ -1,0 +1,64 @@
+"""The verdict on a plan's memory: how it is decided, and the words for it in every output."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    """A state of the verdict.
+
+    Attributes:
+        state: its name in data.
+        look: its colour and icon.
+        word: the headline.
+        says: the predicate of one plan, and of several.
+        still: what follows a comparison in which it is the same: of one plan, and of two.
+        mark: its text in a table of plans.
+        legend: its meaning in a chart of plans.
+    """
+
+    state: str
+    look: str
+    word: str
+    says: tuple[str, str]
+    still: tuple[str, str]
+    mark: str
+    legend: str
+
+
+#: The verdicts by state, the safest first.
+VERDICTS = {
+    verdict.state: verdict
+    for verdict in (
+        Verdict("fits", "ok", "Fits", ("fits", "fit"), ("it still FITS", "both FIT"),
+                "fits", "fits"),
+        Verdict("open", "unknown", "Not enough input", ("is open", "are open"),
+                ("there is still NOT ENOUGH INPUT", "both have NOT ENOUGH INPUT"),
+                "open", "memory is not known for sure"),
+        Verdict("tight", "tight", "Tight", ("is tight", "are tight"),
+                ("it is still TIGHT", "both are TIGHT"),
+                "△ tight", "tight: the memory interval exceeds the capacity"),
+        Verdict("no", "bad", "Does not fit", ("does not fit", "do not fit"),
+                ("it still DOES NOT FIT", "neither FITS"), "× does not fit", "does not fit"),
+    )
+}  # fmt: skip
+#: The predicate of a plan that does not fit.
+(UNFIT, _) = VERDICTS["no"].says
+
+
+def decide_state(fits: bool | None, shaped: bool, safe: bool) -> str:
+    """Decide the state of a verdict.
+
+    Args:
+        fits: whether the prediction is within the capacity; None where it is unknown.
+        shaped: whether the shape of the model is known, not only its size: without it, activations
+            and buffers are missing from the prediction.
+        safe: whether the 95th percentile of published measurements is within the capacity.
+
+    Returns:
+        The state, a key of ``VERDICTS``.
+    """
+    if fits is None or (fits and not shaped):
+        return "open"
+    return "no" if not fits else "fits" if safe else "tight"
