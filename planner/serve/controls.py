@@ -156,11 +156,8 @@ def _read_stated(text: Node | None, key: str) -> str | None:
         return None
     if isinstance(node.value, list):
         return "[" + ", ".join(str(each.plain()) for each in node.value) + "]"
-    return (
-        layout.format_option(node.value)
-        if isinstance(node.value, bool)
-        else str(node.text or node.value)
-    )
+    boolean = isinstance(node.value, bool)
+    return layout.format_option(node.value if boolean else node.text or node.value)
 
 
 def _by_rule(plan: Plan, one: Data) -> str:

@@ -289,9 +289,7 @@ def _is_shown(found: SearchResult, listed: Sequence[Layout], key: str) -> bool:
 
 def format_choice(value: Any) -> str:
     """Format a value; None is “default”."""
-    if value is None:
-        return "default"
-    return format_option(value)
+    return "default" if value is None else format_option(value)
 
 
 def dump_search(found: SearchResult) -> dict[str, Any]:
