@@ -78,8 +78,6 @@ class Expression(Operand):
     def __reduce__(self) -> Any:
         return _make_unique, (self.op, self.args, self.data)
 
-    # -- what reductions are made of ----------------------------------------------------------
-
     @property
     def body(self) -> Expression:
         """The expression that is reduced."""
@@ -98,8 +96,6 @@ class Expression(Operand):
     def where(self) -> dict[str, str]:
         """The settings that entries must have."""
         return dict(self.data[1])
-
-    # -- what is found by a walk --------------------------------------------------------------
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:

@@ -83,8 +83,6 @@ class Form:
             return Form({frozenset({(self.to_tree(), exponent)}): 1})
         return content**exponent * Form({frozenset({(rest.to_tree(), exponent)}): 1})
 
-    # -- what it is made of -------------------------------------------------------------------
-
     @property
     def atoms(self) -> set[Expression]:
         return {atom for monomial in self.terms for atom, _ in monomial}
@@ -122,8 +120,6 @@ class Form:
             rest = frozenset(pair for pair in monomial if pair[0] not in ones)
             found[rest] = found.get(rest, 0) + coefficient
         return Form(found)
-
-    # -- as an expression ---------------------------------------------------------------------
 
     def count_symbols(self) -> int:
         """Count the symbols with which it is written, each as often as it occurs."""

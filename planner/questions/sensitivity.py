@@ -293,8 +293,6 @@ def encode_sensitivity(found: Sensitivity, most: int | None = None) -> str:
     return as_json(data)
 
 
-# what reports show -------------------------------------------------------------------------
-
 #: Keys of the measures that reports name: facts and prices, not the sizes of number formats.
 SMOOTH = (
     "training.tokens",

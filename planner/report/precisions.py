@@ -80,9 +80,6 @@ def parse_sides(text: str, allowed: Sequence[int] = (), wanted: str = "") -> lis
     return found
 
 
-# Tensors --------------------------------------------------------------------------------------
-
-
 def tensor(shape: Sequence[int], formats: Sequence[Format]) -> str:
     """Format the size of a tensor in some formats, each with its formula."""
     count, written = exact_text(prod(shape)), " × ".join(map(exact_text, shape))
@@ -140,9 +137,6 @@ def tensor_json(shape: Sequence[int], formats: Sequence[Format]) -> str:
         for one in formats
     }
     return as_json({"shape": list(shape), "elements": prod(shape), "precisions": found})
-
-
-# Tables ---------------------------------------------------------------------------------------
 
 
 def render_formats() -> list[str]:

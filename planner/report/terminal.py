@@ -14,7 +14,7 @@ from planner.engine.evaluate import SIZE_ONLY
 from planner.report.answer import PROCESS, Better, Overview, answer_of
 from planner.report.facts import list_warnings
 from planner.report.layout import Data
-from planner.results.figures import KEY_FIGURES
+from planner.results.lookup import KEY_FIGURES
 from planner.results.result import Result
 
 WIDTH, LINES = 80, 45

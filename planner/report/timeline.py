@@ -79,8 +79,6 @@ class StepView:
         figures = ("figures", "legend", "break_said") if drawn else ()
         return pick(self, ("title", "said", "table", *figures))
 
-    # -- words --------------------------------------------------------------------------------
-
     def _sum_parts(self, stage: int) -> dict[str, float]:
         """Return the seconds of a stage: work, exposed communication by kind, idle time."""
         of = self.timeline
@@ -157,8 +155,6 @@ class StepView:
             rows=[[name, *texts[i * size : (i + 1) * size]] for i, name in enumerate(said)],
             note=SHARED if len(rows) < of.stages else "",
         )
-
-    # -- figures ------------------------------------------------------------------------------
 
     @cached_property
     def _axis(self) -> lanes.TimeAxis:

@@ -6,25 +6,15 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """A state of the verdict.
+    """A state of the verdict, and the words for it."""
 
-    Attributes:
-        state: its name in data.
-        look: its colour and icon.
-        word: the headline.
-        says: the predicate of one plan, and of several.
-        still: what follows a comparison in which it is the same: of one plan, and of two.
-        mark: its text in a table of plans.
-        legend: its meaning in a chart of plans.
-    """
-
-    state: str
-    look: str
-    word: str
-    says: tuple[str, str]
-    still: tuple[str, str]
-    mark: str
-    legend: str
+    state: str  # in data
+    look: str  # colour and icon
+    word: str  # as a headline
+    says: tuple[str, str]  # of one plan, of several
+    still: tuple[str, str]  # where nothing changed it: of one plan, of two
+    mark: str  # in a table of plans
+    legend: str  # of a chart of plans
 
 
 #: The verdicts by state, the safest first.

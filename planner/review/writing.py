@@ -16,7 +16,7 @@ from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digit
 from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
 from planner.report.sentences import wrap_text
-from planner.results.figures import KEY_FIGURES
+from planner.results.lookup import KEY_FIGURES
 from planner.results.verdict import VERDICTS
 from planner.review.diff import (
     CAUSES,

@@ -150,7 +150,6 @@ for _cut in (True, False), (False, False), (False, True):
         else _alike,
     )
 
-# -- context parallelism -----------------------------------------------------------------------
 
 context_forward = of_context(
     "time.core.context", "t_cp", "keys and values of other context-parallel ranks, forward"

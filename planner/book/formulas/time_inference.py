@@ -40,7 +40,6 @@ prefill_rate = rate(
     "beyond the p stages wait.",
 )
 
-# -- what one step of decoding reads --------------------------------------------------------------
 
 touched = estimate(
     "time.decode.touched",
@@ -153,7 +152,6 @@ stage = of_stage(
     "launched together (CUDA graphs).",
 )
 
-# -- what it exchanges -----------------------------------------------------------------------------
 
 hop = seconds(
     "time.decode.hop",

@@ -42,9 +42,8 @@ def add_best_layout(document: Document) -> Plan:
     key = repr((document.data, document.defaults and document.defaults.margin))
     document, batch = _add_batch(document)
     if key not in _FOUND:
+        _FOUND.pop(next(iter(_FOUND)) if len(_FOUND) == MOST_KEPT else "", None)
         _FOUND[key] = _find_layout(document)
-        for old in [*_FOUND][:-MOST_KEPT]:
-            del _FOUND[old]
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # Other keys of the document (an assumed utilisation, a loss) stay as they are.

@@ -89,8 +89,6 @@ class BoundedSearch:
         others.nearest = self.nearest
         return question(others)
 
-    # -- questions ----------------------------------------------------------------------------
-
     def find_best(self, within: bool = True) -> Item | None:
         """Find the layout with the smallest score that fits and satisfies the limits."""
         best = Best()
@@ -138,8 +136,6 @@ class BoundedSearch:
             size = np.maximum(np.abs(value), abs(bound) or np.finfo(float).tiny)
             least = np.minimum(least, limit.compute_slack(value) / size)
         return least
-
-    # -- order of evaluation ------------------------------------------------------------------
 
     @cached_property
     def blocks(self) -> list[SpaceRows]:

@@ -214,7 +214,7 @@ def compare_choices(found: SearchResult, reasons: bool = True) -> list[tuple[str
     """For each choice, return its heading, the best value, and the other values with how much
     slower the best layout with each is, cheapest first; the first of them with its reason."""
     headings = {key: heading for heading, key in choose_columns(found)}
-    known = {_make_layout_key(layout): layout for layout in found.best if layout.evaluated}
+    known = {repr(layout.changes): layout for layout in found.best if layout.evaluated}
     rows = []
     for key, several in groupby(found.choices, key=lambda choice: choice.key):
         choices = list(several)
@@ -242,19 +242,15 @@ def compare_choices(found: SearchResult, reasons: bool = True) -> list[tuple[str
     return sorted(rows, key=lambda row: order.index(row[0]))
 
 
-def _make_layout_key(layout: Layout) -> str:
-    return repr(layout.changes)
-
-
 def _explain_loss(layout: Layout, found: SearchResult, known: dict[str, Layout]) -> str:
     """Return, in brackets, the largest loss of a layout against the best; the evaluated layout is
     added to ``known``."""
-    if _make_layout_key(layout) not in known:
+    if repr(layout.changes) not in known:
         by = found.by  # floats suffice: only the name of the largest part is printed
-        known[_make_layout_key(layout)] = layout.evaluate(
+        known[repr(layout.changes)] = layout.evaluate(
             found.plan, (by,), by, like=found.best, exact=False
         )
-    most, least = _find_differences(known[_make_layout_key(layout)], found.best[0], found.by)
+    most, least = _find_differences(known[repr(layout.changes)], found.best[0], found.by)
     less = f", less {name_part(least[0])}" if least else ""
     return f" ({name_part(most[0])}{less})" if most else ""
 
