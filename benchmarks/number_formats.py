@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from planner.base.formats import Format, sort_formats
+from planner.base.formats import Format, find_exponent, sort_formats
 from planner.base.numbers import exact_text, format_compact, scientific
 from planner.documents import aliases
 from planner.report.precisions import SMALL
@@ -62,6 +62,18 @@ def _off(value: Fraction | None) -> str:
     return f"{format_compact(share) if share.denominator == 1 else scientific(share)} %"
 
 
+def format_bits(one: Format, value: Fraction) -> str:
+    """Format the bits of a number of a format, 0 or above: sign, exponent and fraction, apart."""
+    smallest = find_exponent(one.smallest_normal)
+    exponent = max(find_exponent(value), smallest) if value else smallest
+    biased, rest = exponent + 2 ** (one.exponent - 1) - 1, value / Fraction(2) ** exponent - 1
+    if rest < 0:  # no leading one
+        biased, rest = 0, rest + 1
+    bits = int(rest * 2**one.fraction)
+    found = "0" * one.sign, f"{biased:0{one.exponent}b}", f"{bits:0{one.fraction}b}"
+    return " ".join(found[: 3 if one.fraction else 2]).strip()
+
+
 def _in_full(one: Format) -> Iterator[str]:
     yield "```text"
     yield one.picture
@@ -75,7 +87,7 @@ def _in_full(one: Format) -> Iterator[str]:
         ]
         for name, value in numbers if one.zero else numbers[1:]:
             more = f"1 + {_power(one.epsilon)}" if name == "the next one" else _power(value)
-            yield f"{one.format_bits(value)}  {name} = {more}"
+            yield f"{format_bits(one, value)}  {name} = {more}"
     else:
         yield f"{exact_text(one.bytes * 8)} bits a number: {one.unscaled.format} and {one.scale}"
         for name, value in (

@@ -86,17 +86,6 @@ class Format(NamedTuple):
             return self.smallest_normal
         return None if found > self.largest else found
 
-    def format_bits(self, value: Fraction) -> str:
-        """Format the bits of one of its numbers, 0 or above: sign, exponent and fraction, apart."""
-        smallest = find_exponent(self.smallest_normal)
-        exponent = max(find_exponent(value), smallest) if value else smallest
-        biased, rest = exponent + 2 ** (self.exponent - 1) - 1, value / TWO**exponent - 1
-        if rest < 0:  # no leading one
-            biased, rest = 0, rest + 1
-        bits = int(rest * 2**self.fraction)
-        found = "0" * self.sign, f"{biased:0{self.exponent}b}", f"{bits:0{self.fraction}b}"
-        return " ".join(found[: 3 if self.fraction else 2]).strip()
-
     @property
     def picture(self) -> str:
         """Its bits by what they say, s for sign, e for exponent, f for fraction."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import permutations
 
 from planner.base.errors import nearest
 from planner.base.numbers import plain_text, scientific
@@ -259,62 +258,6 @@ def _list_forms(unit: str) -> frozenset[Form]:
                 _sort_dimensions(base for base, power in each for _ in range(-power)),
             )
     return frozenset(found)
-
-
-def build_pattern(unit: str) -> str:
-    """Build the regular expression of all texts that `parse` reads as a quantity of a unit; Python
-    and ECMAScript (with its flag u) read it alike."""
-    names: dict[Dimension, list[str]] = {}
-    for name, (_, dim) in _UNITS.items():
-        if name != "1":
-            names.setdefault(dim, []).append(name)
-    words = {dim: f"(?:{'|'.join(found)})" for dim, found in names.items()}
-    slash, line = f"{_GAP}/{_GAP}", f"(?:{_GAP}/{_GAP}|{_SPACE}per{_SPACE})"
-    joint = f"(?:{_JOINT}|[ -])"
-
-    def below_line(dims: tuple[Dimension, ...], first: str) -> str:
-        ways = [""] if not dims else []
-        for way in permutations([words[dim] for dim in dims] if dims else []):
-            ways += [first + f"(?:{line}|[ -])".join(way)] if way else []
-            ways += [rf"{slash}\({joint.join(way)}\)"] if len(way) > 1 else []
-        return f"(?:{'|'.join(ways)})"
-
-    named, alone = [], []
-    for above, below in sorted(_list_forms(unit), key=str):
-        if above:
-            upper = "|".join(joint.join(words[dim] for dim in way) for way in permutations(above))
-            named.append(f"(?:{upper}){below_line(below, line)}")
-        else:
-            alone.append(below_line(below, slash))
-    target = _parse_unit(unit)[1]
-    magnitude = f"(?:{'|'.join(MAGNITUDES)})"
-    if _is_bytes(target):
-        after = [_GAP + each for each in named]
-    else:
-        after = [f"{_GAP}(?:{magnitude}{_SPACE})?{each}" for each in named]
-        after += [_GAP + magnitude] if not target.drop_counts() else []
-    after += alone
-    suffix = f"(?:{'|'.join(after)})"
-    digits = f"(?:[0-9]{{1,3}}(?:{_GROUP}[0-9]{{3}})+|[0-9]+(?:_[0-9]+)*)"
-    power = "(?:[eE][+-]?0*(?:[0-3]?[0-9]{1,2}|400))?"
-    fraction = "[0-9]+(?:_[0-9]+)*"
-    share = "[0-9]{1,18}/(?!0+(?![0-9]))[0-9]{1,18}(?![0-9])"
-    number = rf"(?:{digits}(?:\.(?:{fraction})?)?|\.{fraction}){power}"
-    amount = rf"[+\-\u2212]?(?:{share}|{number})"
-    if _is_plain(target):
-        read = f"{amount}{suffix}?"
-    else:  # nothing is the same in every unit
-        zero = amount.replace("[0-9]+", "0+").replace("(?:[0-9]{", "(?:0{")
-        zero = zero.replace("[0-9]{3}", "0{3}")
-        read = f"{zero}|{amount}{suffix}"
-    money = rf"|{_build_dollars(unit, amount)}" if "USD" in unit else ""
-    return f"^{_GAP}(?:{read}{money}){_GAP}$"
-
-
-def _build_dollars(unit: str, amount: str) -> str:
-    """Return the pattern of an amount that begins with a dollar sign."""
-    hour = "" if unit != "USD/h" else f"(?:{_GAP}/{_GAP}h(?:our)?)?"
-    return rf"\${_GAP}{amount}{_GAP}(?:{'|'.join(MAGNITUDES)})?{hour}"
 
 
 def measure_unit(text: str) -> tuple[Exact, Dimension]:

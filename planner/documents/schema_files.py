@@ -1,8 +1,5 @@
-"""Schemas for programs of others: what units.schema.json and names.schema.json hold, one file that
-refers to no other, and the line by which an editor finds the schema of a document.
-
-`python -m planner.documents.schema_files` writes the two files anew.
-"""
+"""Schemas for programs of others: one file that refers to no other, and the line by which an editor
+finds the schema of a document."""
 
 from __future__ import annotations
 
@@ -12,58 +9,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from planner.base import files, resources, units, version
-from planner.documents.references import FOLDERS, preset_names
+from planner.base import resources, version
+from planner.documents.references import FOLDERS
 
 KINDS = (*FOLDERS, "result", "defaults")
-UNITS = (
-    "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
-    "USD/h", "kgCO2e/kWh",
-)  # fmt: skip
-_DRAFT = "http://json-schema.org/draft-07/schema#"
+DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 def get_schema_url(kind: str) -> str:
     """Return where a schema is published, of which version it is. The files themselves have no
     `$id`, so that validators look for what they refer to beside them, wherever they lie."""
     return f"{version.HOME}/schemas/{version.__version__}/{kind}.schema.json"
-
-
-def derive_schemas() -> dict[str, dict[str, Any]]:
-    """Return the schemas that are derived from the units and the built-in documents, by kind."""
-    quantities = {
-        unit: {
-            "description": re.sub("^.", lambda first: first[0].upper(), units.describe_unit(unit))
-            + ".",
-            "type": ["string", "null"],
-            "maxLength": units.LONGEST,
-            "pattern": units.build_pattern(unit),
-        }
-        for unit in UNITS
-    }
-    names: dict[str, Any] = {
-        kind: {
-            "description": f"A {kind} that ships, by its name, or any by its path.",
-            "anyOf": [{"enum": preset_names(kind)}, {"type": "string", "minLength": 1}],
-        }
-        for kind in FOLDERS
-    }
-    names["file"] = {"type": "string", "pattern": r"\.ya?ml$"}
-    taken = "Takes away what the extended document gives."
-    names["nothing"] = {"description": taken, "type": "null"}
-    titles = {
-        "units": ("Quantities", "Quantities as text, by unit.", quantities),
-        "names": ("Names", "Names and paths of documents, by kind.", names),
-    }
-    return {
-        kind: {
-            "$schema": _DRAFT,
-            "title": title,
-            "description": text,
-            "definitions": definitions,
-        }
-        for kind, (title, text, definitions) in titles.items()
-    }
 
 
 def build_bundle(kind: str) -> dict[str, Any]:
@@ -105,7 +61,7 @@ def build_bundle(kind: str) -> dict[str, Any]:
 
     root = _load_schema(kind)
     found = {key: rewrite(inner, kind) for key, inner in root.items() if key != "definitions"}
-    found = {"$schema": _DRAFT, "$id": get_schema_url(kind), **found}
+    found = {"$schema": DRAFT, "$id": get_schema_url(kind), **found}
     return {**found, "definitions": definitions} if definitions else found
 
 
@@ -113,11 +69,11 @@ OF_A_FILE = ("$schema", "$id", "definitions")
 
 
 def _load_schema(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = resources.read_json(_find_schema(kind))
+    found: dict[str, Any] = resources.read_json(find_schema(kind))
     return found
 
 
-def _find_schema(kind: str) -> Path:
+def find_schema(kind: str) -> Path:
     return resources.folder("schemas") / f"{kind}.schema.json"
 
 
@@ -135,7 +91,7 @@ def make_schema_line(kind: str, document: str | Path | None = None) -> str:
     """
     where = get_schema_url(kind)
     if document is not None:
-        shipped, folder = _find_schema(kind).resolve(), Path(document).resolve().parent
+        shipped, folder = find_schema(kind).resolve(), Path(document).resolve().parent
         checkout = shipped.parent.parent
         if folder == checkout or checkout in folder.parents:
             where = Path(os.path.relpath(shipped, folder)).as_posix()
@@ -152,13 +108,3 @@ def update_line(document: str, path: str | None) -> str:
     if kind is None or path in (None, "-"):
         return document
     return f"{make_schema_line(kind[1], path)}\n{document[kind.end() :]}"
-
-
-def main() -> None:
-    """Write units.schema.json and names.schema.json."""
-    for kind, schema in derive_schemas().items():
-        files.write_text(_find_schema(kind), format_schema(schema))
-
-
-if __name__ == "__main__":
-    main()

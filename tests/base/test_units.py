@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.schemas import build_pattern
 from planner.base import numbers
 from planner.base.display import plain
 from planner.base.numbers import exact_text, plain_text, round_digits, scientific
@@ -17,7 +18,6 @@ from planner.base.units import (
     LONGEST,
     Dimension,
     UnitError,
-    build_pattern,
     find_dimension,
     parse,
     parse_number,

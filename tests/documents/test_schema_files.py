@@ -19,6 +19,7 @@ import yaml
 from jsonschema import Draft7Validator
 from referencing import Registry, Resource
 
+from benchmarks import schemas
 from planner.documents import schema_files
 
 ROOT = Path(__file__).parents[2]
@@ -121,8 +122,8 @@ def references(node: Any) -> Iterator[str]:
 def test_a_schema_refers_to_files_beside_it(kind: str) -> None:
     """By their names, and has no name of its own: no address that somebody would have to serve."""
     assert "$id" not in SCHEMAS[kind]
-    made = schema_files.derive_schemas().get(kind)
-    assert made is None or made == SCHEMAS[kind], "python -m planner.documents.schema_files"
+    made = schemas.derive_schemas().get(kind)
+    assert made is None or made == SCHEMAS[kind], "python -m benchmarks.schemas"
     for reference in references(SCHEMAS[kind]):
         name, _, pointer = reference.partition("#")
         target = SCHEMAS[name.removesuffix(".schema.json") or kind]
