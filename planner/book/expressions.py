@@ -192,7 +192,13 @@ def sqrt(value: Any) -> Expression:
 
 
 def make_in_order(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
-    """Make an expression that is canonical already, with its arguments in the given order."""
+    """Make an expression that is canonical already.
+
+    Args:
+        op: one of ``OPERATIONS``.
+        args: in SymPy's canonical order, which is not checked.
+        data: the axis of a reduction, with the settings of its entries.
+    """
     found = _make_unique(op, args, data)
     found.canonical = found
     return found

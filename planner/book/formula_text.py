@@ -323,7 +323,16 @@ def _raise_term(base: FormulaTerm, exponent: Exact) -> FormulaTerm:
 
 
 def make_term(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -> FormulaTerm:
-    """Make the term of a symbol that has a unit."""
+    """Make the term of a symbol, converted to base units.
+
+    Args:
+        unit: of the symbol's value.
+        size: names and numbers of the formula that the symbol stands for.
+        rational: whether its value is exact.
+
+    Raises:
+        UnitError: there is no such unit.
+    """
     one, dimension = resolve_unit(unit)
     return FormulaTerm(
         _combine_factors(_wrap_number(one), FormulaTerm(symbol, _ONE)).tree,

@@ -126,7 +126,13 @@ class Quantity(Operand):
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
 
     def text(self, value: Any, style: numbers.Style = "headline", full: bool = False) -> str:
-        """Format a value as ``numbers.text`` does; the headline of a share as a percentage."""
+        """Format a value as ``numbers.text`` does.
+
+        Args:
+            value: in the unit of the quantity.
+            style: of ``numbers.text``; the headline of a ``share`` is a percentage.
+            full: whether a headline has all digits of a count.
+        """
         if self.share and style == "headline":
             style = "share"
         return numbers.text(value, self.unit, style, full=full)
@@ -274,9 +280,21 @@ def symbol(
     per: str = "",
     **more: Any,
 ) -> Symbol:
-    """Declare an input symbol. Its key is ``under + key``, ``under`` being a prefix that several
-    share. The default LaTeX is ``letter`` (else the first part of the name) with the rest of the
-    name as its index: ``d_h``, ``s_dec``."""
+    """Declare an input symbol of the book.
+
+    Args:
+        name: in formulas, such as ``d_h``.
+        meaning: what it is called in reports.
+        key: of the document, behind ``under``; none for a symbol that the engine binds.
+        under: the start of the key, which several symbols share.
+        letter: in LaTeX in place of the first part of the name; the rest is its index.
+        latex: the whole symbol, where a letter and an index do not make it.
+        per: axes, separated by spaces.
+        more: further fields of ``Notation``.
+
+    Raises:
+        TypeError: the name is declared already.
+    """
     made = Symbol(name, positive=True)
     if made in BOOK.notation:
         raise TypeError(f"symbol {name} is declared twice")

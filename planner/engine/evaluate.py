@@ -213,7 +213,13 @@ class Evaluation(Lowering):
         return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
 
     def recompute_node(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
-        """Compute a node again through ``places``, with other values for some nodes."""
+        """Compute a node again with other values for some nodes, as in a difference quotient.
+
+        Args:
+            root: the node whose value is returned.
+            places: the nodes to compute, in evaluation order.
+            others: values by node; none of them is in ``places``.
+        """
         values = list(self.values)
         for place, value in others.items():
             values[place] = value

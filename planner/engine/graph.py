@@ -107,7 +107,13 @@ class Graph:
         return place
 
     def add_input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
-        """Add a symbol that entries or the plan bind, here to ``value``."""
+        """Add a symbol that entries or the plan bind.
+
+        Args:
+            symbol: of the book's notation.
+            scope: the entries that bind it, empty for the plan.
+            value: in the case at hand; a graph that is evaluated in many cases ignores it.
+        """
         return self.add_node("input", symbol, *scope)
 
     def add_quantity(self, value: int, key: Any) -> int:

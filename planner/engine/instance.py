@@ -208,7 +208,15 @@ def list_saved_tensors(
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    """Yield the tensors that the implementation saves of each block, under choices of the run."""
+    """Yield the tensors that the implementation saves of each block for the backward pass.
+
+    Args:
+        model: whose blocks come in the order of ``blocks``.
+        blocks: the entry of each block.
+        profile: of the implementation, as ``kernels.load_profile`` reads it.
+        settings: of the plan.
+        chosen: as ``tensors.list_choices`` returns them.
+    """
     entries = iter(blocks)
     for part in model.parts:
         before = None
@@ -270,8 +278,18 @@ def bind_parts(
     parts: tuple[Entry, ...],
     most: int,
 ) -> PairValues:
-    """Bind how many layers of each part a stage has (from ``holds``), saves (layers times
-    micro-batches, from ``living``) and recomputes (at most ``most``), by name of the part."""
+    """Bind how many layers of each part a stage has, keeps and recomputes.
+
+    Args:
+        holds: layers on the stage, by name of the part.
+        living: layers times micro-batches in flight at the peak, by name of the part.
+        entry: of the stage.
+        parts: the entries of the axis ``part``.
+        most: layers of a part that are recomputed at most; the first and last parts never are.
+
+    Returns:
+        values by symbol, stage and part; a recomputed share of an uneven division is a Fraction.
+    """
     pair_values: PairValues = {}
     for part in parts:
         held, alive = holds.get(part.name, 0), living.get(part.name, 0)
@@ -287,8 +305,17 @@ def bind_parts(
 def bind_components(
     holds: Mapping[str, int], entry: Entry, components: tuple[Entry, ...]
 ) -> PairValues:
-    """Bind how many copies of each component a stage has: as many as of its layer; a tied matrix
-    once. Also mark the first matrix of each shape: layer kinds share many."""
+    """Bind how many copies of each component a stage has, and which is the first of its shape.
+
+    Args:
+        holds: layers on the stage, by name of the part.
+        entry: of the stage.
+        components: the entries of the axis ``component``.
+
+    Returns:
+        values by symbol, stage and component. A component has as many copies as its layer; a tied
+        matrix has none where the embedding is, which has it.
+    """
     pair_values: PairValues = {}
     embedding, seen = holds.get(pipeline.FIRST, 0) > 0, set()
     for component in components:

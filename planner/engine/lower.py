@@ -238,7 +238,16 @@ class Lowering:
         return self.case.settings.get(name)
 
     def entries(self, axis: str, point: Point, where: Mapping[str, str]) -> list[Point]:
-        """List the points below ``point`` along an axis whose settings match ``where``."""
+        """List the points below a point along an axis.
+
+        Args:
+            axis: a name such as ``stage``.
+            point: the entries around, by axis.
+            where: settings that a point must have, as text.
+
+        Raises:
+            Absent: the plan does not decide the axis.
+        """
         self._resting.add(axis)
         entries = self.case.axes[axis]
         if isinstance(entries, Absent):
@@ -357,9 +366,15 @@ def diff_structure(
     asked: Iterable[str],
     alike: Callable[[Entries, Entries], bool] | None = None,
 ) -> Iterator[Any]:
-    """Yield the settings, axes and symbols in which two cases differ in structure: axes whose
-    entries are neither equal nor ``alike``, and symbols that are a number in one case only. Other
-    values of numbers do not count."""
+    """Yield the settings, axes and symbols in which two cases differ in structure. Other values of
+    numbers do not count.
+
+    Args:
+        one: a case.
+        other: another one.
+        asked: names of the settings to compare; others decide nothing yet.
+        alike: whether entries that are not equal may share a graph; none may by default.
+    """
     yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
     for axis in reversed({**one.axes, **other.axes}):  # stages first: few, and often others
         some, others = one.axes.get(axis), other.axes.get(axis)
@@ -382,7 +397,16 @@ def get_structure(value: Any) -> Any:
 
 
 def get_binding(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
-    """Return what a symbol is bound to in an entry, in a pair of entries, or in the plan."""
+    """Return what a symbol is bound to.
+
+    Args:
+        case: of a plan.
+        symbol: of the book's notation.
+        scope: one entry, a pair of entries, or none for the plan itself.
+
+    Returns:
+        a number, a name, an expression or an Absent; None if nothing binds it there.
+    """
     if not scope:
         return case.bindings.get(symbol)
     if len(scope) == 1:

@@ -76,8 +76,17 @@ def run_graph(
 
 
 def pick_operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
-    """Return the operands that an operation uses, in evaluation order: a divisor first; of bodies,
-    only the picked one."""
+    """Return the operands that an operation uses, in evaluation order.
+
+    Args:
+        operation: of a node that is no leaf.
+        arguments: its operands.
+        values: of all nodes.
+
+    Returns:
+        the divisor first, which may be 0; of bodies the picked one alone, none if a value that they
+        are picked by is absent.
+    """
     if operation == "div":
         return arguments[::-1]
     if operation == "pick":

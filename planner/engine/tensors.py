@@ -105,11 +105,18 @@ def list_tensors(
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    """Yield the saved tensors of one block under a profile, with their size and sharing ranks.
+    """Yield the saved tensors of one block, with their size and the ranks that share them.
 
-    A line may depend on the block's values and name, choices of the run (``chosen``, by short
-    names), whether it reads the same input as the block before it (``second``), and facts of the
-    profile.
+    Each line of the profile applies under conditions: values of the block, its name, choices of the
+    run, ``second``, and facts of the profile.
+
+    Args:
+        entry: of the block.
+        block: its kind and values.
+        second: whether it reads the same input as the block before it.
+        profile: of the implementation, as ``kernels.load_profile`` reads it.
+        settings: of the plan.
+        chosen: as ``list_choices`` returns them.
     """
     facts = {
         **profile["facts"],

@@ -86,7 +86,13 @@ class ArrayGraph(Graph):
         return self.add_node("finite", place) if self.checked else place
 
     def add_input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
-        """Add an input; a number bound by one entry is the same in all rows, so a constant."""
+        """Add an input: a constant if it is one number in all rows, as what one entry binds is.
+
+        Args:
+            symbol: of the book's notation.
+            scope: the entries that bind it, empty for the plan.
+            value: of any row.
+        """
         if len(scope) == 1 and isinstance(value, (int, Fraction, float)):
             return self.add_constant(value)
         return super().add_input(symbol, scope, value)
