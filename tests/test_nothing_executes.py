@@ -95,7 +95,7 @@ FILLED = {
     ("plans/shapes.py", "divides"),
     ("questions/loading.py", "__init__"),
     ("questions/solve/bounds.py", "bound_of"),
-    ("report/limits.py", "describe_limits"),
+    ("report/view.py", "describe_limits"),
     ("report/study.py", "head"),
     ("report/study.py", "row"),
 }

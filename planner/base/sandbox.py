@@ -8,9 +8,10 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, dataclass_transform
 
 #: What a template may call of text and mappings, and of Jinja's functions.
 METHODS: dict[type, frozenset[str]] = {
@@ -26,6 +27,15 @@ SECONDS, MEMORY, LENGTH = 10, 2**30, 2**25
 BOUNDS = f"at most {SECONDS} s, {MEMORY >> 30} GiB of memory, {LENGTH >> 20} MiB of text"
 
 
+@dataclass_transform(frozen_default=True)
+class Record:
+    """What templates read by name: each kind is a frozen dataclass, of which they have the fields
+    and nothing else."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
 def make_sandbox(**options: Any) -> Any:
     """Make an environment whose templates read plain data and nothing else."""
     from jinja2 import StrictUndefined
@@ -36,7 +46,7 @@ def make_sandbox(**options: Any) -> Any:
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Return an attribute of a record or a loop directly, which is quicker than the
             rule."""
-            if type(obj) is SimpleNamespace and attribute in obj.__dict__:
+            if isinstance(obj, (Record, SimpleNamespace)) and attribute in obj.__dict__:
                 return obj.__dict__[attribute]
             if type(obj) is LoopContext and attribute[0] != "_":
                 return getattr(obj, attribute)
@@ -51,7 +61,7 @@ def make_sandbox(**options: Any) -> Any:
                 attr: name of the attribute.
                 value: of the attribute, which plain data does not need.
             """
-            if isinstance(obj, SimpleNamespace):
+            if isinstance(obj, (Record, SimpleNamespace)):
                 return attr in vars(obj)
             if isinstance(obj, tuple):
                 return attr in getattr(obj, "_fields", ())

@@ -27,6 +27,7 @@ from planner.questions.studies.points import COST, DEVICES, HOURS, MEMORY, STATE
 from planner.questions.studies.run import StudyOutcome
 from planner.questions.studies.study import DAYS, TASK
 from planner.report import chart
+from planner.report.elements import Table
 from planner.report.layout import Data, pick
 from planner.report.report import render_md, render_page
 from planner.report.sentences import (
@@ -303,7 +304,7 @@ class StudyView:
     # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
-    def tables(self) -> list[Data]:
+    def tables(self) -> list[Table]:
         """For each value of an axis, how many plans fit and the best of each question."""
         found = []
         asked = {
@@ -327,7 +328,7 @@ class StudyView:
                 many = len(rows) > MOST_ROWS  # a long table is cut, and says so
                 note = f"{MOST_ROWS} of {len(rows)} shown; the table has all." if many else ""
                 cut = rows[:MOST_ROWS]
-                found.append(Data(title=f"By {name}", head=head, rows=cut, note=note))
+                found.append(Table(f"By {name}", head, cut, note, style="num"))
         return found
 
     @cached_property

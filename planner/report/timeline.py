@@ -14,6 +14,7 @@ from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.base.numbers import format_column, format_shares
 from planner.report import lanes
+from planner.report.elements import Table
 from planner.report.lanes import LOOKS, ORDER
 from planner.report.layout import Data, pick
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
@@ -128,7 +129,7 @@ class StepView:
         return said
 
     @cached_property
-    def table(self) -> Data:
+    def table(self) -> Table:
         """Work, communication and idle time by stage; similar neighbours share a row."""
         of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
         for stage in range(of.stages):
@@ -146,7 +147,7 @@ class StepView:
         )
         said = [f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s, _ in rows]
         size = len(names)
-        return Data(
+        return Table(
             title=f"The step of each stage, {unit}: work, exposed communication, idle time",
             head=[
                 "Stage",
@@ -154,6 +155,7 @@ class StepView:
             ],
             rows=[[name, *texts[i * size : (i + 1) * size]] for i, name in enumerate(said)],
             note=SHARED if len(rows) < of.stages else "",
+            style="num",
         )
 
     @cached_property

@@ -15,17 +15,30 @@ from typing import Any
 from planner.base import numbers
 from planner.base.display import clean, format_flow, headline
 from planner.base.errors import PlanError
-from planner.base.numbers import format_column, format_shares
+from planner.base.numbers import exact_text, format_column, format_shares
 from planner.base.version import __version__
 from planner.plans import error_bands
+from planner.questions.plan_questions import PlanAnswer
+from planner.questions.solve import questions
 from planner.report import facts, pictures, timeline
 from planner.report.answer import answer_of
 from planner.report.derivations import MANY, Derivations, label_entry
-from planner.report.layout import SECTIONS, STEP, Beside, Data, Section, by_prefix, get_prefix, pick
-from planner.report.limits import describe_limits
+from planner.report.elements import Link, Rows, Table
+from planner.report.layout import (
+    ANSWERS,
+    SECTIONS,
+    STEP,
+    Beside,
+    Data,
+    Section,
+    by_prefix,
+    get_prefix,
+    pick,
+)
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Summand
+from planner.results.verdict import UNFIT
 
 #: What a reference has: a name, or a document of ours that holds its own; and how it is cited.
 REFERENCE = re.compile(r"[A-Z]|datasheet|presets/|\bdocument\b")
@@ -48,46 +61,41 @@ class ReportView:
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        self.name = clean(result.plan.name)
         #: The first screen.
         self.answer = answer_of(result)
         self._plain = [q for q in result.quantities.values() if not q.entries]
         #: What has a formula but not all facts that it needs, which stands in its section.
         lacking = [i for i in result.absent if "[" not in i]
         self._missing = [i for i in lacking if result[i].chosen is not None]
-        self.warnings = [Data(id=i, words=words) for i, words in facts.list_warnings(result)]
+        self.name = clean(result.plan.name)
+        self.warnings = [Link(i, words) for i, words in facts.list_warnings(result)]
         self.version, self.fingerprint = __version__, result.hash_input()
-        #: What the plan asks and requires, answered.
-        self.asked = collect_answers(result)
-        #: How far this plan goes, one key at a time.
-        self.limits = describe_limits(result)
+        #: What the plan asks and requires, answered; how far it goes, one key at a time.
+        self.asked, self.limits = collect_answers(result), describe_limits(result)
         self.derivations = Derivations(result)
 
     def to_data(self, drawn: bool) -> Data:
         """Make what templates read; ``drawn`` with the figures that only pages have."""
-        timelines = (one.timeline and one.timeline.to_data(drawn) for one in self.sections)
+        items = self.derivations.items
         return Data(
             **vars(pick(self, SAID)),
             answer=self.answer.to_data(),
             #: Of every quantity that has one its value, by its id.
             values={i: quantity.value for i, quantity in self.result.quantities.items()},
             sections=[
-                Data(**vars(one) | {"timeline": timeline})
-                for one, timeline in zip(self.sections, timelines, strict=True)
+                Data(**vars(one) | {"timeline": one.timeline and one.timeline.to_data(drawn)})
+                for one in self.sections
             ],
-            derivations=self.derivations.items,
-            #: Derivations by the prefix of their ids: what a closed fold says of them, and those
-            #: that are not of nothing, with those of one quantity together.
+            derivations=items,
             prefixes=[
-                Data(id=i, title=title, items=items, opening=opening(items), alike=by_base(items))
-                for i, title, items in by_prefix(self.derivations.items)
+                Data(id=i, title=title, items=alike, opening=opening(alike), alike=by_base(alike))
+                for i, title, alike in by_prefix(items)
             ],
         )
 
     @cached_property
     def layouts(self) -> Any:
-        """The comparison with a search over all layouts, as templates of searches read it; None if
-        the plan has no search."""
+        """The comparison with a search over all layouts; None if the plan has no search."""
         plan = self.result.plan
         if plan.searched is None and plan.get("report.alternatives") != "search":
             return None
@@ -98,8 +106,7 @@ class ReportView:
             return searched.build_search_view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
-            empty: dict[str, Any] = {"best": {}, "picture": None, "costs": ()}
-            return Data(sentence=said, closest="", title="", **empty)
+            return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
 
     # -- a measured run -----------------------------------------------------------------------
 
@@ -109,23 +116,27 @@ class ReportView:
         found = self.result.comparison
         if found is None:
             return None
-        return Data(
-            log=clean(found.log),
-            format=found.format,
-            rows=[
-                Data(
-                    id=row.quantity.id,
-                    title=headline(row.title),
-                    planned="" if row.planned is None else facts.brief(row.quantity, False),
-                    measured=row.text(row.measured),
-                    ratio=numbers.text(row.ratio),
-                    inside={True: "inside", False: "outside", None: "–"}[row.inside],
-                    how=clean(row.how),
-                )
+        inside = {True: "inside", False: "outside", None: "–"}
+        table = Table(
+            "Planned and measured",
+            ["Quantity", "Planned", "Measured", "Ratio", "Measured as", "Interval"],
+            [
+                [
+                    headline(row.title),
+                    "–"
+                    if row.planned is None
+                    else Link(row.quantity.id, facts.brief(row.quantity, False)),
+                    row.text(row.measured),
+                    numbers.text(row.ratio),
+                    clean(row.how),
+                    inside[row.inside],
+                ]
                 for row in found.rows
             ],
-            notes=[headline(note) for note in found.notes],
+            looks=["", "n", "n", "n", "q", ""],
         )
+        notes = [headline(note) for note in found.notes]
+        return Data(log=clean(found.log), format=found.format, table=table, notes=notes)
 
     # -- inputs -------------------------------------------------------------------------------
 
@@ -145,17 +156,20 @@ class ReportView:
     def inputs(self) -> Data:
         """Stated inputs first, then defaults that affect the result. Defaults that are off or none
         are only named; inputs of formulas are among the symbols."""
-        stated, presets, assumed, quiet = (list[Data]() for _ in range(4))
+        stated, assumed = list[list[str]](), list[list[str]]()
+        presets, quiet = 0, list[str]()
         decides = ("training.", "parallelism.", "time.", "cluster.")
         notation = self.result.evaluation.book.notation.items()
         keys = {str(symbol): note.key for symbol, note in notation}
         printed = {keys[row.symbol] for row in self.symbols}
         for entry in join_inputs(self.result.inputs):
-            row = self._build_input(entry)
-            if entry.kind not in ("default", "derived"):
-                (presets if entry.kind == "preset" else stated).append(row)
+            row = [entry.key, format_input(entry), clean(entry.origin)]
+            if entry.kind == "preset":
+                presets += 1
+            elif entry.kind not in ("default", "derived"):
+                stated.append(row)
             elif entry.value in QUIET:
-                quiet.append(row)
+                quiet.append(entry.key)
             elif (
                 entry.key.startswith(decides)
                 and not entry.origin.startswith("under ")
@@ -166,16 +180,12 @@ class ReportView:
             ("Stated", stated),
             ("Defaults that affect the result; each key changes one", assumed),
         )
+        head = ["Key", "Value", "From"]
         return Data(
-            told=f"{len(stated)} from the plan, {len(presets)} from presets; {len(assumed)} "
+            told=f"{len(stated)} from the plan, {presets} from presets; {len(assumed)} "
             "defaults that affect the result",
-            tables=[(title, rows) for title, rows in tables if rows],
+            tables=[Table(title, head, rows, style="i") for title, rows in tables if rows],
             quiet=quiet,
-        )
-
-    def _build_input(self, entry: Input) -> Data:
-        return Data(
-            key=entry.key, value=format_input(entry), origin=clean(entry.origin), kind=entry.kind
         )
 
     @cached_property
@@ -229,18 +239,19 @@ class ReportView:
     def _build_section(self, section: Section) -> Data | None:
         quantities = {q.id: q for q in self._plain if get_prefix(q.id) in section.prefixes}
         absent = [
-            Data(id=i, reason=clean(self.result.absent[i]))
+            Link(i, clean(self.result.absent[i]))
             for i in self._missing
             if get_prefix(i) in section.prefixes
         ]
         sums = [table for base in section.sums for table in self._build_sums(base)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
-        rows = [self._row(q) for q in (*first, *quantities.values()) if q.value or q.declared.own]
+        rows = [q for q in (*first, *quantities.values()) if q.value or q.declared.own]
         if not (sums or compared or rows or absent):
             return None
-        memory, timed = "memory" in section.prefixes, "time" in section.prefixes
         told = [(words, i) for words, i in section.told if i in self.result]
+        digits: Rows = [[headline(q.title), _link(q), _format_digits(q)] for q in rows]
+        head = ["Quantity", "Value", "In full"]
         return Data(
             id=section.id,
             title=section.title,
@@ -248,13 +259,13 @@ class ReportView:
             open=section.open,
             told=self._build_heading(told) if told else [(f"{len(rows)} quantities", False)],
             sums=sums,
-            rows=rows,
-            absent=absent,
-            compared=self._compare_ratios(compared),
             tables=[table for beside in section.beside if (table := self._build_table(beside))],
-            moments=pictures.plot_memory(self.result) if memory else None,
-            roofline=pictures.kernels(self.result) if "roofline" in section.prefixes else None,
-            timeline=timeline.build_step_view(self.result) if timed else None,
+            compared=_compare_ratios(compared) if compared else None,
+            digits=Table("", head, digits, looks=["", "n", "n"]) if digits else None,
+            absent=absent,
+            moments=pictures.plot_memory(self.result) if section.id == "memory" else None,
+            roofline=pictures.kernels(self.result) if section.id == "time" else None,
+            timeline=timeline.build_step_view(self.result) if section.id == "time" else None,
         )
 
     def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
@@ -268,7 +279,7 @@ class ReportView:
             pieces += [(" · " if pieces else "", False), (text, True), (after, False)]
         return pieces
 
-    def _build_sums(self, base: str) -> list[Data]:
+    def _build_sums(self, base: str) -> list[Table]:
         """Return the instances of a sum, each as a table of its terms: of pipeline stages the
         slowest only, of a model's parts its layers, not embedding and head."""
         found = [q for q in self.result.quantities.values() if q.base == base]
@@ -283,31 +294,29 @@ class ReportView:
             tables.append(self._build_terms(quantity, title, quantity.terms))
         return tables
 
-    def _row(self, quantity: Quantity) -> Data:
-        text = facts.brief(quantity, False)
-        full = quantity.text("exact")
-        share = quantity.declared.share
-        return Data(
-            id=quantity.id,
-            title=headline(quantity.title),
-            text=text,
-            exact=full if not share and full != text else "",
-            kind=quantity.kind,
-        )
+    def _build_terms(self, quantity: Quantity, title: str, terms: Sequence[Summand]) -> Table:
+        """Return a table of the terms of a quantity, with their shares.
 
-    def _build_terms(self, quantity: Quantity, title: str, terms: Sequence[Summand]) -> Data:
-        """Return a table of the terms of a quantity, with their shares, without zero terms."""
+        Args:
+            quantity: the sum.
+            title: of the table.
+            terms: its summands; those of zero are left out.
+
+        Returns:
+            the table, with the sum as its total.
+        """
         terms = [term for term in terms if term.value] or terms
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = format_column([*values, quantity.value], quantity.unit)
-        rows = []
+        rows = Rows()
         for term, text, share in zip(terms, texts, format_shares(values), strict=False):
             named = self.result.evaluation.book.quantities.get(term.id or "")
             label = clean((named and named.short) or term.label)
-            rows.append(Data(label=label, text=text, id=term.id, share=share))
-        return Data(id=quantity.id, title=title, unit=unit, rows=rows, total=texts[-1])
+            rows.append([label, Link(term.id, text) if term.id else text, share])
+        total = "Total", Link(quantity.id, texts[-1]), "100.0"
+        return Table(title, ["Part", unit, "Share, %"], rows, total=total, style="numeric")
 
-    def _build_table(self, table: Beside) -> Data | None:
+    def _build_table(self, table: Beside) -> Table | None:
         """Return a table with a row per entry of an axis, such as scaling laws; cells may be empty.
         With one unit, only complete columns, and only for several entries."""
         entries = self.result.list_entries(table.axis)
@@ -318,36 +327,20 @@ class ReportView:
         if table.one_unit:
             found = {base: column for base, column in found.items() if None not in column}
         values = [q for row in zip(*found.values(), strict=True) for q in row]
-        texts, caption = (
-            ["–" if q is None else facts.brief(q, False) for q in values],
-            table.caption,
-        )
+        texts = ["–" if q is None else facts.brief(q, False) for q in values]
+        caption = table.caption
         if table.one_unit and values:
             unit, texts = format_column([q.value for q in values if q], values[0].unit)
             caption = f"{caption}, {unit}"
-        cells = iter(Data(id=q.id if q else "", text=t) for q, t in zip(values, texts, strict=True))
+        cells = iter(Link(q.id, t) if q else t for q, t in zip(values, texts, strict=True))
         label = label_entry if table.one_unit else lambda entry: headline(label_entry(entry))
-        rows = [Data(label=label(entry), cells=[next(cells) for _ in found]) for entry in entries]
-        rows = [row for row in rows if any(cell.id for cell in row.cells)]
+        rows = [[label(entry), *(next(cells) for _ in found)] for entry in entries]
+        rows = [row for row in rows if any(not isinstance(cell, str) for cell in row)]
         if not rows:
             return None
-        return Data(
-            caption=caption,
-            head=table.head,
-            rows=rows,
-            columns=[self.result.evaluation.book.quantities[base].short or base for base in found],
-            anchors=not table.one_unit,
-        )
-
-    def _compare_ratios(self, quantities: list[Quantity]) -> list[Data]:
-        """Compare conventions for one quantity by their ratio to the first."""
-        measure, several = quantities[0].number if quantities else 0, len(quantities) > 1
-        rows = []
-        for quantity in quantities:
-            ratio = numbers.text(quantity.number / measure if several and measure else None)
-            row = vars(self._row(quantity))
-            rows.append(Data(**row, why=clean(quantity.why), ratio=ratio if several else "1"))
-        return rows
+        named = self.result.evaluation.book.quantities
+        head = [table.head, *(named[base].short or base for base in found)]
+        return Table(caption, head, rows, style="numeric", anchors=not table.one_unit)
 
     # -- assumptions, references ---------------------------------------------------------------
 
@@ -364,37 +357,32 @@ class ReportView:
         return {n: found[0] for n, found, size in brief if found and len(found[0]) < size - 20}
 
     @cached_property
-    def accuracy(self) -> list[Data]:
-        """The published runs behind the estimates of this report."""
-        settings, rows = self.result.evaluation.case.settings, []
+    def accuracy(self) -> Table | None:
+        """The published runs behind the estimates of this report; None without estimates."""
+        settings, rows = self.result.evaluation.case.settings, Rows()
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
             quantity, found = self.result.get(base), intervals.find_basis(base, settings)
             if quantity is None or found is None:
                 continue
             runs = clean(": ".join(filter(None, (found.kind, ", ".join(found.names)))))
-            row = Data(
-                id=base,
-                what="Time of one step, and what follows from it"
-                if base == STEP
-                else headline(quantity.title),
-                runs=runs
-                if found.rows
-                else f"none of its kind ({runs}): as wide as the widest known interval",
-                rows=str(found.rows),
-                sources=str(found.sources),
-                low=numbers.text(found.low, style="change"),
-                high=numbers.text(found.high, style="change"),
-            )
-            rows.append(row)
-        return rows
+            if not found.rows:
+                runs = f"none of its kind ({runs}): as wide as the widest known interval"
+            what = headline(quantity.title)
+            if base == STEP:
+                what = "Time of one step, and what follows from it"
+            ends = (numbers.text(end, style="change") for end in (found.low, found.high))
+            rows.append([Link(base, what), runs, str(found.rows), str(found.sources), *ends])
+        title = "Published runs: measured over predicted, 5th to 95th percentile"
+        head = ["Estimate", "Published runs", "Rows", "Sources", "From", "To"]
+        return Table(title, head, rows, looks=["", "", "n", "n", "n", "n"]) if rows else None
 
     @cached_property
-    def agreements(self) -> list[Data]:
+    def agreements(self) -> list[Link]:
         """Other software with the same counts, for the quantities of this report."""
         return [
-            Data(
-                id=row["quantity"],
-                agree=f"{row['exact']} of {row['cases']} cases to the byte"
+            Link(
+                row["quantity"],
+                f"{row['exact']} of {row['cases']} cases to the byte"
                 if row["exact"]
                 else f"{row['cases']} cases within {numbers.text(row['worst'], style='share')}",
             )
@@ -418,6 +406,29 @@ class ReportView:
         return shlex.join(words)
 
 
+def _link(quantity: Quantity) -> Link:
+    """Return the rounded value with a link."""
+    return Link(quantity.id, facts.brief(quantity, False))
+
+
+def _format_digits(quantity: Quantity) -> str:
+    """Format a value in full; empty if it is printed so already, or is a share."""
+    full = quantity.text("exact")
+    return full if not quantity.declared.share and full != facts.brief(quantity, False) else ""
+
+
+def _compare_ratios(quantities: Sequence[Quantity]) -> Table:
+    """Compare conventions for one quantity by their ratio to the first."""
+    measure, rows = quantities[0].number, Rows()
+    for quantity in quantities:
+        ratio = numbers.text(quantity.number / measure if measure else None)
+        alone = len(quantities) == 1
+        why = clean(quantity.why)
+        rows.append([headline(quantity.title), _link(quantity), "1" if alone else ratio, why])
+    head = ["Convention", "Value", "Ratio", "What it counts"]
+    return Table("Conventions side by side", head, rows, looks=["", "n", "n", "q"])
+
+
 def by_base(items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
     """Group the derivations of nonzero values by quantity."""
     found: dict[str, list[Data]] = {}
@@ -439,25 +450,42 @@ def collect_answers(result: Result) -> Data:
     if asked is None:
         return Data(answers=[], required=[])
     statuses = {True: "ok", False: "bad", None: "unknown"}
-    answers = [
-        Data(
-            name=clean(answer.name),
-            sentence=clean(answer.sentence, LONGEST),
-            tables=[
-                Data(
-                    head=[clean(cell) for cell in head], rows=[[clean(c) for c in r] for r in rows]
-                )
-                for head, *rows in answer.tables
-            ],
-            remarks=[clean(words, LONGEST) for words in answer.remarks],
-        )
-        for answer in asked.answers
-    ]
+    answers = [build_answer(clean(one.name), one) for one in asked.answers]
     required = [
         Data(status=statuses[one.holds], sentence=clean(one.sentence, LONGEST))
         for one in asked.requirements
     ]
     return Data(answers=answers, required=required)
+
+
+def build_answer(name: str, answer: PlanAnswer) -> Data:
+    """Return the answer to a question as templates read it."""
+    tables = [
+        Table("", list(map(clean, head)), [list(map(clean, row)) for row in rows])
+        for head, *rows in answer.tables
+    ]
+    remarks = [clean(words, LONGEST) for words in answer.remarks]
+    sentence = clean(answer.sentence, LONGEST)
+    return Data(name=name, sentence=sentence, tables=tables, remarks=remarks)
+
+
+def describe_limits(result: Result) -> str:
+    """Describe the limits of this layout with memory as the bound, one key changed at a time; empty
+    if the plan does not fit or no question has an answer."""
+    if result.verdict["state"] != "fits":
+        return ""
+    found = []
+    for question, words in ANSWERS:
+        try:
+            answer = questions.ask(result.plan, question, with_layout="own", unbounded=True)
+        except PlanError:
+            continue
+        if answer.holds is None:
+            continue
+        said, beyond = words.format(exact_text(Fraction(answer.holds.number))), answer.fails
+        more = f" ({exact_text(Fraction(beyond.number))} {UNFIT})" if beyond else ""
+        found.append(said + more)
+    return ", ".join(found)
 
 
 #: The view of a result; the formats of one report share it.

@@ -160,6 +160,7 @@ def answer_solve(body: Body) -> dict[str, Any]:
     """
     from planner.questions.solve import questions
     from planner.questions.solve.solve import Answer
+    from planner.report.view import build_answer
 
     plan, question = _load_field(body), _read_field(body, "question") or None
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
@@ -180,15 +181,8 @@ def answer_solve(body: Body) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if isinstance(found, Answer) and found.holds is not None:
         changes = _sent(list_answer_keys(plan, found))
-    view = Data(
-        name=clean(name, LONGEST),
-        sentence=clean(answer.sentence, LONGEST),
-        tables=[[[clean(cell) for cell in row] for row in table] for table in answer.tables],
-        remarks=[clean(remark, LONGEST) for remark in answer.remarks],
-        changes=[
-            _format_setting(key, value) for key, value in changes.items() if value is not None
-        ],
-    )
+    taken = [_format_setting(key, value) for key, value in changes.items() if value is not None]
+    view = Data(**vars(build_answer(clean(name, LONGEST), answer)), changes=taken)
     if changes and plan.name:  # the old name no longer fits
         changes["name"] = f"{plan.name.partition(' · ')[0]} · {name}"
     takes = [{"set": changes, "label": name}] if changes else []

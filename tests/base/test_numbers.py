@@ -22,7 +22,7 @@ EXCEPTIONS = {
             "report/chart.py: draw_line",
             "report/chart.py: place_labels",
             "report/lanes.py: _draw_strokes",
-            "report/panels.py: build_panels",
+            "report/pictures.py: build_panels",
             "report/roofline.py: write_labels",
             "report/searched.py: _build_plots",
         ),

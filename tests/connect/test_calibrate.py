@@ -21,6 +21,7 @@ from planner.connect.calibrate.fit import Fit, Rate, Run
 from planner.plans import error_bands as bands
 from planner.questions import loading
 from planner.report import as_text
+from planner.report.elements import Link
 from planner.report.view import view_of
 
 #: Model, devices, tensor, pipeline, micro-batch: what ten runs of a laboratory may be, and others.
@@ -228,7 +229,10 @@ def test_a_log_becomes_a_cluster_that_later_plans_extend(
     assert other.kind == "estimate" and "6 runs of yours, my-cluster.yaml" in str(
         after.inputs["time.efficiency.matmul"].origin
     )
-    (basis,) = (row.runs for row in view_of(after).accuracy if row.id == "time.step_seconds")
+    accuracy = view_of(after).accuracy
+    assert accuracy is not None
+    rows = {row[0].id: row[1] for row in accuracy.rows if isinstance(row[0], Link)}
+    basis = rows["time.step_seconds"]
     assert "calibrated on 6 runs of yours, my-cluster.yaml" in basis
     assert "6 runs of yours (my-cluster.yaml)" in " ".join(as_text(after, "text").split())
     swapped = {**changed, "cluster": {**changed["cluster"], "accelerator": "a100-sxm-80gb"}}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.report import chart, panels, pictures, roofline, timeline
+from planner.report import chart, pictures, roofline, timeline
 from planner.report.layout import Data
 from planner.report.report import _make_environment
 from planner.results import intervals
@@ -87,7 +87,7 @@ def test_parts_add_up_to_what_is_live(result: Result) -> None:
         heights = [0.0] * len(figure.moments)
         for path in panel.shapes.values():
             for x, high in re.findall(r"M([\d.]+) [\d.]+v-([\d.]+)", path):
-                wide = min(panels.WIDEST, (figure.right - figure.left) / len(heights))
+                wide = min(pictures.WIDEST, (figure.right - figure.left) / len(heights))
                 heights[int((float(x) - figure.left) / wide)] += float(high)
         both = zip(heights, panel.sizes, strict=True)
         pace += [high / float(text) for high, text in both if high > 20]
@@ -103,14 +103,14 @@ def test_parts_add_up_to_what_is_live(result: Result) -> None:
 def test_columns_stand_to_scale() -> None:
     """By hand: half of the most is half as high; the capacity is a line where it is near."""
     stages = [[[("weights", 40), ("activations", 40)]], [[("weights", 40)]]]
-    figure = panels.build_panels(stages, [["80"], ["40"]], 100.0, 1.0)
+    figure = pictures.build_panels(stages, [["80"], ["40"]], 100.0, 1.0)
     whole = figure.bottom - figure.top
     assert figure.limit == figure.top
     assert figure.panels[0].shapes["weights"] == figure.panels[1].shapes["weights"]
     assert re.findall(r"v-([\d.]+)", figure.panels[0].shapes["activations"]) == [f"{0.4 * whole:g}"]
     assert [label.text for label in figure.panels[0].labels] == ["weights", "activations"]
     assert not figure.panels[1].labels and not figure.thin
-    assert panels.build_panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
+    assert pictures.build_panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
 
 
 def test_few_panels_for_many_stages() -> None:

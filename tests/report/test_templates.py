@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -58,6 +59,20 @@ deadline: 30 days
 """
 
 
+def names_of(value: Any) -> tuple[str, ...] | None:
+    """The fields of a record: a frozen dataclass of ours, plain names, or a named tuple."""
+    if type(value) is SimpleNamespace:
+        return tuple(vars(value))
+    if isinstance(value, sandbox.Record):
+        assert type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
+        return tuple(one.name for one in fields(value))  # type: ignore[arg-type]
+    return getattr(value, "_fields", None) if isinstance(value, tuple) else None
+
+
+#: What each tuple has, and the names of one.
+TUPLE = {"count", "index"}
+
+
 def strangers(value: Any, path: str, seen: dict[int, Any]) -> Iterator[str]:
     """Where something is reached that is not plain data; what is ``seen`` is kept alive by it."""
     if type(value) in VALUES or id(value) in seen:
@@ -69,11 +84,9 @@ def strangers(value: Any, path: str, seen: dict[int, Any]) -> Iterator[str]:
         parts += [(f"{path}, a key", key) for key in value]
     elif type(value) in (list, tuple):
         parts = [(f"{path}[]", one) for one in value]
-    elif type(value) is SimpleNamespace:
-        parts = [(f"{path}.{name}", one) for name, one in vars(value).items()]
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):  # a record without methods
-        parts = [(f"{path}.{name}", getattr(value, name)) for name in value._fields]
-        further = {name for name in vars(type(value)) if name[0] != "_"} - set(value._fields)
+    elif (names := names_of(value)) is not None:
+        parts = [(f"{path}.{name}", getattr(value, name)) for name in names]
+        further = {name for name in dir(type(value)) if name[0] != "_"} - {*names, *TUPLE}
         if further:
             yield f"{path}: {type(value).__name__}.{min(further)}"
     else:
@@ -215,17 +228,28 @@ def test_no_attribute_leads_out_of_plain_data() -> None:
                 assert name in sandbox.METHODS[kind], (value, name, found)
 
 
-@pytest.mark.parametrize("of", [SimpleNamespace, lambda **given: type("Own", (), given)()])
+class Plain(sandbox.Record):
+    text: str
+    method: Any
+
+    @property
+    def beside(self) -> str:
+        return "a field is seen, nothing else"
+
+
+@pytest.mark.parametrize("of", [Plain, SimpleNamespace, lambda **given: type("Own", (), given)()])
 def test_an_object_given_by_mistake_has_nothing(of: Callable[..., Any]) -> None:
     """What is no plain data has no attribute, and its methods cannot be had."""
     environment = report._make_environment(False)
     given = {"x": of(text="seen", method=print), "y": planner}
     text = environment.from_string("{{ x.text }}")
-    if of is SimpleNamespace:
+    if of in (Plain, SimpleNamespace):
         assert text.render(given) == "seen"
     else:
         with pytest.raises(Exception, match="unsafe"):
             text.render(given)
+    with pytest.raises(Exception, match="unsafe" if of is Plain else "attribute"):
+        environment.from_string("{{ x.beside }}").render(given)
     with pytest.raises(Exception, match="unsafe"):
         environment.from_string("{{ y.load }}").render(given)
 
