@@ -81,8 +81,6 @@ class Overview:
         """Return what templates read; with ``further``, alternatives and the sensitivity too."""
         return pick(self, SAID + FURTHER if further else SAID)
 
-    # -- the verdict --------------------------------------------------------------------------
-
     @cached_property
     def sentence(self) -> list[tuple[str, bool]]:
         """The verdict in words, in pieces; each with whether it is a number."""
@@ -155,8 +153,6 @@ class Overview:
         """The verdict in words, as one text."""
         return "".join(text for text, _ in self.sentence).strip()
 
-    # -- what was planned ---------------------------------------------------------------------
-
     @cached_property
     def plan_line(self) -> list[tuple[str, str, str]]:
         """The plan in pieces: words before a value, the value, and words after it."""
@@ -220,8 +216,6 @@ class Overview:
             (why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), ""
         )
         return clean(why.removesuffix(" (parallelism: auto)"))
-
-    # -- numbers ------------------------------------------------------------------------------
 
     @cached_property
     def numbers(self) -> list[Data]:
@@ -299,8 +293,6 @@ class Overview:
             said.append(f"times rest on {DEFAULT_RATES}")
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 
-    # -- memory -------------------------------------------------------------------------------
-
     @cached_property
     def memory(self) -> Data | None:
         """The memory of the fullest device by part and the device's capacity, in GiB."""
@@ -350,8 +342,6 @@ class Overview:
             free_word="Free" if free >= 0 else "Too much",
             note=" · ".join(notes),
         )
-
-    # -- the step -----------------------------------------------------------------------------
 
     @cached_property
     def step(self) -> Data | None:
@@ -422,8 +412,6 @@ class Overview:
         get = self.result.plan.get
         batch, length = get("training.global_batch"), get("training.sequence_length")
         return f"{exact_text(batch * length)} tokens" if batch and length else ""
-
-    # -- what would be better, what moves it --------------------------------------------------
 
     @cached_property
     def units(self) -> dict[str, tuple[str, int | Fraction]]:

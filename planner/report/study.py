@@ -188,8 +188,6 @@ class StudyView:
             timed=self.lead is not None and any(cell.days for cell in self.lead.cells),
         )
 
-    # -- the head -----------------------------------------------------------------------------
-
     @property
     def plans(self) -> str:
         """The number of plans, by axis."""
@@ -252,8 +250,6 @@ class StudyView:
         """Format an amount in the unit of the tables."""
         return numbers.text(value / self.size, style="table")
 
-    # -- what a page shows of all tasks ---------------------------------------------------------
-
     @cached_property
     def answers(self) -> Data | None:
         """The answer of each task, if there are more than two or each has one plan."""
@@ -300,8 +296,6 @@ class StudyView:
         }
         words = ((one.state, one.legend) for one in VERDICTS.values())
         return [(state, legend) for state, legend in words if STATES.index(state) in drawn]
-
-    # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -384,8 +378,6 @@ class Task:
         names = ("id", "name", "tables", *(("chart", "brief") if drawn else ()))
         leads = ("lead", "facts") if self is self.view.lead else ()
         return Data(**vars(pick(self, (*names, *leads))), along=bool(self.along))
-
-    # -- the answer -----------------------------------------------------------------------------
 
     @cached_property
     def answer(self) -> TaskAnswer:
@@ -601,8 +593,6 @@ class Task:
             return "Twice the devices" if theirs > mine else "Half the devices"
         return ""
 
-    # -- chart ----------------------------------------------------------------------------------
-
     def label_cell(self, cell: Cell) -> str:
         """Label a cell in the chart by its value along x."""
         x = self.view.roles.x
@@ -723,8 +713,6 @@ class Task:
         """Describe a cell, for its tooltip."""
         paid = format_amount(cell.paid or 0, self.view.unit)
         return f"{self.label_cell(cell)}: {numbers.text(cell.days or 0, 'days')}, {paid}"
-
-    # -- table ----------------------------------------------------------------------------------
 
     @cached_property
     def tables(self) -> list[Data]:

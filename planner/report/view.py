@@ -108,8 +108,6 @@ class ReportView:
             said = f"There is no search: {clean(error.faults[0].message)}"
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
 
-    # -- a measured run -----------------------------------------------------------------------
-
     @cached_property
     def comparison(self) -> Data | None:
         """Planned, measured and their ratio, if the plan has the log of a run."""
@@ -137,8 +135,6 @@ class ReportView:
         )
         notes = [headline(note) for note in found.notes]
         return Data(log=clean(found.log), format=found.format, table=table, notes=notes)
-
-    # -- inputs -------------------------------------------------------------------------------
 
     @cached_property
     def symbols(self) -> list[Data]:
@@ -220,8 +216,6 @@ class ReportView:
             )
             found.setdefault((what, keys, entry.text), entry)
         return list(found.values())
-
-    # -- sections -----------------------------------------------------------------------------
 
     @cached_property
     def sections(self) -> list[Data]:
@@ -341,8 +335,6 @@ class ReportView:
         named = self.result.evaluation.book.quantities
         head = [table.head, *(named[base].short or base for base in found)]
         return Table(caption, head, rows, style="numeric", anchors=not table.one_unit)
-
-    # -- assumptions, references ---------------------------------------------------------------
 
     @cached_property
     def references(self) -> list[tuple[int, str]]:
