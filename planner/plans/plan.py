@@ -150,7 +150,7 @@ def check_despite_faults(document: source.Document, told: Sequence[Fault]) -> li
     model: Model | None = None
     with suppress(Exception):  # what meets a faulty value stops, and says no more
         model = build_model(draft)
-    for check in AGREEMENTS:
+    for check in CROSS_CHECKS:
         with suppress(Exception):
             check(draft)
     with suppress(Exception):
@@ -423,7 +423,7 @@ def _check_divisions(draft: Draft, model: Model) -> None:
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
-AGREEMENTS = (
+CROSS_CHECKS = (
     _set_choices,
     _set_lengths,
     _check_choices,
@@ -432,7 +432,7 @@ AGREEMENTS = (
 )  # they need no other step
 STEPS = (
     schedules.apply_schedule,
-    *AGREEMENTS,
+    *CROSS_CHECKS,
     hardware.fill_hardware,
     kernels.fill_kernels,
     _derive_experts,
@@ -469,7 +469,7 @@ def build_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> D
     data = {**plan.data, "cluster": collect_devices(plan.data), **sections}
     draft = Draft(plan.document, data)
     if whole:
-        for step in (_set_choices, _set_lengths, _check_choices, _derive_sizes):
+        for step in CROSS_CHECKS:
             step(draft)
         kernels.fill_layout(draft)
     _check_divisions(draft, plan.model)
