@@ -53,28 +53,12 @@ ALL = {"tokens": "1T", "sequence_length": 4096, "global_batch": 1024, "precision
 BESIDES = ["--lr", "1e-4", "--mock-data", "--tokenizer-type", "NullTokenizer"]
 #: Options that shape the model; on one device, without the kernels of GPUs, the others go.
 SHAPES = (
-    *(
-        "num-layers",
-        "hidden-size",
-        "num-attention-heads",
-        "group-query",
-        "num-query",
-        "kv-channels",
-    ),
-    *("multi-latent", "q-lora", "kv-lora", "qk-", "v-head", "ffn-", "swiglu", "squared", "norm"),
-    *("moe-router", "moe-ffn", "moe-shared", "moe-layer", "num-experts", "add-qkv", "disable-bias"),
-    *(
-        "vocab",
-        "make-vocab",
-        "untie",
-        "position",
-        "max-position",
-        "seq-length",
-        "micro-batch",
-        "mtp",
-    ),
-    *("window", "train-samples", "hidden-dropout", "attention-dropout"),
-)
+    "num-layers", "hidden-size", "num-attention-heads", "group-query", "num-query", "kv-channels",
+    "multi-latent", "q-lora", "kv-lora", "qk-", "v-head", "ffn-", "swiglu", "squared", "norm",
+    "moe-router", "moe-ffn", "moe-shared", "moe-layer", "num-experts", "add-qkv", "disable-bias",
+    "vocab", "make-vocab", "untie", "position", "max-position", "seq-length", "micro-batch", "mtp",
+    "window", "train-samples", "hidden-dropout", "attention-dropout",
+)  # fmt: skip
 ALONE = [
     *("--transformer-impl", "local", "--use-cpu-initialization", "--bf16"),
     *("--attention-backend", "unfused", "--no-rope-fusion", "--no-bias-swiglu-fusion"),

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,15 @@ def write_config(group: str, folder: Path) -> Path:
     return config
 
 
+@cache
+def read_lines(file: Path) -> list[str]:
+    """Read a module of the copy, once for all of its changes."""
+    return file.read_text("utf-8").splitlines()
+
+
 def rank(change: Any, folder: Path, seed: int) -> str:
     """Rank a change in a sample: the same wherever its line and its file move."""
-    row = (folder / change.module_path).read_text("utf-8").splitlines()[change.start_pos[0] - 1]
+    row = read_lines(folder / change.module_path)[change.start_pos[0] - 1]
     place = change.start_pos[1] - (len(row) - len(row.lstrip()))
     name = (seed, change.module_path.name, row.strip(), place, change.operator_name,
             change.operator_args)  # fmt: skip

@@ -13,70 +13,36 @@ from time.part.forward, over all layer kinds.
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import planner
+from fuzz.documents import draw_one
 from planner.base.display import as_json, columns
 from planner.base.files import write_text
+from tests.strategies import Document, pipelined_plans
 
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
-MODELS = (
-    *("gpt3-175b", "llama2-70b", "llama3-8b"),
-    *("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"),
-)
-ACCELERATORS = ("a100-sxm-80gb", "h100-sxm-80gb", "gb200")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe", "dualpipev")
-VIRTUAL = {"interleaved": (2, 4), "dualpipev": (2,)}
-TRIES = 100  # of one plan
 
 
-def drawn(chance: random.Random, schedule: str) -> dict[str, Any]:
-    """A plan document, which its schedule may refuse."""
-    stages, tensor, data = (chance.choice(of) for of in ((2, 4, 8, 16), (1, 4, 8), (1, 4, 16)))
-    sequences = chance.choice((1, 2))
-    return {
-        "name": "drawn",
-        "model": chance.choice(MODELS),
-        "cluster": {
-            "accelerator": chance.choice(ACCELERATORS),
-            "devices": stages * tensor * data,
-            "devices_per_node": 8,
-            "network": {"bandwidth": "400 Gb/s"},
-        },
-        "training": {
-            "tokens": "1T",
-            "sequence_length": 4096,
-            "micro_batch": sequences,
-            "global_batch": stages * chance.choice((1, 2, 4, 8)) * data * sequences,
-            "schedule": schedule,
-            "recompute": chance.choice(("none", "selective", "full")),
-        },
-        "parallelism": {
-            "pipeline": stages,
-            "virtual_pipeline": chance.choice(VIRTUAL.get(schedule, (1,))),
-            "tensor": tensor,
-            "sequence": tensor > 1,
-            "tensor_overlap": tensor == 8,
-            "zero": chance.choice((0, 1, 1, 1, 2, 3)),
-        },
-    }
+def is_valid(document: Document) -> bool:
+    """Whether a schedule can run a plan."""
+    try:
+        planner.load(document)
+    except planner.PlanError:
+        return False
+    return True
 
 
 def random_plans(count: int, seed: int) -> Iterator[planner.Plan]:
     """As many valid plans of each schedule."""
-    chance = random.Random(seed)
     for schedule in SCHEDULES:
-        for _ in range(count):
-            for _ in range(TRIES):
-                try:
-                    yield planner.load(drawn(chance, schedule))
-                    break
-                except planner.PlanError:
-                    continue
+        for number in range(count):
+            place = f"{seed} {schedule} {number}"
+            yield planner.load(draw_one(pipelined_plans(schedule), place, is_valid))
 
 
 def shipped_plans() -> Iterator[planner.Plan]:

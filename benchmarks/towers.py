@@ -96,15 +96,9 @@ def configuration(kind: str, seed: int | None) -> Any:
     text |= {key: value for key, value in sizes.items() if key in text}
     if kind == "glm5_next":  # latent attention has a key for each head
         text |= {"num_key_value_heads": text["num_attention_heads"], "pad_token_id": None}
-    for key in (
-        "layer_types",
-        "indexer_types",
-        "mlp_layer_types",
-        "max_window_layers",
-        "no_rope_layers",
-    ):
+    for key in ("layer_types", "indexer_types", "mlp_layer_types", "max_window_layers",
+                "no_rope_layers", "per_layer_config"):  # fmt: skip
         text.pop(key, None)
-    text.pop("per_layer_config", None)
     changed["text_config"] = text
     outer = {
         "multimodal_projector_bias": draw.choice((True, False)),

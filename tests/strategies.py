@@ -64,6 +64,36 @@ def plans(draw: st.DrawFn) -> Document:
     }  # fmt: skip
 
 
+@st.composite
+def pipelined_plans(draw: st.DrawFn, schedule: str) -> Document:
+    """A large model that ships under a schedule, which may refuse it."""
+    stages, tensor, data = (draw(st.sampled_from(of)) for of in ((2, 4, 8, 16), (1, 4, 8),
+                                                                 (1, 4, 16)))  # fmt: skip
+    micro, rounds = draw(st.sampled_from((1, 2))), draw(st.sampled_from((1, 2, 4, 8)))
+    chunks = {"interleaved": (2, 4), "dualpipev": (2,)}.get(schedule, (1,))
+    models = ("gpt3-175b", "llama2-70b", "llama3-8b", "mixtral-8x7b", "deepseek-v3",
+              "qwen3-30b-a3b")  # fmt: skip
+    return {
+        "name": "drawn",
+        "model": draw(st.sampled_from(models)),
+        "cluster": {
+            "accelerator": draw(st.sampled_from(("a100-sxm-80gb", "h100-sxm-80gb", "gb200"))),
+            "devices": stages * tensor * data, "devices_per_node": 8,
+            "network": {"bandwidth": "400 Gb/s"},
+        },
+        "training": {
+            "tokens": "1T", "sequence_length": 4096, "micro_batch": micro,
+            "global_batch": stages * rounds * data * micro, "schedule": schedule,
+            "recompute": draw(st.sampled_from(("none", "selective", "full"))),
+        },
+        "parallelism": {
+            "pipeline": stages, "virtual_pipeline": draw(st.sampled_from(chunks)),
+            "tensor": tensor, "sequence": tensor > 1, "tensor_overlap": tensor == 8,
+            "zero": draw(st.sampled_from((0, 1, 1, 1, 2, 3))),
+        },
+    }  # fmt: skip
+
+
 # Everything that ships, under everything that a schema lists ---------------------------------
 
 #: Settings that are no choice of the schema, by key: what a person might write.
