@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent / "planner"
 #: read whole, with families, shapes, spelling and comparisons 500.
 MOST = 54_950
 #: Lines of fuzz/ and benchmarks/ together; only an issue raises it, which asks for 6,500.
-MOST_BESIDE = 9_160
+MOST_BESIDE = 9_280
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.
 ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")
