@@ -41,16 +41,16 @@ engine = pytest.importorskip("planner.connect.measure.engine")
     ids=str,
 )
 def test_a_benchmark_takes_its_time(job: Any) -> None:
-    times = engine.Engine("cpu").times(job, 0)
+    times = engine.Engine("cpu").time_job(job, 0)
     assert len(times) >= 3 and all(0 < each < 10 for each in times)
 
 
 def test_a_benchmark_that_cannot_run_is_left_out() -> None:
-    assert engine.Engine("cpu").times(Attention("fp32", "efficient", 1, 2, 32, 64), 0) == []
+    assert engine.Engine("cpu").time_job(Attention("fp32", "efficient", 1, 2, 32, 64), 0) == []
 
 
 def test_what_the_cpu_says_about_itself() -> None:
-    machine = engine.Engine("cpu").machine()
+    machine = engine.Engine("cpu").read_machine()
     assert machine.device == "cpu" and machine.memory > 2**20 and "fp32" in machine.formats
     assert machine.torch == torch.__version__ and "thread" in machine.name
 
@@ -81,7 +81,7 @@ def test_what_a_gpu_says_about_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(torch.cuda, name, answer)
     monkeypatch.setattr(engine.Engine, "_list_formats", lambda self: iter(("fp32", "bf16")))
-    machine = engine.Engine().machine()
+    machine = engine.Engine().read_machine()
     assert (machine.device, machine.architecture) == ("cuda", "hopper")
     assert (machine.multiprocessors, machine.clock) == (132, 1_980_000_000)
     assert machine.name == "NVIDIA H100 80GB HBM3" and machine.memory == 85_000_000_000
@@ -115,5 +115,5 @@ def test_a_document_of_this_machine_predicts_a_step(tmp_path: Path) -> None:
         "training": {"sequence_length": 64, "micro_batch": 2, "precision": "fp32"},
     }
     read = loading.load(document)
-    assert read.get("cluster.accelerator.name") == engine.Engine("cpu").machine().name
+    assert read.get("cluster.accelerator.name") == engine.Engine("cpu").read_machine().name
     assert expected.find_value(read, "time.step_seconds") > 0
