@@ -246,7 +246,15 @@ def period(c: Config, step: str, offset: str, are: str, others: str, begin: int 
 
 
 def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> list[str]:
-    """Label the first so many layers: a number, a key's (``unsaid`` where absent) or a rule's."""
+    """Label the first so many layers.
+
+    Args:
+        c: the configuration.
+        count: a number, a key's or a rule's.
+        are: their label.
+        others: the label of the other layers.
+        unsaid: the number of an absent key.
+    """
     most = (c.read_int(count, 0, unsaid) if isinstance(count, str) else run_rule(count, c)) or 0
     return _label_layers(c, lambda i: i < most, are, others)
 
