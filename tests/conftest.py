@@ -1,20 +1,33 @@
-"""What several tests share: the command line as a process, and its options."""
+"""What several tests share: the command line in this process and in one of its own, its options,
+and how long a quick test may take."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import os
+import resource
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
+from planner.cli.main import main
 from tests.forked import Forks
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Seconds of processor time that a test may take which is not marked slow, on a machine that takes
+#: so many seconds for ``measure_reference``.
+QUICK, REFERENCE = 0.3, 0.0055
+#: The folders that are held to it; what is not among them was not measured yet.
+TIMED = ("base", "book", "cli", "typeset")
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -34,6 +47,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -slow[item.path])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Fail a quick test that takes longer than ``QUICK`` three times: what it sets up for others,
+    as a module that nobody had imported, is there the second time."""
+    if item.get_closest_marker("slow") or item.path.parent.name not in TIMED:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(3):
+        before = processor_time()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        seconds = processor_time() - before
+        if seconds > QUICK:  # a slow or a crowded machine is not the test's fault
+            seconds *= min(1, REFERENCE / measure_reference())
+        if seconds <= QUICK or not all(report.passed for report in reports):
+            break
+    else:
+        call = next(report for report in reports if report.when == "call")
+        call.outcome = "failed"
+        call.longrepr = f"{seconds:.2f} s of processor time: make it small or mark it slow"
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def processor_time() -> float:
+    """Seconds that this process and the ones that it has waited for have computed."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def measure_reference() -> float:
+    """Seconds of processor time for a sum of 100,000 squares, the median of five."""
+    taken = []
+    for _ in range(5):
+        before = processor_time()
+        sum(number * number for number in range(100_000))
+        taken.append(processor_time() - before)
+    return sorted(taken)[2]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
@@ -43,18 +97,52 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def run_cli() -> Iterator[RunCli]:
-    """Run `plan.py ARGUMENT…` in a process of its own, in the repository root unless `cwd` is
-    given. The result has `returncode`, `stdout` and `stderr`; nothing is checked."""
+def run_cli() -> RunCli:
+    """Run `plan.py ARGUMENT…` in this process, in the repository root unless `cwd` is given. The
+    result has `returncode`, `stdout` and `stderr`; nothing is checked."""
+
+    def run(
+        *arguments: str | Path,
+        cwd: Path = ROOT,
+        stdin: str = "",
+        env: Mapping[str, str] = {},
+    ) -> subprocess.CompletedProcess[str]:
+        words = list(map(str, arguments))
+        bytes_of = [io.BytesIO(stdin.encode()), io.BytesIO(), io.BytesIO()]
+        streams = [io.TextIOWrapper(each, "utf-8", newline="\n") for each in bytes_of]
+        with (
+            contextlib.chdir(cwd),
+            mock.patch.dict(os.environ, env),
+            mock.patch.object(sys, "argv", ["plan.py", *words]),
+            mock.patch.object(sys, "stdin", streams[0]),
+            contextlib.redirect_stdout(streams[1]),
+            contextlib.redirect_stderr(streams[2]),
+        ):
+            try:
+                status = main(words)
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        for stream in streams[1:]:
+            stream.flush()
+        texts = [each.getvalue().decode() for each in bytes_of[1:]]
+        return subprocess.CompletedProcess(words, status, *texts)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_process() -> Iterator[RunCli]:
+    """As ``run_cli``, in a process of its own, where that is what is tested."""
     forks = Forks()
 
     def run(
         *arguments: str | Path,
         cwd: Path = ROOT,
         stdin: str | None = None,
-        env: dict[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        return forks.run(list(map(str, arguments)), cwd, stdin, os.environ | (env or {}))
+        words = list(map(str, arguments))
+        return forks.run(words, cwd, stdin, {**os.environ, **(env or {})})
 
     yield run
     forks.close()

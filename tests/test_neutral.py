@@ -102,6 +102,7 @@ def assert_neutral(plan: Document, names: Iterable[str]) -> None:
             raise AssertionError(f"together: {several} moves {numbers(changed(plan, several))}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("model", ["gpt2-small", "mixtral-8x7b"])
 def test_what_divides_nothing_changes_nothing(model: str, recipe: str) -> None:
@@ -209,6 +210,7 @@ SPELLED = {
 }
 
 
+@pytest.mark.slow
 def test_another_spelling_is_the_same_number(tmp_path: Path) -> None:
     file, first = tmp_path / "plan.yaml", {key: values[0] for key, values in SPELLED.items()}
 

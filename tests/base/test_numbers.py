@@ -102,6 +102,7 @@ def places() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_else_formats_numbers() -> None:
     found = places()
     assert found - EXCEPTIONS.keys() == set(), "numbers are written by planner/base/numbers.py"
@@ -129,6 +130,7 @@ VALUES = st.fractions(Fraction(1, 10**6), 10**15, max_denominator=10**6)
 UNITS = ("1", "bytes", "s", "days", "h", "USD", "tokens", "parameters", "FLOP", "tokens/s", "kWh")
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from(UNITS), st.booleans())
 def test_a_headline_is_read_as_its_value_to_half_a_digit(
     value: Fraction, unit: str, below: bool

@@ -52,6 +52,7 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_before_anything_else(
     assert lines[1:] == ["that goes on", ""], "nothing comes between the lines of an answer"
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_in_a_pipe_unless_it_is_asked_for(
     quickly: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

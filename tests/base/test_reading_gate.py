@@ -168,16 +168,16 @@ def test_a_folder_with_traps_is_checked(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="the system has no /proc/kmsg")
 def test_what_the_kernel_makes_up_on_reading_is_empty(
-    run_cli: RunCli, capsys: pytest.CaptureFixture[str]
+    run_process: RunCli, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run_cli("validate", "-", stdin="extends: gpt2small_hgx-h100\nmodel: /proc/kmsg\n")
+    done = run_process("validate", "-", stdin="extends: gpt2small_hgx-h100\nmodel: /proc/kmsg\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("/proc/kmsg")
     assert main(["report", "/proc/self/environ"]) == 2
     assert "/proc/self/environ:1:1: the document is empty" in capsys.readouterr().err
 
 
-def test_a_pipe_that_the_shell_made_is_read(run_cli: RunCli) -> None:
+def test_a_pipe_that_the_shell_made_is_read() -> None:
     line = f"{sys.executable} plan.py validate <(cat {PLAN})"
     done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -294,6 +294,7 @@ def test_inside_the_root_presets_and_neighbours_are_read(
     assert files.is_inside("/etc/passwd")  # the bound ends with the command
 
 
+@pytest.mark.slow
 def test_a_forged_report_leads_nowhere(bound: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["report", str(bound / "plan.yaml"), "-o", str(bound / "report.json")])
     data = json.loads((bound / "report.json").read_text())
@@ -307,6 +308,7 @@ def test_a_forged_report_leads_nowhere(bound: Path, capsys: pytest.CaptureFixtur
         assert "does not exist" in said.out or "outside the folder" in said.out
 
 
+@pytest.mark.slow
 def test_a_link_of_the_folder_is_not_written_through(
     bound: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -449,6 +451,7 @@ def sweeping(study: Path, table: Path, *more: str) -> list[str]:
     return ["sweep", str(study), "--workers", "1", "-o", str(table), *more]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.csv.pieces", "study.json", "000000.csv", "000000.json"])
 @pytest.mark.parametrize("way", ["link", "hard link", "link to nothing", "pipe"])
 def test_a_planted_name_is_not_written_through(

@@ -357,6 +357,7 @@ def test_a_pattern_is_true_of_what_is_read_and_of_nothing_else(text: str, unit: 
     assert bool(re.search(build_pattern(unit), text)) == is_read, (text, unit)
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(KEYS))
 def test_what_a_pattern_makes_is_read(data: st.DataObject, unit: str) -> None:
     """The bound on its length is apart from what a pattern says."""

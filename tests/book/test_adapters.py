@@ -228,6 +228,7 @@ def test_packed_bases_fit_where_people_train_them(
     assert e.value("memory.weights") > e.value("parameters.total") / 2
 
 
+@pytest.mark.slow
 def test_published_readings_of_adapters_are_met() -> None:
     """36 runs of one A100 with 80 GB (QwenLM/Qwen, README: profiling of memory and speed), which
     all ran; GB as they print it, of which they do not say what it is."""

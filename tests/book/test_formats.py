@@ -159,6 +159,7 @@ def test_every_pattern_of_a_small_format_is_the_number_that_others_read(key: str
             assert int(bits, 2) == pattern and one.round_value(Fraction(theirs)) == Fraction(theirs)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.fractions(min_value=Fraction(1, 2**160), max_value=2**16), st.sampled_from(sorted(TYPES)))
 def test_no_number_of_a_format_is_nearer_than_the_one_that_a_value_becomes(

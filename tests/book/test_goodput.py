@@ -111,6 +111,7 @@ def test_checkpoints_in_the_background_cost_less_and_lose_what_is_not_written() 
     assert beside("time.run_days") == pytest.approx(beside("time.training_days") * slower)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocking", [0, 0.25, 1])
 @pytest.mark.parametrize("storage", ["1 GB/s", "0.3 GB/s"])
 def test_slow_checkpoints_are_as_a_run_with_drawn_interruptions(
@@ -182,6 +183,7 @@ def keyed(key: str, value: Any) -> Any:
     return Fraction(abs(value)) if key != "cluster.failures.count" else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", SHIPPED)
 @settings(max_examples=40)
 @given(data=st.data())
@@ -251,6 +253,7 @@ def test_every_way_to_evaluate_agrees() -> None:
     assert slope == pytest.approx(-float(goodput) / between, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_search_says_that_the_run_cannot_finish() -> None:
     slow = {"cluster.devices": 262144, "time": {"restart": "4 h"}}
     with pytest.raises(planner.PlanError, match="cannot finish"):

@@ -118,6 +118,7 @@ def test_shards_of_all_data_parallel_ranks_sum_to_the_state(model, layout):
             assert part * Fraction(sharded.value("layout.shards", {"component": b})) == full
 
 
+@pytest.mark.slow
 @given(MODELS, LAYOUTS, st.sampled_from(["1f1b", "gpipe", "zero-bubble"]))
 @settings(max_examples=40)
 def test_every_layer_lies_on_exactly_one_stage(model, layout, schedule):

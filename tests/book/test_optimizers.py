@@ -212,6 +212,7 @@ def test_soap_asks_for_the_rate_of_32_bit_products() -> None:
     assert found["memory.optimizer"].value is not None
 
 
+@pytest.mark.slow
 def test_soap_costs_some_percent_as_in_its_paper() -> None:
     """Vyas et al. 2024: 40 % fewer steps than AdamW were 35 % less time, so that a step took 8 %
     more; models of 360m with batches of 2 million tokens of 1,024, bases renewed in 10 steps. What

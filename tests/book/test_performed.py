@@ -94,6 +94,7 @@ def test_no_utilisation_is_above_one(model: str) -> None:
             e.value("time.mfu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["deepseek-v3.2", "mistral-7b", "llama3-8b", "t5-small"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_a_convention_of_counting_moves_no_more_than_counts(model: str, recompute: str) -> None:
@@ -154,6 +155,7 @@ KINDS: dict[str, dict[str, Any]] = {
 LENGTH = 8192
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["flash", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_keys_never_take_less_time_and_all_are_dense_with_an_index(
@@ -194,6 +196,7 @@ def without_index(model: dict[str, Any]) -> dict[str, Any]:
     return {**model, "attention": kept}
 
 
+@pytest.mark.slow
 def test_wider_windows_never_take_less_time_and_the_widest_is_none() -> None:
     def of(window: int | None) -> Evaluation:
         attention = {"heads": 16} if window is None else {"heads": 16, "window": window}
@@ -206,6 +209,7 @@ def test_wider_windows_never_take_less_time_and_the_widest_is_none() -> None:
     assert found[0][0] < found[-1][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SPARSE)
 def test_what_an_indexer_picks_moves_time_flops_and_memory(model: str) -> None:
     """Of each shipped sparse model, with a fourth of the keys and with all."""

@@ -208,6 +208,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_question_on_the_command_line() -> None:
     done = run("--budget", "2M USD", "--format", "json")
     assert done.returncode == 0, done.stderr

@@ -34,6 +34,7 @@ def test_an_unknown_framework_is_bad_usage(run_cli: RunCli) -> None:
     assert done.returncode == 2 and "torchtitan" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "start"), [("text", "DIFFERS  GPT-3"), ("md", "## "), ("json", "{")]
 )
@@ -56,9 +57,9 @@ def test_the_version_names_formulas_and_presets(run_cli: RunCli) -> None:
     )
 
 
-def test_a_completion_script_is_the_same_each_time(run_cli: RunCli) -> None:
+def test_a_completion_script_is_the_same_each_time(run_process: RunCli) -> None:
     pytest.importorskip("argcomplete")
-    first, second = (run_cli("completion", "zsh").stdout for _ in range(2))
+    first, second = (run_process("completion", "zsh").stdout for _ in range(2))
     assert first == second and first.startswith("#compdef trainplan")
 
 

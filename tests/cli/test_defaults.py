@@ -64,6 +64,7 @@ def test_a_plan_and_set_say_otherwise(team: Path) -> None:
     assert inputs(path)["cluster.price"][1].startswith("on-demand price of lambda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["hgx-h100", "8 x h100-sxm-80gb", "{extends: hgx-h100}",
                                      "{accelerator: h100-sxm-80gb, devices: 8}"])  # fmt: skip
 def test_every_way_to_name_a_cluster_has_them(cluster: str, team: Path) -> None:
@@ -104,6 +105,7 @@ def test_they_can_be_left_out_and_asked_for(team: Path, run_cli: RunCli) -> None
     assert "trainplan.yaml:2" in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_outside_the_repository_or_the_root_is_found(team: Path, run_cli: RunCli) -> None:
     inner = team / "inner"
     inner.mkdir()
@@ -178,6 +180,7 @@ def test_what_is_wrong_with_them_is_one_line_at_its_place(
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_calibrated_rates_hold_for_their_accelerator_alone(team: Path) -> None:
     rate = "memory: {value: 0.5, interval: [0.4, 0.6], rows: ours}"
     rates = f"accelerator:\n  extends: h100-sxm-80gb\n  efficiency:\n    {rate}\n"
@@ -190,6 +193,7 @@ def test_calibrated_rates_hold_for_their_accelerator_alone(team: Path) -> None:
     assert "h100.yaml" not in " ".join(origin for _, origin in other.values())
 
 
+@pytest.mark.slow
 def test_the_margin_is_the_teams_until_another_is_asked_for(team: Path) -> None:
     (team / "trainplan.yaml").write_text("margin: 0\n")
     plan = planner.load("plans/deep/a.yaml")

@@ -20,8 +20,8 @@ time: {mfu: 0.4}
 """
 
 
-def test_the_summary_fits_a_screen_and_says_the_verdict_first(run_cli: RunCli) -> None:
-    done = run_cli(PLAN)
+def test_the_summary_fits_a_screen_and_says_the_verdict_first(run_process: RunCli) -> None:
+    done = run_process(PLAN)
     assert done.returncode == 0 and not done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "FITS  Llama-2 70B on 1,024 H100s"
@@ -47,6 +47,7 @@ def test_reports_are_written_by_suffix_and_twice_the_same(run_cli: RunCli, tmp_p
     assert sorted(path.name for path in first.iterdir()) == ["r.html", "r.json", "r.md"]
 
 
+@pytest.mark.slow
 def test_json_on_standard_output_has_the_promised_ids(run_cli: RunCli) -> None:
     result = json.loads(run_cli(PLAN, "--format", "json").stdout)
     assert result["quantities"]["parameters.total"]["value"] == 68_976_648_192
@@ -103,8 +104,8 @@ def test_set_overrides_a_key_and_doubling_tokens_doubles_the_run(run_cli: RunCli
 
 
 @pytest.mark.slow
-def test_a_plan_comes_from_standard_input(run_cli: RunCli) -> None:
-    done = run_cli("-", stdin=SMALL)
+def test_a_plan_comes_from_standard_input(run_process: RunCli) -> None:
+    done = run_process("-", stdin=SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].endswith("  a small plan")
 
@@ -159,7 +160,9 @@ def test_require_fit_fails_where_what_decides_is_not_stated(run_cli: RunCli) -> 
         (("search", PLAN, "--fix", "parallelism.tensor=3"), "are not divisible by tensor 3"),
         (("solve", "largest-model", PLAN), "is a question, not a plan (solve PLAN largest-model)"),
         ((PLAN, "-o", "report.pdf"), "report.pdf"),
-        ((PLAN, "-o", "no/such/folder/r.md"), "no/such/folder/r.md"),
+        pytest.param(
+            (PLAN, "-o", "no/such/folder/r.md"), "no/such/folder/r.md", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_call_gives_one_line_and_exit_2(

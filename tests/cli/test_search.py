@@ -72,6 +72,7 @@ def test_what_may_be_chosen() -> None:
     assert memory == sorted(memory, reverse=True) and len(memory) > 3
 
 
+@pytest.mark.slow
 def test_accelerators_may_be_chosen_by_name() -> None:
     words = ("--vary", "cluster.accelerator=a100-sxm-40gb,h100-sxm-80gb")
     found = json.loads(run("search", PLAN, *words, "--format", "json").stdout)
@@ -82,6 +83,7 @@ def test_accelerators_may_be_chosen_by_name() -> None:
     assert wrong.returncode == 2 and "did you mean 'a100-sxm-40gb'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     data, table = tmp_path / "out.json", tmp_path / "out.csv"
     done = run("search", PLAN, "--top", "2", "-o", str(data), "-o", str(table))

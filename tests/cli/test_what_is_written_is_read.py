@@ -124,6 +124,7 @@ DATA = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), DATA, max_size=4))
 def test_what_is_written_in_flow_style_is_what_was_given(data: dict[str, Any]) -> None:
     for bare in (None, BARE):
@@ -174,6 +175,7 @@ def as_model(path: Path, memory: Any) -> None:
     assert digits({**AROUND, "model": str(path)}) == digits({**AROUND, "model": memory})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", sampled(SAVED, lambda row: row["name"]))
 def test_an_imported_configuration(row: dict[str, Any], tmp_path: Path) -> None:
     """By the command, and dropped on the page."""
@@ -211,6 +213,7 @@ LAUNCHES = [
 MODELS = {said: model for said, model, *_ in yaml.safe_load(launch_files.PLANS.read_text("utf-8"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", sampled(LAUNCHES, lambda row: f"{row[2]}: {row[0]}"))
 def test_an_export_that_is_imported_again(row: tuple[str, Plan, str], tmp_path: Path) -> None:
     said, plan, name = row
@@ -229,6 +232,7 @@ def test_an_export_that_is_imported_again(row: tuple[str, Plan, str], tmp_path: 
         as_plan(back, memory)
 
 
+@pytest.mark.slow
 def test_arguments_of_a_script(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     assert main(["import", "--from", "eleuther", PYTHIA, "-o", str(file)]) == 0
@@ -244,6 +248,7 @@ LINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_a_plan_that_quick_wrote_and_printed(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -268,6 +273,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
 def test_an_answer_that_solve_wrote(words: list[str], tmp_path: Path) -> None:
     """In a copy of the plan, and taken on the page."""
@@ -286,6 +292,7 @@ def test_an_answer_that_solve_wrote(words: list[str], tmp_path: Path) -> None:
     as_plan(taken, str(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", ["1", "2", "simplest"])
 def test_a_layout_that_search_applied(rank: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
@@ -332,6 +339,7 @@ def layouts() -> list[tuple[str, Any]]:
     return [*shipped, *given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", sampled(layouts(), lambda row: row[0]))
 def test_a_plan_that_was_printed_resolved(row: tuple[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
@@ -356,6 +364,7 @@ def test_numbers_without_a_decimal_are_printed_resolved(tmp_path: Path) -> None:
     as_plan(file, plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["md", "html", "json"])
 def test_a_report_that_check_names(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -388,6 +397,7 @@ CHARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "values"), CHARTS)
 def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> None:
     """And each of its points, taken into the plan."""

@@ -122,9 +122,15 @@ def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
         (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is an input"),
         (("solve", "plan.yaml", "longest-context", "-o", "plan.txt"), "no plan has the ending"),
         (("solve", "plan.yaml", "compute-optimal", "--write"), "--write and -o do not apply"),
-        (("search", "plan.yaml", "--apply", "nix.yaml"), "no such file"),
+        pytest.param(
+            ("search", "plan.yaml", "--apply", "nix.yaml"), "no such file", marks=pytest.mark.slow
+        ),
         (("search", "plan.yaml", "--rank", "1"), "--apply PLAN.yaml"),
-        (("search", "plan.yaml", "--apply", "plan.yaml", "--rank", "99"), "or simplest"),
+        pytest.param(
+            ("search", "plan.yaml", "--apply", "plan.yaml", "--rank", "99"),
+            "or simplest",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_written_is_one_line(

@@ -85,6 +85,7 @@ def fill(path: Path) -> None:
             file.write(bytes(4096))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WRITERS)
 def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -100,6 +101,7 @@ def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixtu
         assert not list(folder.glob(".out.*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WRITERS)
 def test_a_missing_folder_is_a_fault(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -99,6 +99,7 @@ def test_closed_streams_are_empty(streams: str) -> None:
     assert closed(["validate", GPT2], streams).returncode == 0
 
 
+@pytest.mark.slow
 def test_what_is_written_with_closed_streams_is_whole(tmp_path: Path) -> None:
     """No file takes the number of a stream, which words would be written to."""
     file = tmp_path / "a.json"
@@ -178,6 +179,7 @@ def test_a_superscript_is_no_number(tmp_path: Path) -> None:
 # A layout that cannot be found -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memory_is_known_where_each_layer_kind_has_its_own_attention() -> None:
     """OLMo-hybrid: rotary tables of the whole model, attention of one layer kind."""
     model = planner.import_config({"model_type": "olmo_hybrid"})
@@ -190,6 +192,7 @@ def test_memory_is_known_where_each_layer_kind_has_its_own_attention() -> None:
     assert planner.load(plan).evaluate()["memory.headroom"].value > 0
 
 
+@pytest.mark.slow
 def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no layout's memory can be worked out, the reason is told."""
     from planner.plans.document import Draft
@@ -215,6 +218,7 @@ def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a,b", "a, b", ",", "a]b", "a[b", "a.b", "z,z"])
 def test_a_layer_kind_may_have_any_sign_in_its_name(name: str) -> None:
     plan = {

@@ -495,6 +495,7 @@ def test_questions_take_it(run_cli: RunCli, own: Path, tmp_path: Path) -> None:
     assert less.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_search_ranks_by_it_as_by_what_it_is_a_multiple_of(own: Path) -> None:
     """Of one run the cost of a token and the cost are the same order of layouts, by factor."""
     plan = planner.load(own, set={"time.mfu": None, "cluster.devices": 16})

@@ -60,6 +60,7 @@ def test_the_lecture_s_forty_billion_parameters_are_answered_by_the_preset_named
         assert real.sentence.partition(":")[0] in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "key", "quantity", "limit", "step"),
     [
@@ -128,6 +129,7 @@ require: [fits, headroom >= 5 GiB, time.training_days: <= 1 h, {fits: 5%}]
 # requirements --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_does_not_hold_is_a_line_and_the_status(tmp_path: Path, run_cli: RunCli) -> None:
     days = planner.load(written(tmp_path, "")).evaluate()["time.training_days"].number
     file = written(
@@ -222,6 +224,7 @@ def test_a_list_replaces_that_of_the_plan_that_is_extended(tmp_path: Path) -> No
     assert [one.text for one in asked.requirements] == ["fits"]
 
 
+@pytest.mark.slow
 def test_a_name_is_text_in_every_format(tmp_path: Path) -> None:
     name = "<script>alert(1)</script> | *x*"
     file = written(tmp_path, f'questions: [{{largest-batch: {{name: "{name}"}}}}]\n')

@@ -320,6 +320,7 @@ def test_every_layout_is_counted_once_and_the_best_are_the_first_in_order(name: 
             assert float(layout.values[quantity]) == pytest.approx(row.values[quantity], rel=1e-9)
 
 
+@pytest.mark.slow
 @every_plan
 def test_the_front_is_what_no_other_layout_beats(name: str) -> None:
     found_out = counted_out(name)
@@ -408,6 +409,7 @@ def test_each_value_of_each_key_has_the_best_layout_with_it(name: str) -> None:
         assert scores == sorted(scores), key
 
 
+@pytest.mark.slow
 @every_plan
 def test_limits_are_kept_also_by_what_just_meets_them(name: str) -> None:
     found_out = counted_out(name)
@@ -426,6 +428,7 @@ def test_limits_are_kept_also_by_what_just_meets_them(name: str) -> None:
         assert is_row(found.best[0], kept).key() == min(map(Row.key, kept))
 
 
+@pytest.mark.slow
 @every_plan
 def test_with_as_much_to_spare_as_is_asked(name: str) -> None:
     """Where none has so much, those that fit as predicted are ranked, which is said; where none

@@ -128,6 +128,7 @@ def _worth(node: ast.expr) -> Fraction | float:
     raise AssertionError(ast.dump(node))
 
 
+@pytest.mark.slow
 def test_the_numbers_put_in_make_the_value(quantities: list[Quantity]) -> None:
     """A reader with a calculator gets what the report says, to the digits that are printed."""
     checked = 0
