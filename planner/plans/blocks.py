@@ -26,9 +26,18 @@ def of_tower(block: Block, frozen: bool) -> Block:
 def chain(
     draft: Draft, data: Kind, key: str, first: int, hidden: int, last: int | None
 ) -> list[tuple[int, Block]]:
-    """Build a chain of matrices, each with its rows per token. The first reads ``first`` values
-    unless it has ``inputs``; the others write ``hidden``, the last one ``last`` where that is
-    known."""
+    """Build a chain of matrices, with an activation behind the first, the third and so on.
+
+    Args:
+        data: the section of the model that lists them.
+        key: of the list in the section.
+        first: values that the first matrix reads, if it does not say its ``inputs``.
+        hidden: values that the matrices before the last one write.
+        last: values that the last one writes; None if that is its own choice.
+
+    Returns:
+        the rows of each matrix per token, and its block.
+    """
     chain: list[tuple[int, Block]] = []
     listed = data.get(key) or []
     for place, said in enumerate(listed):

@@ -160,7 +160,16 @@ class Draft:
         return lookup(self.data, dotted)
 
     def default(self, dotted: str, value: Any, why: str) -> Any:
-        """Fill in a key that is not given; return its value."""
+        """Fill in a key that is not given, and record why.
+
+        Args:
+            dotted: the key, with its sections.
+            value: in the unit of the key.
+            why: the rule, as inputs and the page print it.
+
+        Returns:
+            the value of the key, given or not.
+        """
         node: Any = self.data
         steps = dotted.split(".")
         key = steps.pop()
@@ -174,7 +183,13 @@ class Draft:
         return node[key]
 
     def fault(self, dotted: str, message: str, allowed: str | None = None) -> None:
-        """Add the fault of a dotted key; a number in the key is the index in a list."""
+        """Record a fault; ``raise_faults`` raises all of them.
+
+        Args:
+            dotted: the key at fault, with its sections; a number in it is an index of a list.
+            message: what is wrong.
+            allowed: what may be written.
+        """
         path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
         self.faults.append(Fault(message, self.document.find_place(path), allowed))
 

@@ -124,8 +124,13 @@ def _build_basis(row: Mapping[str, Any], kind: str) -> Basis:
 
 
 def find_memory_band(base: str, reading: str, settings: Mapping[str, Any]) -> Basis:
-    """Return the error band of a memory quantity from published measurements of training runs;
-    inference, which has none, takes that of REST."""
+    """Return the error band of a memory quantity, from published measurements of training runs.
+
+    Args:
+        base: id of the quantity.
+        reading: what the measurements read, for the sentence about them.
+        settings: of the plan; inference has no measurements and takes the band of ``REST``.
+    """
     rows = {row["quantity"]: row for row in load_memory()["measured"]}
     if workload(settings) == INFERENCE:
         return _build_basis(rows[REST], f"{reading} in inference")

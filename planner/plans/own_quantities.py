@@ -293,8 +293,14 @@ def _place_fault(wrong: Wrong, document: Document) -> Fault:
 
 
 def locate_character(place: Place, text: str, at: int) -> Place:
-    """Return the place of a character of a text. If the file differs from the text by more than
-    spaces (a folded line of YAML) or is missing, return the place of the whole text."""
+    """Return the place of one character of a text. If the file differs from the text by more than
+    spaces (a folded line of YAML) or is missing, return the place of the whole text.
+
+    Args:
+        place: where the text begins.
+        text: as the document was read.
+        at: index of the character in the text.
+    """
     if place.line is None or place.column is None:
         return place
     written, start = "", 0

@@ -137,8 +137,14 @@ def build_output(draft: Draft, data: Kind) -> list[Block]:
 def add_modulation(
     draft: Draft, kind: Kind, data: Kind, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """Return the blocks of a layer with their modulation, those of a second stream, and attention
-    to a context, whose keys and values have their own projections."""
+    """Return the blocks of a layer with those that a diffusion transformer adds: modulation, a
+    second stream, and attention to a context, whose keys and values have their own projections.
+
+    Args:
+        kind: the layer kind.
+        data: the section of the model.
+        blocks: of a plain layer; norms and blocks with a gate are marked ``scaled``.
+    """
     _check_kind(draft, kind, data, blocks)
     if not data.get("stem"):
         return blocks

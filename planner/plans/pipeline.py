@@ -38,7 +38,15 @@ MOST_DISTINCT = 400  # stages times kinds
 def build_stages(
     model: Model, layout: Mapping[str, Any], schedule: str, micro_batches: int, vocab: int
 ) -> tuple[Stage, ...]:
-    """Return the distinct stages: of equal neighbours the first, which has most in flight."""
+    """Return the distinct stages: of equal neighbours the first, which has most in flight.
+
+    Args:
+        model: of known shape.
+        layout: the section ``parallelism``, completed.
+        schedule: its name; ``own`` for a table of the document.
+        micro_batches: of one optimizer step.
+        vocab: size of the vocabulary, by which the head counts where layers are divided by compute.
+    """
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
     own = schedules.list_in_flight(layout, micro_batches) if schedule == "own" else None
@@ -74,7 +82,15 @@ def build_stages(
 
 
 def list_chunk_parts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[list[str]]:
-    """Return the parts of each chunk, in the order of the model."""
+    """Return the names of the parts of each chunk, in the order of the model. A name stands as
+    often as the chunk has its layer; towers and the embedding are in the first chunk, the head in
+    the last.
+
+    Args:
+        model: of known shape.
+        layout: the section ``parallelism``, completed.
+        vocab: size of the vocabulary, as for ``build_stages``.
+    """
     cuts = _find_cuts(model, layout, vocab)
     found: list[list[str]] = []
     for chunk in range(len(cuts) - 1):
@@ -115,7 +131,13 @@ def count_chunks(layout: Mapping[str, Any]) -> int:
 
 
 def divide_layers(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
-    """Return the number of layers of each chunk, in the order of the model."""
+    """Return the number of layers of each chunk, in the order of the model.
+
+    Args:
+        model: of known shape.
+        layout: the section ``parallelism``, completed.
+        vocab: size of the vocabulary, as for ``build_stages``.
+    """
     return [stop - start for start, stop in pairwise(_find_cuts(model, layout, vocab))]
 
 
@@ -180,7 +202,13 @@ def write_chunks(held: Sequence[int], further: int) -> str | None:
 
 
 def count_cut_layers(layers: int, cut: str, chunks: int) -> int:
-    """Count the layers that a cut divides: `ends` counts embedding and head as one each."""
+    """Count the layers that a division into chunks is made of.
+
+    Args:
+        layers: of the model.
+        cut: how the implementation divides; `ends` counts embedding and head as one layer each.
+        chunks: of all stages together.
+    """
     return layers + 2 if cut == "ends" and chunks > 1 else layers
 
 

@@ -452,12 +452,15 @@ def collect_devices(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
-    """Return the draft of a plan with another layout, with the faults of this.
+    """Return the draft of a plan with another layout, and the faults of this layout.
 
     A search asks about thousands of layouts of one model, and what is wrong with most of them shows
-    before kernels and hardware are looked at. ``changes`` are dotted keys of ``parallelism`` and
-    ``training``, None for their default; without ``whole`` only what the model divides by is
-    checked.
+    before kernels and hardware are looked at.
+
+    Args:
+        plan: with a model of known shape; it is not changed.
+        changes: dotted keys of ``parallelism`` and ``training``, None for their default.
+        whole: whether all is checked, else only what the model divides by.
     """
     assert plan.model is not None
     # Sections within are filled too, and the document stays as it is.

@@ -66,7 +66,13 @@ class Schedule(NamedTuple):
 
 
 def list_paths(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], ...]:
-    """Return the sequences of (stage, chunk) that micro-batches pass, by the path of a table."""
+    """Return the sequences of (stage, chunk) that micro-batches pass: one, or two from either end.
+
+    Args:
+        path: of a table: ``LOOP``, ``THERE_AND_BACK`` or from both ends.
+        size: stages.
+        virtual: chunks of a stage.
+    """
     if path == LOOP:
         return (tuple((stage, turn) for turn in range(virtual) for stage in range(size)),)
     down = tuple((stage, 0) for stage in range(size))
@@ -80,11 +86,17 @@ def list_paths(path: str, size: int, virtual: int) -> tuple[tuple[Place, ...], .
 def schedule(
     name: str, size: int, virtual: int, micro_batches: int, ahead: bool = False
 ) -> Schedule:
-    """Return a built-in schedule for so many stages, chunks and micro-batches; with ``ahead``,
-    another micro-batch's forward pass overlaps each backward pass.
+    """Return a built-in schedule.
+
+    Args:
+        name: of a file in presets/schedules.
+        size: stages.
+        virtual: chunks of a stage.
+        micro_batches: of one optimizer step.
+        ahead: whether another micro-batch's forward pass overlaps each backward pass.
 
     Raises:
-        ValueError: it does not run each pass once, or there are more than anybody looks at.
+        ValueError: it does not run each pass once, or has more passes than are worth a look.
     """
     table: Mapping[str, Any] = resources.load_preset(f"schedules/{name}")
     return expand_table(table, size, virtual, micro_batches, ahead)
@@ -93,7 +105,15 @@ def schedule(
 def expand_table(
     table: Mapping[str, Any], size: int, virtual: int, micro_batches: int, ahead: bool = False
 ) -> Schedule:
-    """Return what ``schedule`` does, of a given table."""
+    """Return the schedule of a table; arguments and errors are those of ``schedule``.
+
+    Args:
+        table: with expressions in the numbers of stages, chunks and micro-batches.
+        size: stages.
+        virtual: chunks of a stage.
+        micro_batches: of one optimizer step.
+        ahead: whether another micro-batch's forward pass overlaps each backward pass.
+    """
     return _expand_text(_format_table(table), size, virtual, micro_batches, ahead)
 
 

@@ -23,6 +23,17 @@ class BlockShape:
         self.common = kind.get(block) is data.get(block)
 
     def set_default(self, key: str, value: Any, why: str) -> Any:
+        """Fill in a value that is not given; the model's own key too, unless the kind overrides the
+        block.
+
+        Args:
+            key: of the block.
+            value: in the unit of the key.
+            why: the rule, as inputs and the page print it.
+
+        Returns:
+            the value of the key, given or not.
+        """
         if self.values.get(key) is None:
             self.values[key] = value
             if self.common and self.draft.get(self.here) is not None:
@@ -30,6 +41,13 @@ class BlockShape:
         return self.values[key]
 
     def add_fault(self, key: str, message: str, allowed: str | None = None) -> None:
+        """Record a fault of a key of the block.
+
+        Args:
+            key: of the block.
+            message: what is wrong.
+            allowed: what may be written.
+        """
         self.draft.fault(f"{self.here}.{key}", message, allowed)
 
     def copy_keys(self, *pairs: tuple[str, str]) -> None:
@@ -50,6 +68,17 @@ class BlockShape:
         self.draft.raise_faults()
 
     def divides(self, key: str, total: int, says: str, of: str) -> None:
+        """Require that a value divides a total.
+
+        Args:
+            key: of the block.
+            total: what it must divide.
+            says: the message, with two fields: the value and the total.
+            of: the key of the total, for what is allowed.
+
+        Raises:
+            PlanError: it does not.
+        """
         if total % self.values[key]:
             self.add_fault(key, says.format(self.values[key], total), f"a divisor of {of}")
             self.draft.raise_faults()
@@ -63,7 +92,17 @@ def _load_constants(block: str) -> Mapping[str, Any]:
 
 
 def fill_block(draft: Draft, kind: Kind, block: str, data: Kind) -> dict[str, Any]:
-    """Return the values of a block with the defaults that depend on other keys."""
+    """Return the values of a block, with the defaults that depend on other keys.
+
+    Args:
+        draft: receives faults, and the defaults that the whole model shares.
+        kind: the layer kind.
+        block: its name, such as ``attention``.
+        data: the section of the model, which a kind overrides.
+
+    Raises:
+        PlanError: values contradict each other, or one is missing.
+    """
     here = BlockShape(draft, kind, block, data)
     for key, value in _load_constants(block).items():
         here.values.setdefault(key, value)
