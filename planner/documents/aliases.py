@@ -85,8 +85,17 @@ def map_presets(kind: str, known: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def find_preset(kind: str, name: str, known: Sequence[str]) -> str | None:
-    """Find the preset in ``known`` that a name or alias means: `h100`, `Llama 3 8B`,
-    `meta-llama/Llama-2-70b-hf`; None where there is none."""
+    """Find the built-in document that a name or an alias means: `h100`, `Llama 3 8B`,
+    `meta-llama/Llama-2-70b-hf`.
+
+    Args:
+        kind: of the document, such as ``model`` or ``accelerator``.
+        name: as it is written; case, separators and endings such as `-hf` do not matter.
+        known: names of the built-in documents of that kind.
+
+    Returns:
+        one of ``known``, or None.
+    """
     if len(name) > 100:
         return None
     if kind == "model" and "/" in name:

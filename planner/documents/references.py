@@ -86,11 +86,19 @@ def _locate_presets(kind: str, presets: Path | None) -> Path:
 def locate_file(
     name: str | Path, kind: str, presets: Path | None = None
 ) -> tuple[Path, str | None]:
-    """Find the file of a document that is given by a path or a name; an existing file wins. The
-    second value is the name if the document is built in.
+    """Find the file of a document that is given by a path or a name; an existing file wins.
+
+    Args:
+        name: a path, a name or `-`.
+        kind: of the document.
+        presets: in place of the built-in folder.
+
+    Returns:
+        its path, and its name if the document is built in. A path may not exist: who reads it
+            tells.
 
     Raises:
-        PlanError: a name that nothing has; a path is told by who reads it.
+        PlanError: no document of the kind has that name.
     """
     text = str(name)
     is_path = text == "-" or not {"/", os.sep, "\0"}.isdisjoint(text) or "." in text
@@ -190,7 +198,13 @@ class Resolver:
 
     def suggest_name(self, name: str, kind: str, known: Sequence[str]) -> str | None:
         """Suggest the built-in document whose name, or its first words, is most similar to an
-        unknown name."""
+        unknown name.
+
+        Args:
+            name: as it is written.
+            kind: of the document; an accelerator in place of a cluster gives `8 x NAME`.
+            known: names of the built-in documents of that kind.
+        """
         device = kind == "cluster" and aliases.find_preset(
             "accelerator", name, preset_names("accelerator", self.presets)
         )
@@ -206,7 +220,16 @@ class Resolver:
         return nearest(name, known) or next(filter(None, meant), None)
 
     def fetch_document(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
-        """Read and resolve the document that the text of `node` names."""
+        """Read and resolve the document that a node names.
+
+        Args:
+            node: text, a name or a path.
+            kind: of the document.
+            chain: real paths of the documents that led here, outermost first.
+
+        Raises:
+            PlanError: there is none, it extends itself, or the chain is too long.
+        """
         path, shipped = self.locate_name(node, kind)
         full = path.resolve()
         if full in chain:
@@ -221,7 +244,16 @@ class Resolver:
         return replace(found, reference=path.stem if shipped else str(node.value))
 
     def extend_node(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
-        """Merge a mapping over the document that it extends, and likewise the mappings in it."""
+        """Merge a mapping over the document that it extends, and likewise the mappings in it.
+
+        Args:
+            node: a mapping.
+            kind: of the document.
+            chain: real paths of the documents that led here, outermost first.
+
+        Raises:
+            PlanError: of ``extends``, or of the document that it names.
+        """
         assert isinstance(node.value, dict)
         entries = dict(node.value)
         parent = entries.pop("extends", None)
@@ -253,7 +285,14 @@ class Resolver:
         self, node: Node, entries: dict[str, Node], kind: str, chain: tuple[Path, ...]
     ) -> dict[str, Node]:
         """Add the team's defaults to the entries of a document that extends none: they override
-        presets and are overridden by what plans say."""
+        presets and are overridden by plans.
+
+        Args:
+            node: the mapping, whose origin tells a preset from a plan.
+            entries: its keys.
+            kind: of the document.
+            chain: real paths of the documents that led here; the last one is its own.
+        """
         if self.defaults is None or (self.again and node.origin.kind != "set"):
             return entries
         shipped = node.origin.kind == "preset"
@@ -278,7 +317,18 @@ class Resolver:
         around: tuple[str, ...] = (),
     ) -> Node:
         """Replace every reference to another document by that document. With ``unknown``, record
-        references that do not resolve there instead of raising."""
+        references that do not resolve there instead of raising.
+
+        Args:
+            node: a mapping; anything else is returned as it is.
+            kind: of the document.
+            chain: real paths of the documents that led here, outermost first.
+            only: keys to resolve; all by default.
+            around: keys that lead to the node, for ``unknown``.
+
+        Raises:
+            PlanError: the faults of all references.
+        """
         if not isinstance(node.value, dict):
             return node
         entries = dict(node.value)
@@ -318,7 +368,16 @@ class Resolver:
         return replace(training, value={**training.value, "schedule": node})
 
     def name(self, node: Node, kind: str, chain: tuple[Path, ...] = ()) -> Node:
-        """Return the mapping that a text names; anything else as it is."""
+        """Return the mapping that a text names; anything else as it is.
+
+        Args:
+            node: text such as a name, a path or `8 x h100`.
+            kind: of the document.
+            chain: real paths of the documents that led here, outermost first.
+
+        Raises:
+            PlanError: nothing has that name.
+        """
         if not isinstance(node.value, str):
             return node
         counted = aliases.parse_count(node.value) if kind == "cluster" else None

@@ -124,6 +124,13 @@ class _Composer:
         return Place(self.file, mark.line + 1, mark.column + 1)
 
     def stop(self, message: str, place: Place, allowed: str | None = None) -> PlanError:
+        """Return the error that ends the reading: the faults so far and a last one.
+
+        Args:
+            message: what is wrong.
+            place: where.
+            allowed: what may be written.
+        """
         return PlanError([*self.faults, Fault(message, place, allowed)])
 
     def build_root(self) -> Node | None:
@@ -250,7 +257,17 @@ def parse_yaml(text: str, file: str, origin: Origin | None = None) -> Node | Non
 
 
 def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Node:
-    """Convert plain Python data to a tree of nodes. Floats count as their shortest decimal text."""
+    """Convert plain Python data to a tree of nodes. Floats count as their shortest decimal text.
+
+    Args:
+        data: mappings with text as keys, lists, text, numbers, booleans, None.
+        place: of every node.
+        origin: of every node.
+        depth: levels above ``data``.
+
+    Raises:
+        PlanError: data of another type, or nested too deeply.
+    """
     if depth > MAX_DEPTH:
         raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
     if isinstance(data, Mapping):
