@@ -67,7 +67,16 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def compute_answer(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
-    """Compute the status of an answer and its body."""
+    """Compute an answer. A document that comes from elsewhere reads no files here.
+
+    Args:
+        function: called with the name and the parsed body.
+        name: of what is asked.
+        raw: the body, JSON.
+
+    Returns:
+        the status (200; 400 for a body that is wrong; 422 for a plan that is wrong) and the body.
+    """
     try:
         body = parse_body(raw)
         for key, value in body.items() if "text" in body else ():  # of the page

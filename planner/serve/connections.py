@@ -142,7 +142,13 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def run_server(programs: Programs, plan: str | None, host: str, port: int) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted, and print the address.
+
+    Args:
+        programs: the functions that answer programs.
+        plan: path or name of the plan that the page opens with.
+        host: address to listen on; a loopback address admits no other host names.
+        port: 0 for a free one.
 
     Raises:
         PlanError: of the plan, or of the address.

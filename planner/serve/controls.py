@@ -127,9 +127,17 @@ def _name_section(section: str) -> str:
 
 
 def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, Data]:
-    """What the controls of some keys show: the ``value`` that the text states, as it is written, or
-    None; else its default (``rule``); of sizes those that stand beside each other; whether
-    the plan has no use for the key (``idle``)."""
+    """Return what the controls of some keys show.
+
+    Args:
+        text: the document, as it is written.
+        plan: the completed plan; None where the document has faults.
+        keys: dotted keys.
+
+    Returns:
+        by key: the ``value`` in the document, or None; its default (``rule``); neighbouring
+        ``sizes``; whether the plan has no use for the key (``idle``).
+    """
     experts = plan is None or plan.get("model.moe.experts") is not None
     found = {}
     for key in keys:

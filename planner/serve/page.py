@@ -64,7 +64,12 @@ BESIDE = ("segments", "sizes")
 
 
 def load_from_text(text: str, name: str = NAME, searched: bool = False) -> Plan:
-    """Load a plan from text; with ``searched``, its layout may be left to a search.
+    """Load a plan from text.
+
+    Args:
+        text: YAML.
+        name: of the file, in the places of faults.
+        searched: whether the layout may be left to a search.
 
     Raises:
         PlanError: all faults, with their places.
@@ -406,7 +411,19 @@ FUNCTIONS: Mapping[str, Callable[[Body], dict[str, Any]]] = {
 def call_page(
     name: str, body: Body, functions: Mapping[str, Callable[[Body], dict[str, Any]]] = FUNCTIONS
 ) -> dict[str, Any]:
-    """Call a function of the page by name; return faults of the document as data."""
+    """Call a function of the page; return faults of the document as data.
+
+    Args:
+        name: of the function.
+        body: of the request.
+        functions: by name.
+
+    Returns:
+        the answer, or ``faults``, each with the ``field`` of the page that it belongs to.
+
+    Raises:
+        KeyError: there is no such function, or the body lacks a key.
+    """
     try:
         return functions[name](body)
     except PlanError as error:

@@ -102,10 +102,19 @@ class _Process:
         self.until = 0.0  # time until which it waits for a request
 
     def call_function(self, function: Any, arguments: Any, tell: Callable[[str], Any]) -> Any:
-        """Return the result of a function.
+        """Call a function in the process and wait for its result.
+
+        Args:
+            function: a function at the top of a module.
+            arguments: passed as one tuple.
+            tell: called with each line of progress.
+
+        Returns:
+            what the function returns.
 
         Raises:
-            TimeoutError, Ended: the process ended before; or what the function raised.
+            TimeoutError: the process exceeded its time and was ended.
+            Ended: it ended otherwise. Or what the function raised.
         """
         self.until = 0.0
         try:
