@@ -81,6 +81,11 @@ class PlanError(Exception):
     faults: tuple[Fault, ...]
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+        """Sort the faults by place, drop equal ones, and keep the first ``MOST``.
+
+        Args:
+            faults: at least one; further ones become a last fault that counts them.
+        """
         found = [faults] if isinstance(faults, Fault) else list(faults)
         found.sort(key=lambda fault: (fault.place or Place("")).order)
         found = list(dict.fromkeys(found))

@@ -22,6 +22,7 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def list_fault_rows(faults: Iterable[Fault]) -> list[Row]:
+    """Return the faults of documents as rows, all of the one rule that a document is valid."""
     return [(DOCUMENT, fault) for fault in faults]
 
 
@@ -79,6 +80,13 @@ def format_sarif(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
 
 
 def _build_sarif(rule: str, index: int, fault: Fault) -> dict[str, Any]:
+    """Return one result of SARIF.
+
+    Args:
+        rule: id of the rule that does not hold.
+        index: of the rule in the list of rules.
+        fault: without a file its place becomes part of the text.
+    """
     place = _find_place(fault)
     text = fault.words if place else str(fault)
     result: dict[str, Any] = {

@@ -329,6 +329,7 @@ def parse_json(
     """
 
     def finite(digits: str) -> float:
+        """Parse a float; raise a ValueError if it overflows, which JSON has no word for."""
         number = float(digits)
         if number in (math.inf, -math.inf):
             raise ValueError(f"the number {digits[:40]} is out of range")

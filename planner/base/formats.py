@@ -19,30 +19,39 @@ TWO = Fraction(2)
 
 
 class Format(NamedTuple):
-    """A binary floating-point format; all sizes in bytes."""
+    """A binary floating-point format, alone or in blocks that share a scale.
+
+    Attributes:
+        format: the name in documents.
+        name: what its standard or maker calls it.
+        source: where that says what it is.
+        bytes: of one number in memory, with its share of the block's scale.
+        sign: bits.
+        exponent: bits.
+        fraction: bits.
+        largest: the largest finite number, under the largest scale.
+        smallest_normal: the smallest number with a leading one, under the smallest scale.
+        smallest_subnormal: the smallest number above 0, under the smallest scale; the smallest
+            normal one of a format whose numbers all have the leading one.
+        epsilon: from 1 to the next number.
+        infinities: whether numbers beyond the largest become infinite.
+        block: numbers that share a scale; 1 without.
+        scale: the format of the scale.
+        scale_bytes: of the scale.
+    """
 
     format: str
-    #: What its standard or maker calls it, and where that says what it is.
     name: str
     source: str
-    #: Of one number in memory; where blocks have a scale, with its share of that.
     bytes: Fraction
-    #: Bits of one number.
     sign: int
     exponent: int
     fraction: int
-    #: The largest finite number, under the largest scale.
     largest: Fraction
-    #: The smallest number with a leading one, under the smallest scale.
     smallest_normal: Fraction
-    #: The smallest number above 0, under the smallest scale; a format without numbers that lack the
-    #: leading one ends at the smallest normal one.
     smallest_subnormal: Fraction
-    #: From 1 to the next number.
     epsilon: Fraction
-    #: Whether numbers beyond the largest become infinite.
     infinities: bool
-    #: Numbers that share a scale, 1 without; the format of the scale, and its bytes.
     block: int = 1
     scale: str | None = None
     scale_bytes: Fraction = Fraction(0)

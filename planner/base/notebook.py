@@ -14,4 +14,5 @@ class Shown:
     """An object that a notebook shows as HTML, and a terminal on one line."""
 
     def _repr_html_(self) -> str | None:
+        """Return what Jupyter and its relatives show in place of ``repr``."""
         return None if html is None else html(self)

@@ -221,6 +221,12 @@ def _format_cell(number: Fraction, digits: int, short: bool) -> str:
 
 
 def _format_integer(value: Exact, digits: int, short: bool) -> str:
+    """Format a whole number in full below 10^21, another one with significant digits.
+
+    Args:
+        digits: significant digits.
+        short: whether a count from a million on is written as 15.0M.
+    """
     size = abs(Fraction(value))
     if short:
         for name, one in _COUNTS:

@@ -87,6 +87,7 @@ class _Line:
                 wait = PERIOD if self.rewritten else SELDOM
 
     def show_text(self, text: str) -> None:
+        """Write one line; on a terminal over the last one, cut to its width."""
         text = one_line(text)
         text = f"{_ERASE}{text[:WIDTH]}" if self.rewritten else f"{text}\n"
         self.stands = self.rewritten
@@ -111,6 +112,7 @@ class _After:
         self._stream, self._line = stream, line
 
     def write(self, text: str) -> int:
+        """Write text, so that a progress line never stands in the middle of an answer."""
         self._line.clear_line()
         return self._stream.write(text)
 

@@ -23,6 +23,7 @@ class Watched(dict[str, Any]):
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
+        """Refuse: a key that is missing would not be recorded."""
         raise NotImplementedError("what is watched is asked for by [], so that it is there")
 
 
@@ -31,10 +32,14 @@ def cache_last(most: int, watched: int | None = None) -> Callable[..., Any]:
     index ``watched``, only keys that were read must be equal."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function of positional arguments. Arguments are compared by identity, then by
+        ``==``."""
         kept: list[tuple[list[Any], dict[str, Any], Any]] = []
 
         @wraps(function)
         def call(*arguments: Any) -> Any:
+            """Return a kept result of equal arguments, the newest first, or compute and keep
+            one."""
             given = list(arguments)
             values = {} if watched is None else given.pop(watched)
             for same, asked, result in kept:

@@ -43,6 +43,8 @@ def make_sandbox(**options: Any) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Sandbox(ImmutableSandboxedEnvironment):
+        """Jinja's sandbox, with attributes of plain data alone."""
+
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Return an attribute of a record or a loop directly, which is quicker than the
             rule."""

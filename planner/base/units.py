@@ -36,6 +36,13 @@ class UnitError(ValueError):
     """A number or unit that cannot be read; `allowed` and `hint` may be None."""
 
     def __init__(self, message: str, allowed: str | None = None, hint: str | None = None) -> None:
+        """Keep the parts of the message.
+
+        Args:
+            message: what is wrong, with the text in quotes.
+            allowed: what may be written.
+            hint: the whole quantity as it was probably meant.
+        """
         super().__init__(message)
         self.message = message
         self.allowed = allowed
@@ -78,6 +85,7 @@ class Dimension:
 
     def __str__(self) -> str:
         def text(base: str, power: Exact) -> str:
+            """Format a base unit; only a power below 1 needs parentheses."""
             return base if power == 1 else f"{base}^{power}" if power > 1 else f"{base}^({power})"
 
         above = [text(b, p) for b, p in self.powers if p > 0]
@@ -220,6 +228,7 @@ def _parse_unit(text: str) -> tuple[Exact, Dimension, Form | None]:
 
 
 def _sort_dimensions(dims: Iterable[Dimension]) -> tuple[Dimension, ...]:
+    """Sort dimensions, so that units with the same factors have the same form."""
     return tuple(sorted(dims, key=lambda dim: dim.powers))
 
 
@@ -240,6 +249,8 @@ def _list_forms(unit: str) -> frozenset[Form]:
     found = set[Form]()
 
     def add(above: tuple[Dimension, ...], below: tuple[Dimension, ...]) -> None:
+        """Add a form, and those in which a unit of its own replaces a quotient of two of its
+        units."""
         if (above, below) in found:
             return
         found.add((above, below))
@@ -275,10 +286,12 @@ def find_dimension(unit: str) -> Dimension:
 
 
 def _is_bytes(target: Dimension) -> bool:
+    """Decide whether bytes are among the base units, so that B is a byte and not a billion."""
     return any(base == "byte" for base, _ in target.powers)
 
 
 def _is_plain(target: Dimension) -> bool:
+    """Decide whether a number without a unit is in the unit of the key."""
     return str(target.drop_counts()) in _PLAIN
 
 

@@ -27,6 +27,8 @@ def format_versions() -> str:
 
 
 def _hash_files(files: Iterable[Path], root: Path) -> str:
+    """Hash names below a root and contents, with LF line ends; the hash is the same in every
+    checkout."""
     from hashlib import sha256
 
     total = sha256()
