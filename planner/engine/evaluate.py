@@ -44,6 +44,7 @@ class Trace:
     """One evaluated instance of a quantity: its formula, its value and its operands."""
 
     def __init__(self, evaluation: Evaluation, place: int) -> None:
+        """Evaluate the instance whose ``quantity`` node is at ``place``."""
         self._evaluation, self.place = evaluation, place
         #: The node of its value; instances with the same formula and inputs share one.
         self.body: int
@@ -54,6 +55,7 @@ class Trace:
 
     @cached_property
     def point(self) -> Point:
+        """The entries at which the quantity was evaluated, and those around them, by axis."""
         return widen({entry.axis: entry for entry in self.key[1]})
 
     @cached_property
@@ -65,6 +67,8 @@ class Trace:
         seen: set[int] = set()
 
         def walk(place: int) -> bool:
+            """Collect operands below a node; return False if it is absent, so that later ones are
+            not needed."""
             if place not in seen:
                 seen.add(place)
                 operation, arguments = nodes[place]
@@ -185,6 +189,7 @@ class Evaluation(Lowering):
         return worst
 
     def _require_value(self, place: int) -> Any:
+        """Evaluate a node; raise Absent with the reason if it has no value."""
         value = self.evaluate_node(place)
         if type(value) is Absent:
             raise Absent(value.reason)
@@ -273,6 +278,7 @@ class Evaluation(Lowering):
         )
 
     def _get_structure(self, entry: Entry) -> list[Any]:
+        """Return what decides which nodes an entry leads to, without the numbers that it binds."""
         return [
             entry.parent and entry.parent.path,
             entry.stack and entry.stack.path,

@@ -44,6 +44,13 @@ class Graph:
         self._last: tuple[Any, list[int]] = ((), [])
 
     def add_node(self, operation: str, *arguments: Any) -> int:
+        """Add a node, or find the equal one; return its index.
+
+        Args:
+            operation: of ``Graph``, or of a back end.
+            arguments: nodes; data for a leaf. An operand that never has a value makes the node lack
+                one.
+        """
         content = (operation, arguments)
         place = self._places.get(content)
         if place is None:
@@ -92,6 +99,8 @@ class Graph:
         return self._last[1]
 
     def add_constant(self, value: Number) -> int:
+        """Add a number, integers in one form; 2 and 2.0 stay two nodes, for one of them is
+        exact."""
         if isinstance(value, Fraction):
             value = value.numerator if value.denominator == 1 else value
         return self.add_node("const", value, type(value) is float)
@@ -102,6 +111,7 @@ class Graph:
         return arguments[0] if operation == "const" else None
 
     def add_absent(self, reason: str) -> int:
+        """Add a node that has no value in any case, with the reason."""
         place = self.add_node("absent", reason)
         self.lacking[place] = reason
         return place
@@ -121,6 +131,7 @@ class Graph:
         return self.add_node("quantity", value, self.add_node("name", key))
 
     def add_sum(self, terms: Iterable[int]) -> int:
+        """Add a sum in the given order; 0 without terms."""
         return self._join_nodes("add", tuple(terms), 0)
 
     def add_product(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
@@ -131,6 +142,7 @@ class Graph:
         return self.add_node("div", above, self._join_nodes("mul", below, 1))
 
     def add_power(self, base: int, exponent: int) -> int:
+        """Add a power. An exponent that is no integer makes the value a float."""
         return self.add_node("pow", base, exponent)
 
     def add_extreme(self, operation: str, values: Iterable[int]) -> int:
@@ -150,6 +162,8 @@ class Graph:
         return self.add_node("select", *(place for case in cases for place in case))
 
     def _join_nodes(self, operation: str, places: tuple[int, ...], neutral: int) -> int:
+        """Add an operation on several nodes; a single one stands for itself, none for
+        ``neutral``."""
         if len(places) > 1:
             return self.add_node(operation, *places)
         return places[0] if places else self.add_constant(neutral)

@@ -337,6 +337,12 @@ SIDE_BY_SIDE = tuple(name for names in matmuls.JOINED[1:] for name in names)
 
 @cache_last(4)
 def _model_axes(model: Model, adapters: Adapters, joined: bool) -> dict[str, tuple[Entry, ...]]:
+    """Return the axes of a model: its parts, their blocks, and the components of these, in order.
+
+    Args:
+        adapters: what LoRA trains.
+        joined: whether the implementation keeps gate and up projection as one matrix.
+    """
     found = [_make_part(part, adapters, joined) for part in model.parts]
     return {
         "part": tuple(part for part, _, _ in found),
@@ -424,6 +430,13 @@ def _bind_keys(component: Component) -> dict[Symbol, Any]:
 
 
 def _component(component: Component, block: Entry, adapters: Adapters, joined: bool) -> Entry:
+    """Return the entry of a component: widths and copies as bindings, the rest as settings.
+
+    Args:
+        block: its entry, which has the choices of the layer kind.
+        adapters: what LoRA trains.
+        joined: whether the implementation keeps gate and up projection as one matrix.
+    """
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
     gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"

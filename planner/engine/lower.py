@@ -40,8 +40,15 @@ class Absent(Exception):
 class Entry:
     """One entry of an axis: a layer kind, a block in it, a component, a pipeline stage.
 
-    ``bindings`` gives symbols a value inside this entry: a number, an expression (in symbols of
-    this entry and of those around it) or an Absent; ``settings`` decide which formula applies.
+    Attributes:
+        axis: such as ``part`` or ``stage``.
+        name: unique among the entries with its parent.
+        title: for people, where the name is not.
+        parent: the entry that contains it.
+        bindings: values of symbols inside this entry: a number, an expression (in symbols of this
+            entry and of those around it) or an Absent.
+        settings: what decides which formula applies.
+        stack: a stream of tokens of its own, instead of that of its parent.
     """
 
     axis: str
@@ -50,10 +57,11 @@ class Entry:
     parent: Entry | None = None
     bindings: Mapping[Symbol, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    stack: Entry | None = None  # of tokens of its own, instead of those of its parent
+    stack: Entry | None = None
 
     @cached_property
     def path(self) -> str:
+        """Its name behind those of its parents, with dots: unique on its axis."""
         return f"{self.parent.path}.{self.name}" if self.parent else self.name
 
     @cached_property
@@ -70,13 +78,22 @@ Key = tuple[str, tuple[Entry, ...]]  # id and the entries along its axes
 
 @dataclass(eq=False)
 class Case:
-    """What the engine evaluates: bound symbols, settings and the entries of each axis."""
+    """What the engine evaluates: the symbols, settings and axes of one plan.
+
+    Attributes:
+        bindings: values by symbol, in base units.
+        settings: by dotted key.
+        axes: entries by axis; an Absent for an axis that the plan does not decide.
+        pair_values: values that two entries bind together, such as layers of a part on a stage.
+        kinds: certainty of the inputs that are not exact.
+        book: with the plan's own quantities, if it defines any.
+    """
 
     bindings: Mapping[Symbol, Any]
     settings: Mapping[str, Any]
     axes: Mapping[str, tuple[Entry, ...] | Absent]
     pair_values: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
-    kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
+    kinds: Mapping[Symbol, str] = field(default_factory=dict)
     book: Book = BOOK
 
     def entries(self, axis: str) -> tuple[Entry, ...]:
@@ -230,6 +247,8 @@ class Lowering:
         return f"the book has no formula for {choices or 'this combination of choices'}"
 
     def read_setting(self, name: str, point: Point) -> Any:
+        """Return a setting, of the narrowest entry that has it, else of the plan; record that it
+        was read."""
         self.asked.add(name)
         self._resting.add(name)
         for entry in point.values():
@@ -307,6 +326,7 @@ class Lowering:
         return {} if len(scope) == 1 and scope[0].axis == "stack" else point
 
     def _read_binding(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
+        """Return what a symbol is bound to in a scope; an Absent that names the missing input."""
         if symbol in self.case.bindings or scope:
             return get_binding(self.case, symbol, scope)
         note = self.book.notation.get(symbol)
@@ -337,6 +357,8 @@ class Lowering:
             return self.graph.add_absent("division by zero")
 
     def _lower_symbol(self, symbol: Symbol, point: Point) -> int:
+        """Return the node of a symbol: an instance of a quantity, a bound expression, or an input.
+        What means the same at all points is looked up once."""
         self._resting.add(symbol)
         node = self._anywhere.get(symbol)
         if node is not None:
@@ -423,6 +445,8 @@ def widen(point: Point) -> Point:
 
 
 def _lower_product(self: Lowering, tree: Expression, point: Point) -> int:
+    """Lower a product, with factors of negative powers as divisors: whole numbers are divided
+    once."""
     above, below = [], []
     for factor in tree.args:
         power = factor.args[1].data if factor.op == "pow" else None
@@ -434,6 +458,7 @@ def _lower_product(self: Lowering, tree: Expression, point: Point) -> int:
 
 
 def _lower_sum(self: Lowering, tree: Expression, point: Point) -> int:
+    """Lower a sum over an axis; the term of an entry that only some plans have is conditional."""
     terms = []
     for below in self.entries(tree.axis, point, tree.where):
         node, condition = self.lower_tree(tree.body, below), self.conditional.get(below[tree.axis])

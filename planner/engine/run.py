@@ -114,6 +114,8 @@ def simplify_value(value: Any) -> Any:
 
 
 def _divide_values(above: Any, below: Any) -> Any:
+    """Divide exactly; raise Absent for a divisor of 0 or an absent operand, the divisor's reason
+    first."""
     if type(below) is Absent:
         raise below
     if below == 0:
@@ -149,6 +151,7 @@ def raise_power(base: Number, exponent: Number) -> Number:
 
 
 def _evaluate_exp(exponent: Number) -> float:
+    """Compute an exponential; raise Absent where a float overflows or ends in 0."""
     try:
         found = math.exp(exponent)
     except OverflowError:
@@ -159,6 +162,7 @@ def _evaluate_exp(exponent: Number) -> float:
 
 
 def _evaluate_log(value: Number) -> float:
+    """Compute a natural logarithm; raise Absent for a number that is not positive."""
     if value <= 0:
         raise Absent("the logarithm of a number that is not positive")
     return math.log(value)
@@ -168,6 +172,7 @@ def _make_rounding(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
     """Make a rounding of floats; a float within rounding error of a whole number is that number."""
 
     def round_near(value: Any) -> float:
+        """Round a float, one that is whole but for its last digits to that number."""
         near = float(round(value))  # raises where it is not finite
         return near if abs(value - near) <= SNAP * abs(near) else float(rounding(value))
 

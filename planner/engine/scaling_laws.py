@@ -37,6 +37,8 @@ def list_laws() -> tuple[Entry, ...]:
 
 
 def _make_law(law: Mapping[str, Any]) -> Entry:
+    """Return the entry of a law, which gives either a loss, or a point and the exponents through
+    it."""
     found: dict[Any, Any] = {N_l: COUNTS[law["counts"]]}
     if "loss" in law:
         constants = {key: _parse_exact(value) for key, value in law["loss"].items()}

@@ -143,6 +143,7 @@ class ArrayGraph(Graph):
         return self._check_finite(found) if below else found
 
     def add_power(self, base: int, exponent: int) -> int:
+        """Add a power; in a checked graph it has no value where it is not finite."""
         return self._check_finite(super().add_power(base, exponent))
 
     def add_extreme(self, operation: str, values: Iterable[int]) -> int:

@@ -22,14 +22,23 @@ ROUNDING = 1e-12
 
 @dataclass(slots=True)
 class State:
-    """An evaluated node: a number, an array over a group, or the slot of a step."""
+    """An evaluated node: a number, an array over a group, or the slot of a step.
+
+    Attributes:
+        mask: bits of the columns that it depends on; 0 for a number.
+        number: the same in all rows, exact where it can be.
+        array: values; its third axis runs over the places of the group.
+        group: the places of the array.
+        slot: index of the step that computes it, chunk by chunk of rows.
+        spread: the array at the places of other groups, as far as it was asked for.
+    """
 
     mask: int = 0
     number: Any = None
     array: Any = None
     group: Group | None = None
     slot: int | None = None
-    spread: dict[Group, Any] = field(default_factory=dict)  # the array at the places of others
+    spread: dict[Group, Any] = field(default_factory=dict)
 
 
 #: One function of NumPy on nodes that are not all numbers (``Program.apply``).
@@ -53,6 +62,8 @@ def _make_reduction(
     """Make an operation on any number of nodes in any order: the cheapest are combined first."""
 
     def combine(apply: Apply, states: list[State]) -> State:
+        """Reduce numbers exactly first, then arrays, small ones first: most steps then stay
+        small."""
         numbers = [state.number for state in states if state.number is not None]
         arrays = [state for state in states if state.number is None]
         if len(arrays) > 2:
@@ -69,10 +80,12 @@ def _make_operation(name: str, function: Callable[..., Any]) -> Operation:
     """Make an operation on nodes in their order; on numbers, that of ``run.py`` of this name."""
 
     def of_numbers(*numbers: Any) -> Any:
+        """Apply the exact operation, or that of floats if an operand is one."""
         value = (FLOATS if float in map(type, numbers) else EXACT)[name](*numbers)
         return int(value) if name in ("ceil", "floor") else value
 
     def apply_in_order(apply: Apply, states: list[State]) -> State:
+        """Apply the operation to operands whose order matters."""
         numbers = [state.number for state in states]
         return apply(function, states) if None in numbers else _apply_numbers(of_numbers, numbers)
 
@@ -109,6 +122,7 @@ def _is_exhaustive(apply: Apply, conditions: list[State]) -> bool:
 
 
 def _pick_body(apply: Apply, states: list[State]) -> State:
+    """Pick the body at the largest ``by``, row by row; at the first of equal ones."""
     by, body = states[0], states[1]
     for other_by, other in zip(states[2::2], states[3::2], strict=True):
         if by.number is not None and other_by.number is not None:
@@ -127,6 +141,7 @@ def _clamp_value(apply: Apply, states: list[State]) -> State:
     found = value.number
 
     def of_arrays(values: Any, terms: Any) -> Any:
+        """Clamp values to the range where they leave it by rounding; return NaN where by more."""
         inside = np.clip(values, low, high)
         return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
 
@@ -144,6 +159,8 @@ def _replace_infinite(apply: Apply, states: list[State]) -> State:
 
 
 def _compute_exp(values: Any) -> Any:
+    """Compute the exponential; return NaN where it over- or underflows, as the exact engine
+    does."""
     found = np.exp(values)
     return np.where((found > 0) & np.isfinite(found), found, np.nan)
 

@@ -50,6 +50,15 @@ class Program:
     def __init__(
         self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf, further: int = 0
     ) -> None:
+        """Write the program of a graph.
+
+        Args:
+            graph: with the nodes that the roots need.
+            roots: nodes whose values are wanted for all rows.
+            table: the rows, by columns.
+            leaf: returns the value of a leaf, a number or an array by column.
+            further: dimensions behind those of the rows, such as of seeds.
+        """
         self.table, self._further = table, further
         #: Functions with their operands; the result of each has the slot of its index.
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -78,6 +87,8 @@ class Program:
         return states
 
     def _make_leaf(self, content: Content) -> State:
+        """Return the state of a leaf: a number, or an array over the distinct values of its
+        column."""
         operation, arguments = content
         value = arguments[0] if operation in ("const", "name") else self._leaf(content)
         if not isinstance(value, Values):
@@ -124,6 +135,7 @@ class Program:
         return state.spread[group]
 
     def _step(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> int:
+        """Append a function with its operands; return the slot of its result."""
         self.steps.append((function, operands))
         return len(self.steps) - 1
 
@@ -178,10 +190,12 @@ class Program:
 
 
 def _take(array: Array, group: Group) -> None:
+    """Mark a gather from a group to all rows in the list of steps."""
     raise AssertionError("gathers are done by Program.run")
 
 
 def _unpack_state(state: State) -> Any:
+    """Return the array of a state, or its number as NumPy takes it."""
     number = state.number
     if number is None:
         return state.array

@@ -40,6 +40,14 @@ class Group:
     def __init__(
         self, mask: int, first: Array, parent: Group | None = None, of_parent: Array | None = None
     ) -> None:
+        """Keep the places of a group.
+
+        Args:
+            mask: bits of the columns that decide the group.
+            first: the first row of each place, shape (places,).
+            parent: a finer group that it was made from.
+            of_parent: the place here of each place there, shape (places of the parent,).
+        """
         self.mask, self.first = mask, first
         self.parent, self.of_parent = parent, of_parent
         self.count = len(first)
@@ -62,6 +70,12 @@ class Table:
     """Rows with named columns."""
 
     def __init__(self, size: int, columns: Mapping[str, Codes]) -> None:
+        """Make the table of so many rows.
+
+        Args:
+            size: rows.
+            columns: codes by name; a code numbers the distinct values of the column.
+        """
         self.size, self.columns = size, columns
         self.bits = {name: 1 << place for place, name in enumerate(columns)}
         self.all = Group((1 << len(columns)) - 1, np.arange(size))
