@@ -76,21 +76,26 @@ class Style:
         return self.patterns["parentheses"] % text if loose else text
 
     def _number(self, box: Box) -> str:
+        """Write digits, and a power of ten where the number is long."""
         return self.format_number(*split_digits(box.data))
 
     _value = _number
 
     @lru_cache(maxsize=8192)  # noqa: B019  (styles stay; each name stands in many formulas)
     def _name(self, box: Box) -> str:
+        """Write the box that a name is made of, a letter with its scripts."""
         return self.write(box.parts[0])
 
     def _row(self, box: Box) -> str:
+        """Write boxes side by side."""
         return "".join(map(self.write, box.parts))
 
     def _negative(self, box: Box) -> str:
+        """Write a minus and what follows it, sums in parentheses."""
         return self.minus + self._wrap_box(box.parts[0], QUOTIENT)
 
     def _sum(self, box: Box) -> str:
+        """Write terms with signs between them; each binds as tightly as its place needs."""
         out = []
         for i, (minus, part) in enumerate(zip(box.data, box.parts, strict=True)):
             sign = self.minus_between if minus else self.plus
@@ -102,6 +107,7 @@ class Style:
         return "".join(out)
 
     def _product(self, box: Box) -> str:
+        """Write factors side by side, with a sign where two numbers would run together."""
         out: list[str] = []
         for i, part in enumerate(box.parts):
             last = i == len(box.parts) - 1 and part.kind in ("total", "largest")
@@ -114,12 +120,15 @@ class Style:
         return "".join(out)
 
     def _max(self, box: Box) -> str:
+        """Write a function with its arguments in parentheses."""
         return self.patterns["called"] % (box.kind, self.comma.join(map(self.write, box.parts)))
 
     _exp = _tanh = _ln = _min = _max
 
 
 class _Latex(Style):
+    """LaTeX, as GitHub and KaTeX render it between dollar signs."""
+
     times = r" \times "
     beside = r"\,"
     patterns: Mapping[str, str] = {
@@ -141,19 +150,24 @@ class _Latex(Style):
     commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
     def escape_text(self, words: Any) -> str:
+        """Escape words; digits of a group keep their comma, without the space that LaTeX puts
+        behind it."""
         escaped = words.replace("%", r"\%").replace("_", r"\_")
         escaped = re.sub(r"(?<=\d),(?=\d{3})", "{,}", escaped)
         return self.commands.get(words) or escaped.replace("−", "-").replace(" ", r"\ ")
 
     def format_number(self, text: str, power: int | None) -> str:
+        """Format digits, with the power of ten that they are times."""
         text = text.replace(GROUP, "{,}")
         return text if power is None else rf"{text} \times 10^{{{power}}}"
 
     def _words(self, box: Box) -> str:
+        """Write words upright; characters that could end the group become spaces."""
         kept = "".join(c if c.isalnum() or c in " .,:;()/+-" else " " for c in box.data)
         return rf"\text{{{kept}}}"
 
     def _power(self, box: Box) -> str:
+        """Write a power, its base in parentheses unless it is one letter."""
         base, exponent = box.parts
         text = self._wrap_box(base, ATOM)
         # A name with a superscript gets parentheses before its power.
@@ -170,6 +184,7 @@ class _Latex(Style):
         return rf"\mathrm{{{spaced}}}"
 
     def _row(self, box: Box) -> str:
+        """Write boxes side by side, apart from a command in front of a letter."""
         text = ""
         for part in map(self.write, box.parts):
             # \ell followed by a letter needs a space between them.
@@ -178,6 +193,8 @@ class _Latex(Style):
         return text
 
     def _script(self, box: Box) -> str:
+        """Write a letter with what stands below and above it, in braces if longer than one
+        character."""
         base, *scripts = map(self.write, box.parts)
         for mark, text in zip("_^", scripts, strict=True):
             base += f"{mark}{text}" if len(text) == 1 else f"{mark}{{{text}}}" if text else ""
@@ -185,6 +202,8 @@ class _Latex(Style):
 
 
 class _MathML(Style):
+    """MathML Core, which browsers render without a script."""
+
     plus = "<mo>+</mo>"
     minus = '<mo form="prefix">−</mo>'
     minus_between = "<mo>−</mo>"
@@ -216,9 +235,11 @@ class _MathML(Style):
     }
 
     def escape_text(self, words: Any) -> str:
+        """Escape words for markup."""
         return escape(words)
 
     def format_number(self, text: str, power: int | None) -> str:
+        """Format digits as one element, with the power of ten that they are times."""
         sign = self.minus if text.startswith("-") else ""
         number = f"{sign}<mn>{text.removeprefix('-')}</mn>"
         if power is None:
@@ -244,21 +265,26 @@ class _MathML(Style):
         return f"<mrow>{text}</mrow>" if bare else text
 
     def _fraction(self, box: Box) -> str:
+        """Write numerator and denominator, each as one element."""
         levels = self.levels.get(box.kind, (SUM, SUM))
         return self.patterns[box.kind] % tuple(map(self._write_one, box.parts, levels))
 
     _power = _fraction
 
     def _row(self, box: Box) -> str:
+        """Write boxes side by side as one element."""
         return f"<mrow>{super()._row(box)}</mrow>"
 
     def _script(self, box: Box) -> str:
+        """Write a letter with what stands below and above it; an empty place has no element."""
         base, below, above = ("" if part == EMPTY else self.write(part) for part in box.parts)
         tag = f"m{'sub' if below else ''}{'sup' if above else ''}"
         return f"<{tag}>{base}{below}{above}</{tag}>"
 
 
 class _PlainText(Style):
+    """Plain text for terminals, JSON and search: one line, Unicode signs."""
+
     minus = "−"
     minus_between = " − "
     beside = " · "
@@ -284,10 +310,12 @@ class _PlainText(Style):
     binding: Mapping[str, int] = {**BINDS, "fraction": QUOTIENT}
 
     def _at(self, box: Box) -> str:
+        """Write a value at the entry where another one is largest, in words."""
         body, index, by = map(self.write, box.parts)
         return f"[{body}] where {by} is largest over {index}"
 
     def _script(self, box: Box) -> str:
+        """Write a letter with `_` and `^` before what stands below and above it."""
         base, below, above = map(self.write, box.parts)
         return base + (f"_{below}" if below else "") + (f"^{above}" if above else "")
 
@@ -307,16 +335,21 @@ class _Html(_PlainText):
     levels: Mapping[str, tuple[int, ...]] = {**_PlainText.levels, "power": (ATOM, SUM)}
 
     def escape_text(self, words: Any) -> str:
+        """Escape words for markup."""
         return escape(str(words))
 
     def format_number(self, text: str, power: int | None) -> str:
+        """Format digits, with the power of ten that they are times."""
         text = text.replace("-", "−")
         return text if power is None else f"{text}·10<sup>{str(power).replace('-', '−')}</sup>"
 
     def _at(self, box: Box) -> str:
+        """Write a value with the maximum that picks it as an index."""
         return "[{}]<sub>arg max {}: {}</sub>".format(*map(self.write, box.parts))
 
     def _script(self, box: Box) -> str:
+        """Write a letter with what stands below and above it; slanted where all of it is one
+        symbol."""
         base, index, _ = box.parts
         text, below, above = map(self.write, box.parts)
         if base.kind == "letter" and index != EMPTY and _is_slanted(index):
@@ -326,6 +359,7 @@ class _Html(_PlainText):
         return text
 
     def _row(self, box: Box) -> str:
+        """Write boxes side by side; slanted where all of it is one symbol."""
         slanted = box != EMPTY and _is_slanted(box)
         return f"<i>{TEXT.write(box)}</i>" if slanted else super()._row(box)
 

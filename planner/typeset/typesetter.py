@@ -72,6 +72,16 @@ class Typesetter:
         return Box("ln" if op == "log" else op, tuple(arguments))
 
     def _make_symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
+        """Return the box of a symbol; of a width that the inventory binds to an expression, that of
+        this.
+
+        Args:
+            point: the entries by axis; None where they vary, inside a reduction.
+            numbers: whether the value stands for the symbol.
+
+        Raises:
+            Absent: its value is needed and absent.
+        """
         if point is not None and symbol not in self.book.symbols:
             bound = self.evaluation.find_binding(symbol, point)
             if isinstance(bound, Expression):
@@ -93,6 +103,13 @@ class Typesetter:
         return _sort_args(self.book, expression)
 
     def _make_product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
+        """Return the box of a product, a fraction where a factor has a negative power.
+
+        Args:
+            expression: a product, or such a power.
+            point: the entries by axis; None inside a reduction.
+            numbers: whether values stand for symbols.
+        """
         above: list[Box] = []
         below: list[Box] = []
         factors = _sort_args(self.book, expression) if expression.op == "mul" else (expression,)
@@ -157,6 +174,8 @@ def _sort_args(book: Book, expression: Expression) -> tuple[Any, ...]:
     others_negative = all(_is_negative(term) for term in terms if term.op != "number")
 
     def key(term: Any) -> tuple[Any, ...]:
+        """Rank a term: those with most factors first, a negative one later, a number where papers
+        put it."""
         factors = term.args if term.op == "mul" else (term,)
         ranks = sorted(_rank_factor(book, factor) for factor in factors if factor.op != "number")
         if term.op == "number":
@@ -200,6 +219,7 @@ def _add_digits(box: Box, more: int) -> Box:
 
 
 def _is_negative(term: Any) -> bool:
+    """Decide whether a term is printed with a minus."""
     first = term.args[0] if term.op == "mul" else term
     return first.op == "number" and bool(first.data < 0)
 
