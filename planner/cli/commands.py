@@ -34,12 +34,18 @@ Handler = Callable[[argparse.Namespace], int | str]
 
 
 class Command(NamedTuple):
-    """A command: its help, its arguments and the function that runs it."""
+    """A command of the program.
+
+    Attributes:
+        help: one sentence.
+        arguments: in the order of ``--help``.
+        handler: runs it.
+        examples: that help prints, without the program's name.
+    """
 
     help: str
     arguments: tuple[Argument, ...]
     handler: Handler
-    #: Examples that help prints, without the program's name.
     examples: tuple[str, ...] = ()
 
     def add_args(self, parser: argparse.ArgumentParser) -> None:
@@ -69,6 +75,7 @@ def add_cmd(
     """
 
     def add(handler: Handler) -> Handler:
+        """Register the function; it stays callable by its own name."""
         COMMANDS[name] = Command(help, arguments, handler, examples)
         return handler
 
@@ -111,6 +118,7 @@ def many(names: str, help: str, **how: Any) -> Argument:
 
 
 def flag(name: str, help: str) -> Argument:
+    """Build an option without a value."""
     return (name,), {"action": "store_true", "help": help}
 
 
@@ -168,6 +176,11 @@ TEMPLATES = make_arg(
 
 
 def _load_plan(options: argparse.Namespace, searched: bool = False) -> Plan:
+    """Load the plan of the options, with its questions and requirements checked.
+
+    Args:
+        searched: whether the layout may be left to a search.
+    """
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions
 
@@ -185,6 +198,7 @@ def _check_outputs(
 
 
 def _check_top(top: int | None) -> None:
+    """Raise a PlanError if a search would print no layout."""
     if top is not None and top < 1:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
 
@@ -344,6 +358,7 @@ def _compare_texts(first: str, second: str) -> str:
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:
+    """Read a study; its modules are imported for files that are one."""
     from planner.questions.studies import study  # a heavy module
 
     return study.read_study(file, overrides)
