@@ -30,38 +30,56 @@ class Block:
 class Stack:
     """A stream of tokens with width, tokens and positions of its own.
 
-    ``tower`` says of what: ``vision`` or ``audio``, whose items and tokens the run states;
-    ``context`` beside the sequence, ``joint`` of both, one ``condition`` for each sequence, or its
-    ``own`` tokens inside a part that has others. An item
-    has ``rows`` rows for each of its tokens and ``extra`` ones besides; where there is a ``window``
-    of so many rows, each is a sequence of its own. What ``crosses`` has the sequence's own tokens,
-    each of which meets those.
+    Attributes:
+        name: unique in the model.
+        tower: ``vision`` or ``audio``, whose items and tokens the run states; ``context`` beside
+            the sequence; ``joint`` of both; one ``condition`` for each sequence; or its ``own``
+            tokens inside a part that has others.
+        hidden: width.
+        positions: how tokens are placed, as in ``model.positions``.
+        longest: rows of a table of positions.
+        rows: for each token of an item.
+        extra: rows of an item besides these.
+        window: rows that are a sequence of their own; None for all of an item.
+        queries: of an item, where not each of its rows is one.
+        frozen: whether it is not trained.
+        crosses: whether it is cross-attention: queries are the sequence's tokens.
+        streams: with weights of their own, each launched by itself.
     """
 
     name: str
     tower: str
     hidden: int
     positions: str
-    longest: int  # rows of a table of positions
+    longest: int
     rows: Fraction = Fraction(1)
     extra: int = 0
     window: int | None = None
-    queries: int | None = None  # of an item, where not each of its rows is one
+    queries: int | None = None
     frozen: bool = False
     crosses: bool = False
-    streams: int = 1  # with weights of their own, each launched by itself
+    streams: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A layer kind, or the blocks before and after the layers (``embedding``, ``head``)."""
+    """A layer kind, or the blocks before and after the layers (``embedding``, ``head``).
+
+    Attributes:
+        name: in ids, such as ``moe``.
+        title: for people.
+        count: layers of this kind.
+        blocks: in the order of the forward pass.
+        stack: the stream of its tokens, if that is not the decoder's.
+        at: the end that it goes with, if it is no layer.
+    """
 
     name: str
     title: str
     count: int
     blocks: tuple[Block, ...]
     stack: Stack | None = None
-    at: str = ""  # with which end it goes, if it is no layer
+    at: str = ""
 
     @property
     def place(self) -> str:
@@ -81,33 +99,55 @@ class Model:
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of equal pipeline stages, by its first: what it holds, how much is in flight."""
+    """A run of equal pipeline stages, by its first: what it holds, how much is in flight.
+
+    Attributes:
+        index: of the first stage, from 0 on.
+        last: index of the last of consecutive stages that hold the same.
+        holds: layers by part.
+        alive: layers times micro-batches whose activations are in memory at the peak, by part.
+        of_run: the same of all stages of the run together.
+    """
 
     index: int
-    last: int  # the last of consecutive stages that hold the same
-    holds: Mapping[str, int]  # part -> layers of that part
-    alive: Mapping[str, int]  # part -> layers times micro-batches whose activations are alive
-    of_run: Mapping[str, int]  # the same of all stages of the run together
+    last: int
+    holds: Mapping[str, int]
+    alive: Mapping[str, int]
+    of_run: Mapping[str, int]
 
     @property
     def name(self) -> str:
+        """Its index, or the first and last index of equal stages in a row: ``1-6``."""
         return str(self.index) if self.index == self.last else f"{self.index}-{self.last}"
 
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A complete plan, the input of the formulas."""
+    """A complete plan, the input of the formulas.
+
+    Attributes:
+        name: for people.
+        document: what was written, with places.
+        data: the resolved tree with every default filled in; quantities in base units.
+        model: None if the model is given by its size only.
+        settings: what decides which formula applies, by dotted key.
+        derived: why a key has its value, by dotted key.
+        defaults: as ``derived``, also for keys that are given.
+        searched: what the search that chose its layout kept.
+        invalid: why the layout that the document gives is not valid.
+        book: with the quantities that the document defines.
+    """
 
     name: str
     document: Document
-    data: Mapping[str, Any]  # the resolved tree with every default filled in
-    model: Model | None  # None: the model is given by its size only
-    settings: Mapping[str, Any]  # what decides which formula holds, by dotted key
-    derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
-    defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
-    searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
-    invalid: str = ""  # why the layout that the document gives does not hold
-    book: Book = BOOK  # with the quantities that the document defines
+    data: Mapping[str, Any]
+    model: Model | None
+    settings: Mapping[str, Any]
+    derived: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    searched: Mapping[str, Any] | None = None
+    invalid: str = ""
+    book: Book = BOOK
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"
@@ -138,6 +178,7 @@ class Unknown(dict[str, Any]):
     """Stands for a faulty value: using it raises LookupError."""
 
     def _stop_check(self, *_: Any, **__: Any) -> Any:
+        """Raise a LookupError, which ends the check that reads the faulty value."""
         raise LookupError("a value that is faulty")
 
     __contains__ = __getitem__ = __iter__ = __len__ = __bool__ = __eq__ = __ne__ = _stop_check
@@ -194,5 +235,6 @@ class Draft:
         self.faults.append(Fault(message, self.document.find_place(path), allowed))
 
     def raise_faults(self) -> None:
+        """Raise a PlanError if there are faults."""
         if self.faults:
             raise PlanError(self.faults)

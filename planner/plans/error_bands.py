@@ -35,19 +35,25 @@ REST = "other"
 
 
 class Basis(NamedTuple):
-    """An error band and the runs that it is from."""
+    """An error band and the runs that it is from.
 
-    #: Measured over predicted, less 1.
+    Attributes:
+        low: measured over predicted, less 1: the 5th percentile.
+        high: the 95th percentile.
+        rows: published runs of this very kind.
+        sources: that measured them.
+        kind: of run, in words.
+        names: of the sources, where they are few.
+        own: which runs of one's own rates were fitted to, in words; empty where published ones
+            decide.
+    """
+
     low: Fraction
     high: Fraction
-    #: Published runs of this very kind, and the sources that measured them.
     rows: int
     sources: int
-    #: The kind of run, in words.
     kind: str
-    #: The sources' names, where they are few.
     names: tuple[str, ...] = ()
-    #: Which runs of one's own rates were fitted to, in words; empty where published ones decide.
     own: str = ""
 
 
@@ -116,6 +122,12 @@ def find_own_band(what: str, settings: Mapping[str, Any]) -> Basis | None:
 
 
 def _build_basis(row: Mapping[str, Any], kind: str) -> Basis:
+    """Return the band of one row of presets/efficiency.
+
+    Args:
+        row: with the lowest and highest error as shares, runs, and sources by name or number.
+        kind: of run, in words.
+    """
     low, high = (Fraction(str(row[key])) for key in ("low", "high"))
     sources = row["sources"]
     names = () if isinstance(sources, int) else tuple(sources)

@@ -157,6 +157,12 @@ Fact = Mapping[str, Any]
 
 
 def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    """Set the efficiencies of the accelerator: its own, those that runs were fitted to, else
+    defaults.
+
+    Raises:
+        PlanError: ``efficiency.like`` names no accelerator.
+    """
     facts = load_calibration()
     kernels = load_profile(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
@@ -284,6 +290,7 @@ def merge_efficiency(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @cache
 def _load_efficiency(name: str) -> Mapping[str, Any]:
+    """Return the efficiencies of a built-in accelerator; raise a PlanError for an unknown name."""
     names = preset_names("accelerator")
     if name not in names:
         fault = f"efficiency.like: unknown accelerator '{name}'"
@@ -366,6 +373,8 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
 
 
 def _predict_settings(draft: Draft) -> dict[str, Any]:
+    """Return the settings of predicted time: where each group of ranks lies, what overlaps, which
+    kernels run."""
     layout, training = draft.get("parallelism"), draft.get("training")
     accelerator = draft.get("cluster.accelerator")
     node = draft.get("cluster.link_domain")

@@ -172,6 +172,13 @@ def _separate_ends(
 
 
 def _expand_kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+    """Return the layer kinds that the pattern uses, and the kind of each layer from first to last.
+
+    Args:
+        draft: receives the faults of names.
+        data: the section of the model or of a tower; each kind overrides its keys.
+        layers: how many; the pattern repeats as often as it takes.
+    """
     place = data.get("place", "model")
     for name in data["kinds"]:
         if name in ("embedding", "head") or (name in TOWERS and data.get(name)):
@@ -198,6 +205,7 @@ def _split_groups(value: Any) -> list[list[str]]:
 
 
 def _has_norm_bias(data: Mapping[str, Any]) -> bool:
+    """Return whether norms have a bias: as given, else those of type ``layernorm``."""
     given = data.get("norm_bias")
     return bool(data["norm"] == "layernorm" if given is None else given)
 
@@ -209,6 +217,15 @@ def _build_norm(
     cast: bool = False,
     doubled: bool = False,
 ) -> Block:
+    """Return the block of a norm.
+
+    Args:
+        data: the section of the model.
+        name: of the block.
+        narrow: whether its width is that of the embedding, not of the layers.
+        cast: whether its output is an input of matmuls, which is saved in their format.
+        doubled: whether it reads two hidden states side by side.
+    """
     values = {
         "type": data["norm"],
         "weight": data.get("norm_weight", True),
@@ -282,12 +299,26 @@ def _build_blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
 
 
 def _has_router(group: list[Block]) -> bool:
+    """Return whether parallel blocks contain experts, whose router reads the norm uncast."""
     return any(block.kind == "moe" for block in group)
 
 
 def _build_block(
     draft: Draft, kind: Kind, name: str, data: Kind, known: Collection[str], role: str
 ) -> Block:
+    """Return a block of a layer with all its values.
+
+    Args:
+        kind: the layer kind.
+        name: of the block, such as ``attention``; the attention to an encoder is one under another
+            name.
+        data: the section of the model.
+        known: names that are allowed.
+        role: ``mixer`` or ``feed_forward``, the key that says the name.
+
+    Raises:
+        PlanError: the name is unknown, or values of the block contradict each other.
+    """
     if name not in known:
         unknown = f"unknown {role.replace('_', '-')} {name!r}"
         draft.fault(f"model.{role}", unknown, f"one of: {', '.join(known)}")
@@ -297,6 +328,12 @@ def _build_block(
 
 
 def _build_embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
+    """Return the blocks before the layers: tables or a stem, positions, and what is normalised.
+
+    Args:
+        data: the section of the model.
+        first: the first layer kind, whose heads positions fit.
+    """
     blocks = (
         patches.build_stem(draft, data) if data.get("stem") else [_build_table(data, "embedding")]
     )
@@ -311,16 +348,20 @@ def _build_embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
 
 
 def _build_table(data: Kind, name: str) -> Block:
+    """Return the block of a token table, with the keys that give it another width or more rows."""
     keys = ("embedding_dim", "embedding_projection", "token_types")
     return Block("embedding", name, {key: data.get(key) for key in keys})
 
 
 def _build_per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
+    """Return the embedding that each layer adds: its table with the embedding, its gate in a
+    layer."""
     values = fill_block(draft, kind, "per_layer_embedding", data)
     return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
 
 
 def _build_altup(data: Kind, name: str, at: str) -> Block:
+    """Return the predict or the correct step of alternating updates (Gemma 3n), by ``at``."""
     return Block("altup", name, {**data["altup"], "at": at})
 
 

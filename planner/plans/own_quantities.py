@@ -51,6 +51,7 @@ class OwnQuantity(Quantity):
     own = True
 
     def explain_outside(self, value: Any) -> str | None:
+        """Explain why a value cannot be printed; any other value is in range."""
         size = abs(value)
         if size <= BEYOND and (not size or size * BEYOND >= 1):
             return None
@@ -62,6 +63,7 @@ class OwnFormula(Formula):
 
     @cached_property
     def expression(self) -> Expression:
+        """The tree as it is written: the parser has put it in order."""
         return self.written
 
 
@@ -166,6 +168,12 @@ class _Definitions:
                 raise Wrong(name, "formula", error) from None
 
     def _parse_definition(self, definition: Definition) -> None:
+        """Parse a formula and add its quantity to the copy of the book.
+
+        Raises:
+            FormulaError: the formula is none, at its character.
+            _Waits: it uses a quantity that is defined further down.
+        """
         found = formula_text.parse_formula(definition.formula, self.resolve_name)
         name, unit = definition.name, self._choose_unit(definition, found)
         quantity = OwnQuantity(

@@ -211,6 +211,7 @@ def _collect_scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[s
     found: dict[str, Any] = {}
 
     def walk(node: Mapping[str, Any], around: str) -> None:
+        """Collect scalars below a mapping; ``around`` is its dotted key with a dot behind."""
         for key, value in node.items():
             if isinstance(value, dict):
                 walk(value, f"{around}{key}.")

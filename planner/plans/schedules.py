@@ -52,10 +52,16 @@ class Pass(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """What each stage of a pipeline runs, in order, and the way of a micro-batch."""
+    """What each stage of a pipeline runs, in order, and the way of a micro-batch.
+
+    Attributes:
+        name: for people.
+        ways: the (stage, chunk) that a micro-batch passes, one after another; two ways from either
+            end.
+        orders: the passes of each stage.
+    """
 
     name: str
-    #: The (stage, chunk) that a micro-batch passes, one after another; two ways from either end.
     ways: tuple[tuple[Place, ...], ...]
     orders: tuple[tuple[Pass, ...], ...]
 
@@ -124,6 +130,7 @@ def _format_table(table: Mapping[str, Any]) -> str:
 
 @lru_cache(16)
 def _expand_text(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> Schedule:
+    """Return the schedule of a table in JSON; see ``schedule`` for arguments and errors."""
     table = parse_json(text)
     found = list_paths(table["path"], size, virtual)
     chunks = 1 + max(chunk for way in found for _, chunk in way)
@@ -173,6 +180,11 @@ def _order_passes(
     waiting: deque[tuple[int, int]] = deque()
 
     def take(word: str) -> Pass | None:
+        """Take the next pass that a word of the table means (`F`, `B0`, `W`); None if none is left.
+
+        Raises:
+            ValueError: the device has no such chunk.
+        """
         kind, chunk = word[0], word[1:]
         if kind == WEIGHT:
             return Pass(kind, *waiting.popleft()) if waiting else None
@@ -221,6 +233,8 @@ def compute_length(schedule: Schedule, seconds: Mapping[str, Any]) -> Any:
     free = [0] * len(schedule.orders)
 
     def run(stage: int, work: Pass) -> bool:
+        """Run the next pass of a stage, and the one beside it; return False if an input has not
+        arrived."""
         pair = (work,) if work.beside is None else (work, work.beside)
         start = free[stage]
         for kind, chunk, batch, _ in pair:
@@ -311,6 +325,7 @@ def check_table(draft: Draft, model: Model) -> None:
 
 @lru_cache(16)
 def _measure_length(text: str, size: int, virtual: int, micro_batches: int, ahead: bool) -> int:
+    """Return the length of a schedule in units of time, with the usual durations of passes."""
     found: int = compute_length(_expand_text(text, size, virtual, micro_batches, ahead), USUAL)
     return found
 
@@ -329,6 +344,7 @@ def list_in_flight(layout: Mapping[str, Any], micro_batches: int) -> list[list[i
 def _find_in_flight(
     text: str, size: int, virtual: int, micro_batches: int, ahead: bool
 ) -> list[list[int]]:
+    """Return the most micro-batches in flight, for each stage and each of its chunks."""
     orders, found = _expand_text(text, size, virtual, micro_batches, ahead).orders, []
     for order in orders:
         now, most = [0] * virtual, [0] * virtual
@@ -367,16 +383,19 @@ def evaluate_number(text: Any, names: Mapping[str, int]) -> int:
         at = found.end()
 
     def expect(wanted: str) -> None:
+        """Take the next token; raise a ValueError if it is another one."""
         if not tokens or tokens.popleft() != wanted:
             raise ValueError(f"'{text}': a {wanted!r} is missing")
 
     def total() -> int:
+        """Evaluate a sum."""
         value = product()
         while tokens and tokens[0] in ("+", "-"):
             value = value + product() if tokens.popleft() == "+" else value - product()
         return value
 
     def product() -> int:
+        """Evaluate a product, from left to right; raise a ValueError for a division by 0."""
         value = factor()
         while tokens and tokens[0] in _PRODUCTS:
             operation, other = tokens.popleft(), factor()
@@ -386,6 +405,7 @@ def evaluate_number(text: Any, names: Mapping[str, int]) -> int:
         return value
 
     def factor() -> int:
+        """Evaluate a number, a name, a sign, parentheses, or ``min`` and ``max``."""
         word = tokens.popleft() if tokens else ""
         if word == "-":
             return -factor()

@@ -60,6 +60,7 @@ class BlockShape:
             self.set_default(key, held.get(name), f"equals {of}")
 
     def require_keys(self, *keys: str) -> None:
+        """Record a fault for each key that has no value; raise a PlanError if there are any."""
         for key in keys:
             if self.values.get(key) is None:
                 what = self.here.partition(".")[2].rpartition(".")[0] or "model"
@@ -111,6 +112,7 @@ def fill_block(draft: Draft, kind: Kind, block: str, data: Kind) -> dict[str, An
 
 
 def _fill_attention(it: BlockShape) -> None:
+    """Complete attention: head sizes, latent and compressed keys, windows, indexers."""
     values, kind = it.values, it.kind
     it.require_keys("heads")
     heads, latent = values["heads"], values.get("kv_rank") is not None
@@ -171,6 +173,7 @@ def _fill_cross(it: BlockShape) -> None:
 
 
 def _fill_mlp(it: BlockShape) -> None:
+    """Complete a feed-forward block: how many matrices, and how many of these are gates."""
     linears = it.values.get("linears")
     if linears is not None:
         if linears < 3 and it.values["gated"]:
@@ -195,6 +198,8 @@ def _fill_mlp(it: BlockShape) -> None:
 
 
 def _fill_moe(it: BlockShape) -> None:
+    """Complete experts: their width and gates follow from the feed-forward block where it has
+    any."""
     it.require_keys("experts", "top_k")
     values, mlp = it.values, it.kind.get("mlp") or {}
     linears = mlp.get("linears") or 2
@@ -228,6 +233,7 @@ def _fill_moe(it: BlockShape) -> None:
 
 
 def _fill_mamba(it: BlockShape) -> None:
+    """Complete a Mamba block: inner width and ranks of version 1, heads of version 2."""
     values, hidden = it.values, it.kind["hidden"]
     it.require_keys("state")
     it.copy_keys(("bias", "model.bias"), ("output_bias", "mamba.bias"))
@@ -249,16 +255,19 @@ def _fill_mamba(it: BlockShape) -> None:
 
 
 def _fill_delta_net(it: BlockShape) -> None:
+    """Check a gated delta net: all sizes are given, and key heads divide value heads."""
     it.require_keys("key_heads", "value_heads", "key_head_dim", "value_head_dim")
     says = "{} key heads do not divide {} value heads"
     it.divides("key_heads", it.values["value_heads"], says, "delta_net.value_heads")
 
 
 def _fill_short_conv(it: BlockShape) -> None:
+    """Complete a short convolution: its bias is that of the model."""
     it.copy_keys(("bias", "model.bias"))
 
 
 def _fill_recurrence(it: BlockShape) -> None:
+    """Complete an RG-LRU block: as wide as the layer, its gates in as many blocks as heads."""
     it.require_keys("heads")
     it.copy_keys(("width", "hidden"))
     says = "{} gate blocks do not divide the width {}"
@@ -266,15 +275,18 @@ def _fill_recurrence(it: BlockShape) -> None:
 
 
 def _fill_rwkv(it: BlockShape) -> None:
+    """Complete an RWKV block: as wide as the layer."""
     it.copy_keys(("width", "hidden"))
 
 
 def _fill_per_layer(it: BlockShape) -> None:
+    """Complete an embedding of each layer: a row for each token of the vocabulary."""
     it.require_keys("width")
     it.copy_keys(("vocab", "vocab"))
 
 
 def _fill_lightning(it: BlockShape) -> None:
+    """Complete lightning attention: heads and their size are those of the attention."""
     it.copy_keys(("heads", "attention.heads"))
     it.require_keys("heads")
     given = (it.kind.get("attention") or {}).get("head_dim")
