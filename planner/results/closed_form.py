@@ -193,6 +193,8 @@ def _convert_equation(tree: Expression, collapse: Collapse) -> Form | None:
     numbers, and letters of the field stay."""
 
     def leaf(part: Expression) -> Form | None:
+        """Return the form of a symbol or a reduction of a published equation; None for an
+        operation."""
         if not isinstance(part, Symbol):
             return None
         identifier = collapse.book.symbols.get(part)
@@ -208,6 +210,12 @@ def _convert_equation(tree: Expression, collapse: Collapse) -> Form | None:
 
 
 def _explain_source(equation: Equation, form: Form, all_of_it: bool) -> str:
+    """Return the source of an equation with its remark, and what the paper leaves out.
+
+    Args:
+        form: of the plan's quantity, which the caller has beside the equation.
+        all_of_it: whether the equation covers the quantity without further terms.
+    """
     notes = [equation.remark, "" if all_of_it else equation.besides[1]]
     return "; ".join([equation.source, *filter(None, notes)])
 
@@ -241,6 +249,8 @@ def _is_letter(symbol: Symbol, collapse: Collapse) -> bool:
 
 
 def _expand_term(body: Expression, point: Point, collapse: Collapse, stops: Stops) -> Form:
+    """Return a short form in basic symbols, or one that keeps quantities which papers have letters
+    for."""
     with suppress(NoForm):
         form = collapse.expand_tree(body, point, stops)
         if is_brief(form):

@@ -139,6 +139,16 @@ class Collapse:
         return self._make_symbol(quantity.symbol, note, entries, trace.value)
 
     def _expand_instance(self, identifier: str, point: Point, stops: Stops, depth: int) -> Form:
+        """Expand an instance of a quantity.
+
+        Args:
+            stops: decides where a quantity stays a symbol.
+            depth: formulas that were put in above this one; 0 is the quantity itself, which never
+                stops.
+
+        Raises:
+            NoForm: it is absent or a name.
+        """
         trace = self.evaluation.trace_quantity(identifier, point)
         value, formula = trace.value, trace.chosen
         if isinstance(value, (Absent, str)) or formula is None:
@@ -163,9 +173,13 @@ class Collapse:
         return found
 
     def _expand_tree(self, tree: Expression, point: Point, stops: Stops, depth: int) -> Form:
+        """Expand an expression at a point: sums and products by the algebra of forms, the rest by
+        ``leaf``."""
         evaluation = self.evaluation
 
         def leaf(part: Expression) -> Form | None:
+            """Return the form of a part that is no sum or product: a symbol, a reduction, a
+            rounding."""
             op = part.op
             if isinstance(part, Symbol):
                 return self._expand_symbol(part, point, stops, depth)
@@ -207,6 +221,8 @@ class Collapse:
         return max(points, key=lambda below: evaluation.compute(fold.args[-1], below))
 
     def _expand_symbol(self, symbol: Symbol, point: Point, stops: Stops, depth: int) -> Form:
+        """Expand a symbol: the formula of a quantity, a bound expression, or an input with its
+        value."""
         identifier = self.book.symbols.get(symbol)
         if identifier is not None:
             return self._expand_instance(identifier, point, stops, depth)
@@ -375,9 +391,12 @@ class _Written(Typesetter):
         self.book, self._worth, self._names = collapse.book, collapse.get_value, collapse.names
 
     def make_name(self, symbol: Symbol) -> Box:
+        """Return the name that the form gave to a symbol of several entries, or its usual name."""
         return self._names.get(symbol) or super().make_name(symbol)
 
     def _make_symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
+        """Return the box of a symbol of a form, or of its value; it has no point to look anything
+        up at."""
         if numbers:
             return Box("value", (), self._worth(symbol))
         return Box("name", (self.make_name(symbol),))
@@ -405,6 +424,7 @@ def find_factor(form: Form) -> Form | None:
         return None
 
     def rank(monomial: Any) -> tuple[Any, ...]:
+        """Order monomials: the highest power of the hidden size, then those of fewest symbols."""
         powers = dict(monomial)
         whole = sum(powers.values())
         return (-powers.get(notation.h, 0), len(powers), -whole, sorted(map(repr, powers)))

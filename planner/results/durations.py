@@ -43,19 +43,30 @@ MOST_BUCKETS = 16
 
 
 class Chunk(NamedTuple):
-    """Seconds and saved bytes of one chunk of the model for a micro-batch."""
+    """Seconds and saved bytes of one chunk of the model for a micro-batch.
+
+    Attributes:
+        forward: seconds of the forward pass.
+        backward: seconds of the whole backward pass: gradients of inputs and weights,
+            recomputation.
+        weight: of these, gradients of weights.
+        again: of these, recomputation.
+        exposed: seconds of exposed communication by name, of the forward and the backward pass.
+        kept: bytes saved from the forward to the backward pass.
+        held_again: bytes of the largest layer that is recomputed, while it is.
+        trained: parameters.
+        travels: traffic beside the forward and the backward pass: its stream, its names (at the
+            beginning and at the end of the pass), its seconds.
+    """
 
     forward: float
-    backward: float  # the whole of it: gradients of inputs and weights, recomputation
-    weight: float  # of it, gradients of weights
-    again: float  # of it, recomputation
-    #: Exposed communication of forward and backward pass, by name.
+    backward: float
+    weight: float
+    again: float
     exposed: tuple[Mapping[str, float], Mapping[str, float]]
     kept: float
-    held_again: float  # by the largest layer that is computed again, then
-    trained: float  # parameters
-    #: Traffic beside forward and backward passes: the stream, what it is called (at the beginning
-    #: of a pass, at its end), and the seconds of each.
+    held_again: float
+    trained: float
     travels: tuple[tuple[tuple[str, tuple[str, ...], float], ...], ...] = ((), ())
 
     def get_seconds(self, kind: str) -> float:
@@ -69,32 +80,54 @@ class Chunk(NamedTuple):
 
 @dataclass
 class StepData:
-    """The data of a step, by stage: seconds, and bytes."""
+    """The durations of a step in seconds, and its memory in bytes, by stage.
+
+    Attributes:
+        schedule: the order of passes.
+        turns: micro-batches that pass a chunk.
+        chunks: of each stage those that it holds, by their number there.
+        closed: ``time.step_seconds``.
+        send: to the next stage.
+        waits: share of a send that its device waits, or is slowed by.
+        reduce: gradients over data parallelism.
+        gather: weights over data parallelism.
+        optimizer: the update.
+        tied: gradients of tied embeddings.
+        reduces_beside: whether gradients travel beside the backward pass.
+        reduces_each: whether they do after each micro-batch.
+        gathers_first: whether weights travel beside the forward pass of the first micro-batch.
+        buckets: pieces in which the gradients of a chunk travel.
+        contention: share of its time that such traffic costs the work beside it.
+        sends: the stream of sends.
+        shares: the stream of data parallelism.
+        updates: the stream of the update.
+        base: bytes besides activations, in backward and in forward passes.
+        update: bytes in the update.
+        capacity: bytes of a device.
+        names: of exposed communication.
+    """
 
     schedule: Schedule
-    turns: float  # micro-batches that pass a chunk
-    chunks: list[dict[int, Chunk]]  # of each stage those that it holds, by their number there
-    closed: float = 0.0  # what the closed form says of the step
-    send: float = 0.0  # to the next stage
-    waits: float = 1.0  # the share of a send that its device waits, or is slowed by
-    reduce: list[float] = field(default_factory=list)  # gradients over data parallelism
-    gather: list[float] = field(default_factory=list)  # weights over data parallelism
+    turns: float
+    chunks: list[dict[int, Chunk]]
+    closed: float = 0.0
+    send: float = 0.0
+    waits: float = 1.0
+    reduce: list[float] = field(default_factory=list)
+    gather: list[float] = field(default_factory=list)
     optimizer: list[float] = field(default_factory=list)
-    tied: float = 0.0  # gradients of tied embeddings
-    reduces_beside: bool = False  # gradients travel beside the backward pass
-    reduces_each: bool = False  # after each micro-batch
-    gathers_first: bool = False  # weights travel beside the forward pass of the first micro-batch
-    buckets: int = 1  # pieces in which the gradients of a chunk travel
-    contention: float = 0.0  # the share of its time that such traffic costs the work beside it
-    #: The streams of sends, of data parallelism and of the update.
+    tied: float = 0.0
+    reduces_beside: bool = False
+    reduces_each: bool = False
+    gathers_first: bool = False
+    buckets: int = 1
+    contention: float = 0.0
     sends: str = LINK
     shares: str = LINK
     updates: str = COMPUTE
-    #: Bytes besides activations: in backward and in forward passes; and in the update.
     base: list[tuple[float, float]] = field(default_factory=list)
     update: list[float] = field(default_factory=list)
     capacity: float = 0.0
-    #: Names of exposed communication.
     names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in TRAFFIC})
 
     def __post_init__(self) -> None:
@@ -122,6 +155,14 @@ class Reader:
         self.result, self.evaluation, self.plan = result, result.evaluation, result.plan
 
     def build_step(self, slow: Mapping[int, float]) -> StepData:
+        """Return the durations that a simulated step runs with, in seconds.
+
+        Args:
+            slow: factors of the time of stages, by index; 1 for others.
+
+        Raises:
+            PlanError: one of the durations has no value.
+        """
         plan = self.plan
         layout, settings = plan.data["parallelism"], plan.settings
         assert plan.model is not None

@@ -13,13 +13,22 @@ LEFT_OUT = frozenset({"sources", "prices"})
 
 
 class Input(NamedTuple):
-    """One value that entered. ``kind`` is file, preset, set, default, argument or derived."""
+    """One value that entered.
+
+    Attributes:
+        key: dotted.
+        value: in ``unit``.
+        kind: file, preset, set, default, argument or derived.
+        origin: in words, such as the preset or the rule.
+        text: as written, such as 15T.
+        unit: of the key.
+    """
 
     key: str
     value: Any
     kind: str
     origin: str
-    text: str | None = None  # as written, such as 15T
+    text: str | None = None
     unit: str | None = None
 
 
@@ -36,6 +45,7 @@ def list_inputs(plan: Plan) -> list[Input]:
 
 
 def _yield_leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and the value of every scalar and list that is set."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key not in LEFT_OUT:

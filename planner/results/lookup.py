@@ -145,6 +145,7 @@ def _yield_names(quantity: Quantity) -> Iterator[str]:
 
 
 def _match_any_order(quantity: Quantity, wanted: str) -> bool:
+    """Decide whether all words of a text are in one name of a quantity, in any order."""
     words = aliases.words_of(wanted)
     return bool(words) and any(words <= aliases.words_of(name) for name in _yield_names(quantity))
 

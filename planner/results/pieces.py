@@ -17,10 +17,18 @@ from planner.results.result import Result
 
 
 class PassSpan(NamedTuple):
-    """A kernel, or communication; seconds from the start of the pass."""
+    """A kernel, or communication, of one forward pass of a layer.
+
+    Attributes:
+        block: its name.
+        works: whether it is on the compute stream, else traffic between devices.
+        work: what it is called.
+        start: seconds from the start of the pass.
+        end: seconds from the start of the pass.
+    """
 
     block: str
-    works: bool  # on the compute stream, else traffic between devices
+    works: bool
     work: str
     start: float
     end: float

@@ -291,6 +291,7 @@ class Result(Shown):
 
     @cached_property
     def typesetter(self) -> Typesetter:
+        """Writes the formulas of this result; made at first use, since a summary prints none."""
         from planner.typeset import Typesetter
 
         return Typesetter(self.evaluation)
@@ -437,6 +438,7 @@ class Quantity:
 
     @cached_property
     def id(self) -> str:
+        """The id of the book, with the path of each entry: ``memory.activations.part[moe]``."""
         entries = ",".join(entry.path for entry in self.key[1])
         return f"{self.base}[{entries}]" if entries else self.base
 
@@ -559,6 +561,8 @@ class Quantity:
         return []
 
     def _build_summand(self, term: Any) -> Summand:
+        """Return one term of a sum: the label is the title of the quantity that it is a multiple
+        of."""
         evaluation, typesetter = self.result.evaluation, self.result.typesetter
         book, point = evaluation.book, self.trace.point
         identifier = self._id_of(term, point)
@@ -647,6 +651,7 @@ class Quantity:
         return self._to_sympy(levels)
 
     def _to_sympy(self, levels: int | None) -> sympy.Expr:
+        """Derive the quantity as a SymPy expression; ``levels`` as in ``Collapse.derive_tree``."""
         from planner.book.symbolic import to_sympy
         from planner.results.collapse import NoForm
 

@@ -31,35 +31,57 @@ WORK = {
 
 
 class Span(NamedTuple):
-    """One activity of a stage on one of its streams; seconds from the start of the step."""
+    """One activity of a stage on one of its streams.
 
-    stage: int  # from 0 on
-    stream: str  # compute, link, network, host
-    work: str  # forward, backward, input gradient, weight gradient, recompute, send, reduce, …
-    micro_batch: int | None  # from 0 on
-    chunk: int | None  # of those that the device holds, from 0 on
+    Attributes:
+        stage: from 0 on.
+        stream: compute, link, network or host.
+        work: forward, backward, input gradient, weight gradient, recompute, send, reduce, …
+        micro_batch: from 0 on; None for what belongs to none.
+        chunk: of those that the device holds, from 0 on.
+        start: seconds from the start of the step.
+        end: seconds from the start of the step.
+    """
+
+    stage: int
+    stream: str
+    work: str
+    micro_batch: int | None
+    chunk: int | None
     start: float
     end: float
 
 
 class Timeline(NamedTuple):
-    """A simulated step; at any time each stage is busy, idle or waits for exposed communication."""
+    """A simulated step; at any time each stage is busy, idle or waits for exposed communication.
+
+    Attributes:
+        schedule: its name.
+        stages: how many.
+        spans: those of one stream of one stage in the order of time.
+        seconds: of the step.
+        closed: what the closed form gives for it, ``time.step_seconds``.
+        busy: seconds of each stage at work, without traffic that it waits for.
+        idle: seconds of each stage in which it waits for others: the bubble.
+        exposed: seconds of traffic that each stage waits for, by the names of
+            ``Result.step_parts``.
+        critical: what the length of the step follows from, first to last.
+        memory: of each stage the times (s) at which it changes, with the bytes from then on.
+        capacity: bytes of a device.
+        layers: what one forward pass of each layer kind, embedding and head is made of.
+    """
 
     schedule: str
     stages: int
-    spans: tuple[Span, ...]  # of one stream of one stage in the order of time
-    seconds: float  # of the step
-    closed: float  # what the closed form says of it, time.step_seconds
-    busy: tuple[float, ...]  # seconds of each stage at work, without traffic that it waits for
-    idle: tuple[float, ...]  # seconds of each stage in which it waits for others: the bubble
-    #: Seconds of traffic that each stage waits for, by the names of ``Result.step_parts``.
+    spans: tuple[Span, ...]
+    seconds: float
+    closed: float
+    busy: tuple[float, ...]
+    idle: tuple[float, ...]
     exposed: tuple[Mapping[str, float], ...]
-    critical: tuple[Span, ...]  # what the length of the step follows from, first to last
-    #: Steps of each stage's memory: from this time (s) on, so many bytes.
+    critical: tuple[Span, ...]
     memory: tuple[tuple[tuple[float, float], ...], ...]
-    capacity: float  # bytes of a device
-    #: Of each layer kind, embedding and head what one forward pass is made of, exchanges with other
-    #: devices in pieces.
+    capacity: float
     layers: tuple[tuple[str, tuple[pieces.PassSpan, ...]], ...] = ()
 
 
@@ -130,6 +152,12 @@ class _Run:
     of all spans and what each waited for."""
 
     def __init__(self, of: StepData, told: bool = True) -> None:
+        """Prepare a run of a step.
+
+        Args:
+            of: durations in seconds, by stage and chunk.
+            told: whether spans are recorded; a search needs only how long the step takes.
+        """
         self.of, self.told, size = of, told, len(of.chunks)
         #: All spans, and for each the one that it waited for; empty unless ``told``.
         self.spans: list[Span] = []
