@@ -23,6 +23,7 @@ _COUNTED = re.compile(rf"({WHOLE})(?![\d,])(?:\s*[x×*]\s*|\s*)(\S.*)")
 
 
 def _read_aliases(section: str) -> Any:
+    """Return a section of presets/aliases/names."""
     return resources.load_preset("aliases/names")[section]
 
 
@@ -118,6 +119,7 @@ def parse_count(text: str) -> tuple[int, str] | None:
 
 @cache
 def _map_keys(section: str) -> Mapping[str, str]:
+    """Map each word of a section, letters only, to the key that it means."""
     return {
         to_letters(word): key for key, words in _read_aliases(section).items() for word in words
     }
@@ -152,6 +154,7 @@ def words_of(text: str) -> frozenset[str]:
 
 @cache
 def _map_quantities() -> Mapping[frozenset[str], list[str]]:
+    """Map sets of words to the quantities that they name, in any order of words."""
     found: dict[frozenset[str], list[str]] = {}
     for name, several in _read_aliases("quantities").items():
         for words in several:

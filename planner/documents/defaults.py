@@ -140,6 +140,7 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
 
 
 def _get_entry(node: Node, key: str) -> Node | None:
+    """Return an entry of a node; None if it is no mapping or lacks the key."""
     return node.value.get(key) if isinstance(node.value, dict) else None
 
 

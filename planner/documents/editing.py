@@ -29,6 +29,8 @@ class _Marked(yaml.SafeLoader):
     """Composes nodes with the marks of their own text: an alias is a node, not its target."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose a node; an alias becomes a scalar at its own place, since its text is edited
+        there."""
         if self.check_event(yaml.AliasEvent):
             event: Any = self.get_event()  # type: ignore[no-untyped-call]
             return yaml.ScalarNode("alias", event.anchor, event.start_mark, event.end_mark)
@@ -65,6 +67,8 @@ class _Spot(NamedTuple):
 
 
 class _PlanText:
+    """The text of a plan, with the places of its nodes: edits change lines and keep all others."""
+
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         loader = _Marked(text)
@@ -191,6 +195,7 @@ class _PlanText:
         return end
 
     def _find_line_start(self, node: Any) -> int:
+        """Return the index of the first character of the line that a node begins on."""
         index: int = node.start_mark.index
         return self.text.rfind("\n", 0, index) + 1
 
@@ -223,10 +228,12 @@ class _PlanText:
 
 
 def _is_block(node: Any) -> bool:
+    """Decide whether a node is a mapping or a list on lines of its own, without braces."""
     return isinstance(node, yaml.CollectionNode) and not node.flow_style
 
 
 def _wrap_value(steps: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a value inside mappings of the given keys, the first one outermost."""
     for step in reversed(steps):
         value = {step: value}
     found: dict[str, Any] = value

@@ -31,6 +31,8 @@ def read_schema(kind: str) -> Schema:
     known = dict[str, Any]()  # what is referred to from many places, by its reference
 
     def resolve(node: Any) -> Any:
+        """Return a schema with each reference replaced by what it refers to, keys beside it
+        merged."""
         if isinstance(node, list):
             return [resolve(item) for item in node]
         if not isinstance(node, dict):

@@ -69,6 +69,7 @@ def _read_shipped(path: Path, origin: Origin) -> Node:
 
 @lru_cache(maxsize=64)
 def _read_cached(path: Path, origin: Origin, *state: object) -> Node:
+    """Read a document, once for each state of the file (name as typed, time of change, size)."""
     return read_document(path, origin)
 
 
@@ -79,6 +80,7 @@ def preset_names(kind: str, presets: Path | None = None) -> list[str]:
 
 
 def _locate_presets(kind: str, presets: Path | None) -> Path:
+    """Return the folder of the built-in documents of a kind."""
     root = presets if presets is not None else resources.folder("presets")
     return root / FOLDERS.get(kind, "")
 
@@ -150,13 +152,21 @@ def is_plan_like(file: Path, links: int = MOST_LINKS) -> bool:
 
 @dataclass(frozen=True)
 class Resolver:
-    """Replaces `extends` and names by what they stand for."""
+    """Replaces `extends` and names by the documents that they stand for.
+
+    Attributes:
+        presets: folder of built-in documents; None for the program's own.
+        base: folder of what was not written in a file.
+        unknown: receives the faults of references that do not resolve, by path; None raises them.
+        defaults: of a team.
+        again: whether the defaults are in already, except below overrides.
+    """
 
     presets: Path | None
-    base: Path  # of what was not written in a file
+    base: Path
     unknown: dict[tuple[str | int, ...], tuple[Fault, ...]] | None = None
     defaults: Defaults | None = None
-    again: bool = False  # the defaults are in, but for what --set brought
+    again: bool = False
 
     def locate_name(self, node: Node, kind: str) -> tuple[Path, bool]:
         """Find the file that a name means, and whether it is a preset."""

@@ -120,6 +120,8 @@ def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Pat
 
 
 def _list_below(schema: Schema, step: str | int) -> list[Schema]:
+    """Return the schemas that apply one step below, without those that are ``true`` or
+    ``false``."""
     return [found for found in list_schemas(schema, step) if isinstance(found, dict)]
 
 
@@ -128,6 +130,7 @@ class Invalid(PlanError):
     it."""
 
     def __init__(self, faults: Iterable[Fault], document: Document) -> None:
+        """Keep the document beside its faults, for checks of what is valid in it."""
         super().__init__(faults)
         self.document = document
 

@@ -143,6 +143,7 @@ def _explain_mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault
 
 
 def _quote_value(value: Any) -> str:
+    """Name a value in a message: text in quotes, a mapping or a list by what it is."""
     if isinstance(value, dict):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
@@ -176,6 +177,7 @@ def _explain_closest(
     """Yield the faults of the alternative that is closest to what was written."""
 
     def misses(inner: Error) -> bool:
+        """Decide whether a branch fails at the value itself, by its type or its word."""
         return inner.validator in ("type", "enum") and inner.absolute_path == error.absolute_path
 
     branches: dict[Any, list[Error]] = {}
@@ -188,6 +190,7 @@ def _explain_closest(
         return
 
     def closeness(found: Sequence[Error]) -> tuple[bool, int, int]:
+        """Rank the faults of a branch; the largest is the branch that was probably meant."""
         # A wrong discriminating word rules a branch out; then the deepest fault is nearest.
         wrong_word = any(inner.validator == "enum" for inner in found)
         depths = (len(e.absolute_path) + (e.validator == "additionalProperties") for e in found)

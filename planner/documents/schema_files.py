@@ -69,6 +69,7 @@ OF_A_FILE = ("$schema", "$id", "definitions")
 
 
 def _load_schema(kind: str) -> dict[str, Any]:
+    """Return the schema of a kind, as its file has it."""
     found: dict[str, Any] = resources.read_json(find_schema(kind))
     return found
 

@@ -14,12 +14,19 @@ from planner.documents.yaml_nodes import Node
 
 @dataclass(frozen=True)
 class Defaults:
-    """The checked content of a trainplan.yaml."""
+    """The checked content of a trainplan.yaml.
+
+    Attributes:
+        file: its path.
+        node: with quantities read.
+        stated: as written, by key.
+        cluster: keys of every cluster.
+        rates: what runs of one's own give for built-in accelerators, by name.
+    """
 
     file: Path
-    node: Node  # with quantities read
-    stated: Mapping[str, Node]  # as written
-    #: Keys of every cluster, and what runs say of accelerators that ship, by name.
+    node: Node
+    stated: Mapping[str, Node]
     cluster: Mapping[str, Node]
     rates: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
 
@@ -45,6 +52,11 @@ class Defaults:
         return [self._resolve_path(node) for _, node in stated.iter_children()]
 
     def _resolve_path(self, node: Node) -> Path:
+        """Return a folder that the file names, relative to itself.
+
+        Raises:
+            PlanError: it is no folder, or outside the root.
+        """
         found = self.file.parent / str(node.value)
         if not files.is_inside(found):
             raise files.refuse_path(node.place)

@@ -119,6 +119,7 @@ class _Composer:
         self.events = yaml.parse(text, Loader=loader)
 
     def make_place(self, mark: Any) -> Place:
+        """Return the place of a mark; an override has no lines."""
         if self.origin is not None and self.origin.kind == "set":
             return Place(self.file)
         return Place(self.file, mark.line + 1, mark.column + 1)
@@ -181,15 +182,22 @@ class _Composer:
         return made
 
     def iter_until(self, end: type) -> Iterator[Any]:
+        """Yield events up to the end of a mapping or a list, which is consumed."""
         return takewhile(lambda event: not isinstance(event, end), self.events)
 
     def count_nodes(self, more: int, place: Place) -> None:
+        """Count nodes, those of an alias each time; raise a PlanError beyond ``MAX_NODES``."""
         self.size += more
         if self.size > MAX_NODES:
             allowed = f"at most {MAX_NODES} values, aliases written out"
             raise self.stop("the document is too large", place, allowed)
 
     def resolve_alias(self, event: Any, place: Place) -> Node:
+        """Return the anchored node at the place of its alias.
+
+        Raises:
+            PlanError: the anchor is unknown, contains its alias, or the document grows too large.
+        """
         if event.anchor not in self.anchors:
             raise self.stop(f"unknown alias *{event.anchor}", place, "an anchor written before it")
         target = self.anchors[event.anchor]
