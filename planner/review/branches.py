@@ -49,10 +49,16 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PlanSide:
-    """A plan on one side: the documents read for it, by path from the top of the tree, and the plan
-    or its faults."""
+    """A plan on one side of a comparison.
 
-    documents: Mapping[str, str]  # digests
+    Attributes:
+        documents: digests of the documents read for it, by path from the top of the tree.
+        text: of the plan's own document.
+        plan: None if it has faults.
+        faults: none if it is valid.
+    """
+
+    documents: Mapping[str, str]
     text: str
     plan: Plan | None
     faults: tuple[Fault, ...]
@@ -65,16 +71,27 @@ class PlanSide:
 
 @dataclass(frozen=True)
 class PlanChange:
-    """The change of one plan; ``documents`` are those that differ between its sides."""
+    """The change of one plan.
+
+    Attributes:
+        path: from the top of the tree.
+        kind: of ``WORDS``.
+        was: the path before, of one that was renamed.
+        documents: those that differ between its sides.
+        diff: of its results, if both sides are valid.
+        summary: of a new one.
+        faults: of the new side.
+        missed: failed requirements.
+    """
 
     path: str
-    kind: str  # of WORDS
-    was: str = ""  # the path before, of one that was renamed
+    kind: str
+    was: str = ""
     documents: tuple[str, ...] = ()
     diff: Diff | None = None
-    summary: str = ""  # of a new one
+    summary: str = ""
     faults: tuple[Fault, ...] = ()
-    missed: tuple[Fault, ...] = ()  # failed requirements
+    missed: tuple[Fault, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -161,6 +178,14 @@ def _read_tree(
 
 
 def _reading(file: Path, said: str, top: Path, presets: Path | None) -> PlanSide:
+    """Return one side of a plan: what it reads, its result or its faults.
+
+    Args:
+        file: the plan's document.
+        said: the revision in front of paths of faults; empty for the files at hand.
+        top: of the tree, from which paths of documents count.
+        presets: folder of built-in documents, if it is not the program's own.
+    """
     report_progress(str(file))
     plan, faults, text = None, tuple[Fault, ...](), ""
     with files.record_reads() as opened:
@@ -204,6 +229,8 @@ def _match_renamed(before: Mapping[str, PlanSide], after: Mapping[str, PlanSide]
 
 
 def _measure_match(one: list[str], other: list[str]) -> float:
+    """Return how similar two documents are, from 0 to 1; 0 below ``ALIKE``, which is quick to
+    see."""
     matcher = SequenceMatcher(None, one, other, autojunk=False)
     return matcher.quick_ratio() if matcher.real_quick_ratio() >= ALIKE else 0.0
 
@@ -266,6 +293,7 @@ def explain_change(one: PlanChange) -> str:
 
 
 def list_changed(found: Sequence[PlanChange]) -> list[PlanChange]:
+    """List the plans that are not the same on both sides."""
     return [one for one in found if one.kind != "same"]
 
 
@@ -299,6 +327,15 @@ def render_branches(found: Sequence[PlanChange], everything: bool = False) -> st
 
 
 def _format_section(one: PlanChange, everything: bool) -> list[str]:
+    """Format the change of one plan in Markdown.
+
+    Args:
+        one: the change.
+        everything: whether rows that changed little are shown too.
+
+    Returns:
+        lines, the last one empty.
+    """
     why = [f"{escape_md(explain_change(one))}.", ""] if explain_change(one) else []
     why += [line for fault in one.missed for line in (f"**{escape_md(str(fault))}.**", "")]
     if one.diff is not None:

@@ -63,21 +63,33 @@ SUMMED = {
 
 
 class Finding(NamedTuple):
-    """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` is
-    whether the plan or the program changed since."""
+    """One report held against its plan.
+
+    Attributes:
+        path: of the report.
+        kind: same, numbers, wording, lost, invalid, or missing (of a plan without a report).
+        details: the first differences, as lines.
+        cause: whether the plan or the program changed since.
+        line: of the report, where the first difference stands.
+        faults: of a plan that is no longer valid.
+        missed: failed requirements of the plan.
+        fresh: the report as it is today, if it drifted.
+        written: whether it has replaced the old one.
+    """
 
     path: str
-    kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
+    kind: str
     details: tuple[str, ...] = ()
     cause: str = ""
-    line: int | None = None  # of the report, where the first of them stands
-    faults: tuple[Fault, ...] = ()  # of a plan that is no longer valid
-    missed: tuple[Fault, ...] = ()  # what its plan requires and does not hold
-    fresh: str = ""  # the report as it is today, where it drifted
+    line: int | None = None
+    faults: tuple[Fault, ...] = ()
+    missed: tuple[Fault, ...] = ()
+    fresh: str = ""
     written: bool = False
 
     @property
     def drift(self) -> bool:
+        """Whether the report differs from its plan and was not written again."""
         return self.kind != "same" and not self.written
 
     @property
@@ -209,6 +221,8 @@ def _count_reports(findings: Sequence[Finding]) -> str:
 
 
 def _check_report(path: Path, claim: reports.Claim) -> Finding:
+    """Write a report again and compare; a plan that cannot be evaluated is a finding, not an
+    error."""
     for name in (claim.plan, claim.log):
         if name is not None and reports.find_named(path, name) is None:
             return Finding(str(path), "lost", (f"{name} does not exist",))
@@ -347,5 +361,6 @@ def _find_changed(before: str, after: str) -> str:
 
 
 def _cut_lines(lines: list[str]) -> str:
+    """Join lines and cut them to what a message shows."""
     joined = " ".join(" ".join(lines).split())
     return (joined[:57] + "…" if len(joined) > 58 else joined) or "nothing"

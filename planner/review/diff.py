@@ -40,11 +40,20 @@ STEP, PROCESS = "time.step_seconds", "memory.process"
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One changed input or quantity; None on a side where it is absent. An input has its origin on
-    either side."""
+    """One changed input or quantity.
+
+    Attributes:
+        id: dotted key of an input, id of a quantity.
+        kind: verdict, input, quantity, answer or requirement.
+        title: for people.
+        unit: of both values.
+        old: None where it is absent.
+        new: None where it is absent.
+        origins: of an input on either side.
+    """
 
     id: str
-    kind: str  # verdict | input | quantity | answer | requirement
+    kind: str
     title: str
     unit: str
     old: Any
@@ -93,6 +102,7 @@ class Diff:
     sides: tuple[Mapping[str, Any], ...] = field(default=({}, {}), repr=False)
 
     def of(self, kind: str) -> list[ChangeRow]:
+        """Return the rows of one kind."""
         return [row for row in self.rows if row.kind == kind]
 
     @cached_property
@@ -290,6 +300,8 @@ def _diff_answers(old: Any, new: Any, precision: float | None) -> Iterator[Chang
 
 
 def _is_same(row: ChangeRow, precision: float | None) -> bool:
+    """Decide whether both values of a row print alike, or differ by less than the precision, a
+    share of the larger one."""
     if precision is None or not (is_number_value(row.old) and is_number_value(row.new)):
         return row.format_value(row.old) == row.format_value(row.new)
     a, b = Fraction(row.old), Fraction(row.new)  # an integer may be too large for a float
@@ -302,6 +314,7 @@ def is_number_value(value: Any) -> bool:
 
 
 def _get_number(side: Any, identifier: str) -> Fraction | None:
+    """Return the value of a quantity of a side; None if it is absent or a name."""
     value: Any = (side["quantities"].get(identifier) or {}).get("value")
     return Fraction(value) if is_number_value(value) else None
 
@@ -362,6 +375,16 @@ def _load_side(side: str) -> Any:
 
 
 def _read_result(name: str, file: str | Path, presets: Path | None = None) -> Any:
+    """Read a side as data.
+
+    Args:
+        name: as the user gave it, for faults.
+        file: a result in JSON, a report or a plan, by its ending.
+        presets: folder of built-in documents, if it is not the program's own.
+
+    Raises:
+        PlanError: the file has no result, or its plan is not valid.
+    """
     ending = Path(file).suffix
     if ending in (".md", ".html"):
         claim = reports.read_claim(Path(file)) if files.is_file(Path(file)) else None

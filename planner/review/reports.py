@@ -31,14 +31,23 @@ _COMMAND = re.compile(r"^(?:<pre[^>\n]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$"
 
 
 class Claim(NamedTuple):
-    """The plan and options that a report names."""
+    """The plan and options that a report names in its footer.
+
+    Attributes:
+        plan: path or name.
+        overrides: `KEY=VALUE`, in order.
+        log: of the run compared with the plan.
+        warm_up: steps of the log that are left out.
+        step_time: given instead of a log.
+        no_defaults: whether a team's defaults were left out.
+    """
 
     plan: str
     overrides: tuple[str, ...]
-    log: str | None = None  # of the run compared with the plan
+    log: str | None = None
     warm_up: int | None = None
-    step_time: str | None = None  # given instead of a log
-    no_defaults: bool = False  # whether a team's were left out
+    step_time: str | None = None
+    no_defaults: bool = False
 
 
 class Stated(NamedTuple):

@@ -32,12 +32,19 @@ PROGRAM = "planner/base/resources.py"
 
 
 class Tree(NamedTuple):
-    """The documents of a revision, in a folder of their own."""
+    """The documents of a revision, in a folder of their own.
+
+    Attributes:
+        folder: where they are.
+        here: the current folder, from the top of the repository.
+        regular: objects of all files by path, also of those that were not copied.
+        presets: their folder, if the revision is one of this program.
+    """
 
     folder: Path
-    here: str  # the current folder, from the top of the repository
-    regular: Mapping[str, bytes]  # objects of all files by path, also those not copied
-    presets: Path | None  # where the revision is one of this program
+    here: str
+    regular: Mapping[str, bytes]
+    presets: Path | None
 
     @property
     def current(self) -> Path:
@@ -70,6 +77,8 @@ def trim_commit(revision: str) -> str:
 
 
 def _find_tree(revision: str, place: Place) -> str:
+    """Return the id of the tree of a revision; empty if there is none. A word that looks like an
+    option is none."""
     if revision.startswith("-"):
         return ""
     asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")

@@ -162,6 +162,7 @@ def split_by_part(parts: Parts, most: int = PARTS) -> tuple[str, list[Line]]:
     rows.append((TOTALS[parts.of], *totals))
 
     def text(number: int, sign: str = "") -> str:
+        """Format a part in the unit of all parts, with a sign."""
         size = format_fixed(Fraction(abs(number), 10**decimals), decimals)
         return ("−" if number < 0 else sign) + size
 
@@ -297,6 +298,7 @@ def _count_hidden(changes: Sequence[Change], most: int, indent: str = "") -> lis
 
 
 def _cut_value(value: str, most: int = 28) -> str:
+    """Cut a value to so many characters."""
     return value if len(value) <= most else value[: most - 1] + "…"
 
 
@@ -336,6 +338,15 @@ def render_diff(found: Diff, everything: bool = False) -> str:
 
 
 def _build_comment(found: Diff, most: int) -> list[str]:
+    """Return the comment of a pull request up to its folds: the verdict, the changes, the sums.
+
+    Args:
+        found: the comparison.
+        most: changes that are listed; the rest is counted.
+
+    Returns:
+        lines of Markdown.
+    """
     names = [format_code(_cut_value(one_line(clean(name)), 100)) for name in (found.old, found.new)]
     rest = f" {escape_md(explain_diff(found))}." if explain_diff(found) else ""
     lines = [MARKER, f"**{escape_md(state_verdict(found))}.**{rest}", ""]
@@ -364,6 +375,7 @@ def _build_comment(found: Diff, most: int) -> list[str]:
 
 
 def _build_rows(heading: str, rows: Sequence[ChangeRow]) -> list[str]:
+    """Return a table of changed values in Markdown, a line each, and an empty one behind it."""
     lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
     for row in rows:
         cells = (row.format_value(row.old), row.format_value(row.new), format_change(row))
@@ -373,6 +385,7 @@ def _build_rows(heading: str, rows: Sequence[ChangeRow]) -> list[str]:
 
 
 def encode_diff(found: Diff) -> str:
+    """Format a comparison as JSON."""
     return as_json(dump_diff(found))
 
 
