@@ -71,11 +71,13 @@ class Refused(Exception):
     """A request that is rejected: a status, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
+        """Keep the status of the answer, and why the request is refused."""
         super().__init__(why)
         self.status, self.why = status, why
 
 
 def _make_fault(status: int, why: str) -> Response:
+    """Return an answer with one fault."""
     return Response(bodies.encode_faults(why), status, media_type="application/json")
 
 
@@ -88,6 +90,8 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+        """Guard an application; ``hosts`` are the names that a Host header may have, None for
+        any."""
         self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,6 +100,7 @@ class Guard:
         begun = False
 
         async def sent(message: Message) -> None:
+            """Send a message, the first with the headers of every answer."""
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
@@ -183,6 +188,7 @@ async def _run_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> An
     """
 
     async def wait_for_end() -> None:
+        """Wait until the client is gone."""
         while (await receive())["type"] != "http.disconnect":
             pass
 
@@ -204,6 +210,7 @@ class Lines(Response):
     media_type = "application/x-ndjson"
 
     def __init__(self, steps: AsyncGenerator[tuple[bool, Any]]) -> None:
+        """Stream steps, each whether it is the last one, and a line or an answer."""
         super().__init__()
         del self.headers["content-length"]
         self.steps = steps
@@ -212,6 +219,8 @@ class Lines(Response):
         await _run_connected(receive, self.send_lines(send))
 
     async def send_lines(self, send: Send) -> None:
+        """Send progress and the answer, a line of JSON each. Headers wait for the first line, so
+        that a refusal still has its status."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         begun = False
         try:
@@ -234,15 +243,18 @@ class Lines(Response):
 
 
 def _make_chunk(line: bytes) -> Message:
+    """Return the message of one line."""
     return {"type": "http.response.body", "body": line + b"\n", "more_body": True}
 
 
 async def _answer_page(request: Request) -> Response:
+    """Answer a function of the page that takes a moment: one process, the last answers cached."""
     name = _read_name(request, find.AT_ONCE)
     return await _answer_cached(request, request.app.state.quick, find.call_function, name)
 
 
 async def _answer_v1(request: Request) -> Response:
+    """Answer a program: what takes long has processes of its own."""
     programs: Programs = request.app.state.programs
     name = _read_name(request, TOOLS)
     pool = request.app.state.long if name in LOOKED_FOR else request.app.state.quick
@@ -271,6 +283,8 @@ async def _answer_cached(
 
 
 async def _answer_find(request: Request) -> Response:
+    """Answer a search, a question or a chart: progress first, and an end when the client is
+    gone."""
     name = _read_name(request, find.FUNCTIONS)
     raw = await _read_body(request)
     long: Workers = request.app.state.long
@@ -287,6 +301,7 @@ def _get_client(request: Request) -> str:
 
 
 def _read_name(request: Request, names: Container[str]) -> str:
+    """Return the last part of the address; 404 if no function has that name."""
     name: str = request.path_params["name"]
     if name not in names:
         raise HTTPException(404)
@@ -294,15 +309,18 @@ def _read_name(request: Request, names: Container[str]) -> str:
 
 
 async def _answer_openapi(request: Request) -> Response:
+    """Answer with the description of the interface for programs."""
     return Response(_encode_openapi(request.app.state.programs), media_type="application/json")
 
 
 @lru_cache(maxsize=1)
 def _encode_openapi(programs: Programs) -> bytes:
+    """Encode the description once: it depends on the program alone."""
     return bodies.encode_json(describe_api(programs))
 
 
 async def _answer_index(request: Request) -> Response:
+    """Answer with the page; it starts from the plan of the command line, read anew each time."""
     plan: Path | None = request.app.state.plan
     return HTMLResponse(_shell(None if plan is None else files.read_text(plan, MAX_BODY)))
 
@@ -311,6 +329,8 @@ _shell = lru_cache(maxsize=1)(page.render_shell)
 
 
 async def _answer_style(request: Request) -> Response:
+    """Answer with the style sheet, which the page loads as a file because its policy allows no
+    other."""
     return Response(page.render_style(), media_type="text/css")
 
 
@@ -327,6 +347,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """Keep the processes that compute while the server runs; the first begins at once."""
         app.state.quick, app.state.long = Workers(*QUICK), Workers(*LONG)
         beginning = asyncio.ensure_future(app.state.quick.run(os.getpid))
         try:
@@ -337,6 +358,7 @@ def create_app(
             app.state.long.close()
 
     async def answer_error(request: Request, error: Exception) -> Response:
+        """Answer with the fault of a refused request."""
         return refuse_request(error)
 
     static = StaticFiles(directory=resources.folder("templates") / "serve")

@@ -32,9 +32,11 @@ def run_assistant(programs: Programs) -> None:
 
 
 async def _serve_tools(programs: Programs) -> None:
+    """Serve tools on standard input and output until it is closed; one process computes."""
     with closing(Workers(1, SECONDS, WAITING)) as workers:
 
         async def list_tools(*_: Any) -> types.ListToolsResult:
+            """Return all tools with the schemas of their arguments."""
             tools = [
                 {"name": name, "description": tool.help, "inputSchema": tool.build_schema()}
                 for name, tool in programs.tools.items()
@@ -42,6 +44,8 @@ async def _serve_tools(programs: Programs) -> None:
             return types.ListToolsResult.model_validate({"tools": tools})
 
         async def call_tool(_: Any, asked: Any) -> types.CallToolResult:
+            """Return what a command prints; a fault is text with a mark, so that the assistant can
+            correct it."""
             good, text = await _call_tool(programs, workers, asked.name, asked.arguments or {})
             content = [{"type": "text", "text": text}]
             return types.CallToolResult.model_validate({"content": content, "isError": not good})

@@ -42,9 +42,11 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     """
 
     def refuse_number(word: str) -> Any:
+        """Raise a ValueError for NaN and Infinity, which are no JSON."""
         raise ValueError(f"{word} is not a number")
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return an object; raise a ValueError for a key that stands twice."""
         if len(found := dict(pairs)) < len(pairs):
             raise ValueError(f"duplicate key, of {', '.join(found)}")
         return found

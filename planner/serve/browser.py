@@ -48,6 +48,7 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
     last = 0.0
 
     def report_line(line: str) -> None:
+        """Pass on a line of progress, but not more often than ``PERIOD``."""
         nonlocal last
         if time.monotonic() - last >= PERIOD:
             last = time.monotonic()

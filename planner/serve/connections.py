@@ -39,10 +39,12 @@ class Listener(socket.socket):
     """A listening socket whose connections never use up the process's files."""
 
     def __init__(self, one: socket.socket) -> None:
+        """Take over a socket that listens."""
         super().__init__(one.family, one.type, one.proto, one.detach())
         self.open: list[socket.socket] = []
 
     def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; wait while there are as many as the server has files for."""
         self.open = [other for other in self.open if other.fileno() >= 0]
         if len(self.open) >= MOST:
             time.sleep(0.001)
@@ -58,6 +60,8 @@ class Connection(H11Protocol):
     ended = False
 
     def connection_made(self, transport: Any) -> None:
+        """Begin a connection. Beyond the bounds of the server or of one client, the one that has
+        waited longest is closed."""
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
         self.whose, self.since = find_client(address), self.loop.time()
@@ -92,16 +96,19 @@ class Connection(H11Protocol):
             self.loop.call_later(1, self.check_deadline)
 
     def close_now(self) -> None:
+        """Close the connection without an answer."""
         self.ended = True
         self.transport.abort()
 
     def on_response_complete(self) -> None:
+        """Begin to wait for the next request of the connection."""
         self.app = self.config.loaded_app
         if self.conn.their_state is not h11.SEND_BODY:  # else its deadline is that of the request
             self.since = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
+        """Answer a request that is no HTTP, unless an answer has begun."""
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:  # an answer has begun
@@ -114,6 +121,8 @@ class Seldom(logging.Filter):
     last: dict[str, float] = {}  # noqa: RUF012  # of all logs
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Pass a message of a kind once in ``SELDOM`` seconds, escaped and cut, without its
+        trace."""
         kind, now = str(record.msg).partition("\n")[0], time.monotonic()
         if now - self.last.get(kind, -SELDOM) < SELDOM or len(self.last) > KINDS:
             return False

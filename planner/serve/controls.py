@@ -85,6 +85,7 @@ def _list_scalars(prefix: str, said: Any) -> Iterator[str]:
 
 
 def _make_setting(key: str) -> Data:
+    """Return the control of a key: its kind, its choices and what it is called."""
     said = about(key)
     section = ".".join(key.split(".")[:-1][:2])
     name = key.removeprefix(f"{section}.").replace(".", " ").replace("_", " ")
@@ -122,6 +123,7 @@ def list_sections() -> list[tuple[str, list[Data]]]:
 
 
 def _name_section(section: str) -> str:
+    """Return the title of a group of keys."""
     words = TITLES.get(section)
     return words or headline(section.replace("_", " ").replace(".", ", "))
 
@@ -152,6 +154,8 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
 
 
 def _read_stated(text: Node | None, key: str) -> str | None:
+    """Return the value of a key as the document has it; of a mapping the document that it
+    extends."""
     node = text
     for step in key.split("."):
         if node is None or not isinstance(node.value, dict):

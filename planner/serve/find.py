@@ -80,12 +80,22 @@ def _read_field(body: Body, name: str) -> str:
 
 
 def _load_field(body: Body, name: str = "text", searched: bool = False) -> Plan:
+    """Load the plan in a field of the body.
+
+    Args:
+        name: of the field.
+        searched: whether the layout may be left to a search.
+
+    Raises:
+        PlanError: the field is missing, or the plan has faults.
+    """
     if not isinstance(body.get(name), str):
         raise PlanError(Fault(f"{name} is missing", None, "the text of a plan"))
     return load_from_text(body[name], searched=searched)
 
 
 def _render_view(template: str, view: Any) -> str:
+    """Render a fragment of the page."""
     from planner.report import report
 
     return report.render_page(f"serve/{template}.jinja", view=view)
@@ -150,6 +160,7 @@ def answer_search(body: Body) -> dict[str, Any]:
 
 
 def _list_keys(layout: Any) -> list[Any]:
+    """Return what identifies a layout: the values of its keys, in order."""
     return [layout.get(key) for key in KEYS]
 
 
@@ -251,6 +262,7 @@ def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
         raise PlanError(Fault(f"{key}: which values?", None, "values with commas between them"))
 
     def is_allowed(value: Any) -> bool:
+        """Decide whether a key may have a value, by its schema."""
         try:
             return bool(check_value(key, value))
         except PlanError:
@@ -262,6 +274,7 @@ def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
 
 
 def _format_setting(key: str, value: Any) -> str:
+    """Format a key with its value as YAML has it."""
     return f"{key}: {value if isinstance(value, str) else format_flow(value)}"
 
 

@@ -41,9 +41,11 @@ def _build_components(kind: str) -> dict[str, Any]:
     """Return the schema of a kind of document, each of its definitions under a unique name."""
 
     def build_name(name: str) -> str:
+        """Return the name of a definition among those of all schemas."""
         return f"{kind}.{name}".replace("/", "-per-")
 
     def move(node: Any) -> Any:
+        """Return a schema whose references lead to the components of the description."""
         if isinstance(node, list):
             return [move(item) for item in node]
         if not isinstance(node, dict):
@@ -64,6 +66,14 @@ def _build_components(kind: str) -> dict[str, Any]:
 def _build_operation(
     name: str, tool: Tool, asked: dict[str, Any], statuses: dict[str, str]
 ) -> dict[str, Any]:
+    """Return the operation of one tool.
+
+    Args:
+        name: of the operation.
+        tool: the command behind it.
+        asked: schema of the body.
+        statuses: refusals by status, in words.
+    """
     answer = _ref("result") if name == "evaluate" else {"type": "object"}
     what = f"What `trainplan {tool.command} --format json` prints; also where the answer is no."
     refused = {
@@ -78,8 +88,10 @@ def _build_operation(
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a body in JSON with a schema."""
     return {"content": {"application/json": {"schema": schema}}}
 
 
 def _ref(name: str) -> dict[str, str]:
+    """Return a reference to a component."""
     return {"$ref": f"#/components/schemas/{name}"}

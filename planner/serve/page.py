@@ -48,6 +48,7 @@ class WrongField(PlanError):
     """Faults of one field of the page."""
 
     def __init__(self, faults: Iterable[Fault], field: str) -> None:
+        """Keep the field of the page that the faults belong to."""
         super().__init__(faults)
         self.field = field
 
@@ -334,6 +335,13 @@ def _compare_answers(
         span = (high - low) or Fraction(1)
 
         def at(value: Any, low: Fraction = low, span: Fraction = span) -> str:
+            """Return where a value lies between the ends of a row, as a percentage.
+
+            Args:
+                value: in the unit of the row.
+                low: the left end.
+                span: from the left to the right end, above 0.
+            """
             return format_share(Fraction(value) - low, span)
 
         whiskers = [
@@ -375,8 +383,7 @@ def compute_more(body: Body) -> dict[str, Any]:
 
 
 def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the keys of the usual settings, each with its choices that do not fit or are invalid,
-    and why."""
+    """Yield the keys with choices that the plan refuses, with the fault of each of these."""
     plan, known = result.plan, controls.list_settings()
     keys = [key for each in controls.USUAL.values() for key in each if known[key].kind in BESIDE]
     for key, one in controls.shown_in(None, plan, keys).items():

@@ -11,6 +11,7 @@ class HashTrieMap(Mapping[Any, Any]):
     """A mapping that never changes; its methods return a changed copy."""
 
     def __init__(self, *pairs: Any, **named: Any) -> None:
+        """Make a map as ``dict`` does."""
         self._held = dict(*pairs, **named)
 
     @classmethod

@@ -42,10 +42,17 @@ _DOCUMENT = "A plan: an object, its YAML as text, or the name of one that ships.
 
 
 class Option(NamedTuple):
-    """A key of an object."""
+    """A key of the body of a request, and the option that it stands for.
+
+    Attributes:
+        key: in the body.
+        flag: of the command line; None where its words stand alone.
+        schema: JSON Schema of the value.
+        required: whether a body must have it.
+    """
 
     key: str
-    flag: str | None  # of the command line; none where its words stand alone
+    flag: str | None
     schema: dict[str, Any]
     required: bool
 

@@ -156,4 +156,5 @@ def _list_package_files(name: str) -> dict[str, bytes]:
 
 
 def _is_wanted(path: PurePath) -> bool:
+    """Decide whether a browser needs a file of a package."""
     return path.suffix not in LEFT_OUT and not FOLDERS_LEFT_OUT & {*path.parts}

@@ -11,6 +11,8 @@ from planner.serve import find, page  # noqa: F401  # what they import is what i
 
 
 def _fill_caches() -> None:
+    """Answer two plans as the page would, and take what is then in memory out of garbage
+    collection."""
     gc.set_threshold(600_000)  # as the command line does
     for name in preset_names("plan")[-2:]:  # a dense one and one of experts
         with contextlib.suppress(Exception):  # a request reports it

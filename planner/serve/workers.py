@@ -70,6 +70,7 @@ def _run_worker(pipe: Connection, folder: str, seconds: float, idle: float) -> N
     last = 0.0
 
     def hear(line: str) -> None:
+        """Pass on a line of progress, but not more often than ``PERIOD``."""
         nonlocal last
         if time.monotonic() - last >= PERIOD:
             last = time.monotonic()
@@ -94,6 +95,8 @@ class _Process:
     """A process and its pipe, used by one thread at a time."""
 
     def __init__(self, *how: Any) -> None:
+        """Start a process; ``how`` are the arguments of ``_run_worker``, the last one its idle time
+        in seconds."""
         self.pipe, other = MAKER.Pipe()
         with other:
             self.process = MAKER.Process(target=_run_worker, args=(other, *how), daemon=True)
@@ -133,6 +136,8 @@ class _Process:
         return result
 
     def is_waiting(self) -> bool:
+        """Decide whether the process takes another call: it is alive and will not end of itself at
+        once."""
         return self.process.is_alive() and time.monotonic() < self.until
 
 
@@ -148,6 +153,14 @@ class Workers:
     """
 
     def __init__(self, count: int, seconds: float, waiting: int, each: int | None = None) -> None:
+        """Prepare the processes, none of which starts before the first call.
+
+        Args:
+            count: processes.
+            seconds: that a call may take.
+            waiting: calls that may wait.
+            each: calls of one client that may wait; with it, a client never has all processes.
+        """
         self.count, self.seconds, self.waiting = count, seconds, waiting
         self.each, self.share = each or waiting, max(1, count - 1) if each else count
         self.idle = IDLE
@@ -191,13 +204,16 @@ class Workers:
         self._busy.append(one)
 
         def tell(line: str) -> None:
+            """Pass a line of progress from a thread to the loop."""
             loop.call_soon_threadsafe(steps.put_nowait, line)
 
         def end_unfinished() -> None:
+            """Kill the process of a call that nobody waits for."""
             if not work.done():
                 one.process.kill()
 
         def done(_: object) -> None:
+            """Give the process back and let the next call begin."""
             steps.put_nowait(None)
             work.exception()  # nobody may ask for it
             self._busy.remove(one)
@@ -236,6 +252,8 @@ class Workers:
             raise
 
     def _start_next(self) -> None:
+        """Let the next call begin, of the client that has least: running first, served before that
+        second."""
         waits = [one for one in self.waits if self.runs[one[0]] < self.share and not one[1].done()]
         if waits and self.runs.total() < self.count:
             turn = min(waits, key=lambda one: (self.runs[one[0]], self.served[one[0]]))
@@ -247,6 +265,7 @@ class Workers:
             self.runs, self.served = +self.runs, Counter()
 
     def _release_slot(self, client: str) -> None:
+        """End a call of a client."""
         self.runs[client] -= 1
         self._start_next()
 
