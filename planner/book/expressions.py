@@ -90,6 +90,7 @@ class Expression(Operand):
 
     @property
     def axis(self) -> str:
+        """The axis of a reduction."""
         return str(self.data[0])
 
     @cached_property
@@ -109,6 +110,8 @@ class Expression(Operand):
         return _make_unique(self.op, tuple(part.put(others) for part in self.args), self.data)
 
     def walk_tree(self) -> Iterator[Expression]:
+        """Yield the expression and all below it, an operation before its arguments; equal parts
+        each time."""
         yield self
         for argument in self.args:
             yield from argument.walk_tree()
@@ -124,10 +127,13 @@ class Symbol(Expression):
 
     @property
     def name(self) -> str:
+        """The name in formulas; the id of a quantity."""
         return str(self.data[0])
 
     @property
     def positive(self) -> bool:
+        """Whether the value is above 0, which SymPy is told: roots and powers of products then
+        simplify."""
         return bool(self.data[1])
 
     def __str__(self) -> str:

@@ -41,6 +41,14 @@ class FormulaError(ValueError):
     def __init__(
         self, message: str, at: int, allowed: str | None = None, hint: str | None = None
     ) -> None:
+        """Keep the parts of the message.
+
+        Args:
+            message: what is wrong.
+            at: index of the character at fault.
+            allowed: what may be written.
+            hint: the nearest right spelling.
+        """
         super().__init__(message)
         self.message, self.at, self.allowed, self.hint = message, at, allowed, hint
 
@@ -88,6 +96,7 @@ class _FormulaParser:
         self.text, self.names, self.at, self.depth = text, names, 0, 0
 
     def parse_whole(self) -> FormulaTerm:
+        """Parse the whole text; raise a FormulaError for what follows a formula."""
         found = self.parse_sum()
         if self.at < len(self.text):
             raise self.make_error("+ - * / ^ and parentheses")
@@ -115,11 +124,13 @@ class _FormulaParser:
         return found[0]
 
     def close_group(self) -> None:
+        """Take a closing parenthesis; raise a FormulaError if there is none."""
         if not self.accept_sign(")"):
             raise self.make_error("a closing parenthesis")
         self.depth -= 1
 
     def open_group(self, at: int) -> None:
+        """Count an opening parenthesis; raise a FormulaError beyond ``DEEPEST``."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise FormulaError("parentheses nested too deeply", at, f"at most {DEEPEST}")
@@ -127,6 +138,7 @@ class _FormulaParser:
     # -- the grammar ----------------------------------------------------------------------------
 
     def parse_sum(self) -> FormulaTerm:
+        """Parse terms with signs between them, all of one dimension."""
         terms = [self.parse_product()]
         while sign := self.accept_sign("+", "-"):
             at = _find_token(self.text, self.at)
@@ -137,6 +149,7 @@ class _FormulaParser:
         return _combine_terms("add", terms) if len(terms) > 1 else terms[0]
 
     def parse_product(self) -> FormulaTerm:
+        """Parse factors, from left to right."""
         found = self.parse_signed()
         while sign := self.accept_sign("*", "/"):
             at = _find_token(self.text, self.at)
@@ -150,6 +163,7 @@ class _FormulaParser:
         return found
 
     def parse_signed(self) -> FormulaTerm:
+        """Parse a power with signs in front: ``-2^2`` is -4, as on paper."""
         minus = False
         while sign := self.accept_sign("+", "-"):
             minus ^= sign == "-"
@@ -157,6 +171,7 @@ class _FormulaParser:
         return _combine_factors(_wrap_number(-1), found) if minus else found
 
     def parse_power(self) -> FormulaTerm:
+        """Parse a base and its exponent, a plain number of at most ``HIGHEST``."""
         base = self.parse_atom()
         if not self.accept_sign("^", "**"):
             return base
@@ -178,6 +193,7 @@ class _FormulaParser:
         return found
 
     def parse_atom(self) -> FormulaTerm:
+        """Parse a number, a name, a function or a formula in parentheses."""
         start = _find_token(self.text, self.at)
         if self.accept_sign("("):
             self.open_group(start)
@@ -222,6 +238,15 @@ class _FormulaParser:
                 name, self.at = above, self.at - len(below) - 1  # what it is divided by is a name
 
     def parse_function(self, name: str, start: int) -> FormulaTerm:
+        """Parse the arguments of a function whose name was read.
+
+        Args:
+            name: as written.
+            start: index of its first character.
+
+        Raises:
+            FormulaError: it is unknown, or takes other arguments.
+        """
         if name not in FUNCTIONS:
             allowed = f"functions are {', '.join(FUNCTIONS)}"
             raise FormulaError(
@@ -273,10 +298,12 @@ def _check_dimensions(terms: Sequence[FormulaTerm], other: FormulaTerm, at: int)
 
 
 def _wrap_number(value: Exact) -> FormulaTerm:
+    """Return a number as a term without a unit."""
     return FormulaTerm(make_number(value), _ONE)
 
 
 def _flatten_terms(op: str, terms: Sequence[FormulaTerm]) -> Iterator[Expression]:
+    """Yield the operands of terms that are the operation themselves, other terms whole."""
     for term in terms:
         yield from term.tree.args if term.tree.op == op else (term.tree,)
 
@@ -297,6 +324,7 @@ def _combine_terms(op: str, terms: Sequence[FormulaTerm]) -> FormulaTerm:
 
 
 def _combine_factors(one: FormulaTerm, other: FormulaTerm) -> FormulaTerm:
+    """Multiply two terms: numbers together and first, dimensions and sizes added up."""
     factor, parts = Fraction(1), list[Expression]()
     for part in _flatten_terms("mul", (one, other)):
         if part.op == "number":

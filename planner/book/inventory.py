@@ -34,25 +34,49 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Component:
+    """One component of a block: a matrix, a vector, or an operation without weights.
+
+    Attributes:
+        name: unique in its block.
+        n_in: width of the input; of a convolution the kernel.
+        n_out: width of the output.
+        group: the line of a breakdown that it belongs to.
+        split: how tensor parallelism divides it: none, column, row, vocabulary or experts.
+        bias: whether a vector is added.
+        type: linear, table, norm, vector, conv, core (attention), index or scan.
+        copies: of the weights, such as experts.
+        applied: copies that a token uses.
+        shared: whether the weight is another component's, counted there.
+        again: whether it lies beside that one on every stage, so that no copy is held.
+        frozen: whether the loss sends it no gradient.
+        scan: which algorithm a scan is.
+        each: tokens that a key of a core or an index stands for.
+        most: keys that a query meets at most; None for all.
+        run: keys as kernels run them, where that is more.
+        final: whether it is the last of its layer, and nothing keeps its output.
+        side: its tokens, where they are not all of the sequence: ``decoder``; ``cross``, which meet
+            the encoder's; ``first`` of each sequence; ``tower``, of a stack in front of the
+            decoder.
+    """
+
     name: str
     n_in: Expression
     n_out: Expression
-    group: str  # the line of a breakdown that it belongs to
+    group: str
     split: str = "none"
     bias: bool = False
     type: str = "linear"
     copies: Expression = ONE
     applied: Expression = ONE
-    shared: bool = False  # the weight is another component's, counted there
-    again: bool = False  # and lies beside it, whatever the stage: no copy of it is held
-    frozen: bool = False  # the loss sends it no gradient
-    scan: str = ""  # which algorithm a scan is
-    each: Expression = ONE  # tokens that a key of a core or an index stands for
-    most: Expression | None = None  # keys that a query meets at most
-    run: Expression | None = None  # as kernels run them, where that is more
-    final: bool = False  # the last of its layer, and nothing keeps its output
-    side: str = ""  # decoder: on the decoder's tokens; cross: those meet the encoder's; first: on
-    # the first token of each sequence only; tower: on those of a stack in front of the decoder
+    shared: bool = False
+    again: bool = False
+    frozen: bool = False
+    scan: str = ""
+    each: Expression = ONE
+    most: Expression | None = None
+    run: Expression | None = None
+    final: bool = False
+    side: str = ""
 
 
 Components = Iterator[Component]
@@ -62,16 +86,19 @@ MATMULS = ("linear", "core", "index", "scan")
 
 
 def _make_norm(name: str, width: Expression, bias: bool = False) -> Component:
+    """Return a norm of a width; its weight counts as a vector."""
     return Component(name, ONE, width, "norm", type="norm", bias=bias)
 
 
 def _make_vector(name: str, width: Expression, group: str, **more: Any) -> Component:
+    """Return a vector of weights, such as a scale or a learned token."""
     return Component(name, ONE, width, group, type="vector", **more)
 
 
 def _make_conv(
     name: str, kernel: Expression, channels: Expression, group: str, bias: bool = False
 ) -> Component:
+    """Return a convolution along the sequence, one kernel for each channel, divided by channels."""
     return Component(name, kernel, channels, group, "column", bias, type="conv")
 
 
@@ -135,6 +162,7 @@ def _list_queries(values: Values) -> Components:
 
 
 def _list_projections(values: Values) -> Components:
+    """Yield the projections of attention: through a latent of each, or queries, keys and values."""
     bias, own = values["bias"], not values["shared_kv"]
     width = 2 * h if values.get("doubled") else h
     made = []
@@ -467,6 +495,7 @@ def list_laurel(values: Values) -> Components:
 
 
 def list_head(values: Values) -> Components:
+    """Yield the matrices behind the last layer; a tied output is the embedding's table."""
     width = h_e if values.get("embedding_dim") else h
     if values.get("embedding_dim") and not values["transform"]:
         yield Component("projection", h, width, "embedding projection")

@@ -31,6 +31,7 @@ class Form:
     __slots__ = ("terms",)
 
     def __init__(self, terms: Mapping[Monomial, Any] = {}) -> None:
+        """Keep the terms whose coefficient is not 0."""
         self.terms = {monomial: c for monomial, c in terms.items() if c}
 
     def __eq__(self, other: object) -> bool:
@@ -85,6 +86,7 @@ class Form:
 
     @property
     def atoms(self) -> set[Expression]:
+        """The symbols, and the functions of forms, that its terms are made of."""
         return {atom for monomial in self.terms for atom, _ in monomial}
 
     @property
@@ -213,6 +215,7 @@ def flatten_tree(tree: Expression) -> Expression:
 
 
 def _combine_powers(one: Monomial, other: Monomial) -> Monomial:
+    """Multiply two monomials: exponents are added up, and those that become 0 go."""
     if not one or not other:
         return one or other
     powers = dict(one)
@@ -234,6 +237,7 @@ def _cancel_sum(total: Form, single: Form) -> Form | None:
 
 
 def _raise_monomial(monomial: Monomial, exponent: Rational) -> Monomial:
+    """Raise a monomial to a power."""
     return frozenset((base, power * exponent) for base, power in monomial if exponent)
 
 
@@ -264,6 +268,7 @@ def _unpack_factors(form: Form) -> list[Expression]:
 
 
 def _term(monomial: Monomial, coefficient: Rational) -> Expression:
+    """Return one term of a form as an expression."""
     return _build_product(_unpack_factors(Form({monomial: coefficient})))
 
 

@@ -206,6 +206,7 @@ class Formula:
 
     @property
     def id(self) -> str:
+        """The id of its quantity."""
         return self.quantity.id
 
     @cached_property
@@ -234,6 +235,7 @@ class Book:
         self.symbols: dict[Expression, str] = {}
 
     def add_quantity(self, quantity: Quantity) -> None:
+        """Add a quantity; raise a TypeError if its id is taken."""
         if quantity.id in self.quantities:
             raise TypeError(f"{quantity.id} is declared twice")
         self.quantities[quantity.id] = quantity
@@ -249,6 +251,7 @@ class Book:
         return ids[0] if len(ids) == 1 and plainly else None
 
     def list_formulas(self) -> Iterator[Formula]:
+        """Yield all formulas, in the order of their declaration."""
         for quantity in self.quantities.values():
             yield from quantity.formulas
 
@@ -261,6 +264,7 @@ def typeset_symbol(symbol: str) -> str:
     ``M_act^{k}``), variable parts follow them; anything else is LaTeX already."""
 
     def upright(found: re.Match[str]) -> str:
+        """Return a sub- or superscript in LaTeX: words upright, what varies in italics."""
         start, index, varies = found.groups()
         if not index.isdigit():
             index = ",".join(rf"\mathrm{{{word}}}" for word in index.split(","))

@@ -44,6 +44,7 @@ NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.spli
 
 
 def _map_keywords() -> Mapping[str, str]:
+    """Map each keyword to the one setting that it means."""
     claims: dict[str, list[tuple[int, str]]] = {}
     for name in NAMES:
         words = re.split(r"[. ]", name)

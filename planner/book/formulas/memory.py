@@ -101,6 +101,16 @@ peak = in_bytes(
 def _at_peak(
     name: str, latex: str, title: str, term: Quantity, short: str = "", **when: Any
 ) -> Quantity:
+    """Declare a share of the peak: a quantity per stage and phase, where both together are largest.
+
+    Args:
+        name: end of its id.
+        latex: its symbol.
+        title: start of its title.
+        term: per stage and phase, in bytes.
+        short: title in tables; the name by default.
+        when: further settings.
+    """
     title += " on the fullest device at its peak"
     found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)

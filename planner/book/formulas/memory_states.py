@@ -285,6 +285,14 @@ steps.by(LORA, lora=True, adapted=True).equals(2 * k_t, "One for each matrix of 
 
 
 def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity:
+    """Declare the sum over the layers of a stage, in bytes.
+
+    Args:
+        name: middle of its id.
+        latex: its symbol.
+        title: for people.
+        attribution: the part of the memory that it is counted under.
+    """
     source = "sum over the layers of the stage"
     return bytes_of_stage(
         f"memory.{name}.stage", latex, title, short=name, attribution=attribution, source=source

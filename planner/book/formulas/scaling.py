@@ -53,6 +53,8 @@ ratio = by_law(
 
 
 def _loss(parameters: Any, tokens: Any) -> Any:
+    """Return the loss of a law (Hoffmann et al. 2022, approach 3): what no model goes below, what
+    few parameters cost, what few tokens cost."""
     return E_l + A_l / parameters**x_N + B_l / tokens**x_D
 
 

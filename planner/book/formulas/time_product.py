@@ -42,10 +42,14 @@ def waves(shape: Shape, count: Factor, half: Operand) -> Expression:
     rows, columns, depth = shape
 
     def cut(high: int, wide: int, pieces: int = 1) -> Expression:
+        """Return the work of full waves over that of the product, with tiles of so many rows and
+        columns; each tile is cut into pieces along its depth."""
         tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
         return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count * pieces)
 
     def split(pieces: int) -> Expression:
+        """Return the same of tiles of 128 x 128 whose depth is split, so that more of them run at
+        once."""
         return k_128 * cut(128, 128, pieces) * (depth + pieces * half) / (depth + half)
 
     return minimum(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
