@@ -131,6 +131,7 @@ NEEDS: dict[str, Document] = {
     "model.encoder.": _ENCODED,
     "model.encoder.attention.relative_buckets": {"model.encoder.positions": "relative"},
     "model.encoder.attention.global_every": {"model.encoder.attention": {"window": 512}},
+    "model.encoder.moe.router_group_top_k": {"model.encoder.moe.router_groups": 4},
     "model.encoder.moe.": {"model.encoder.feed_forward": "moe", "model.encoder.moe": EXPERTS},
     "training.decoder_sequence_length": _ENCODED,
     "training.recompute_layers": {"training.recompute": "full"},

@@ -63,6 +63,7 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         assert outcome.status == 2
 
 
+@pytest.mark.slow
 def test_every_command_is_tried(tmp_path: Path) -> None:
     random = Random(1)
     tried = {lines.line(random, tmp_path)[0] for _ in range(300)}
