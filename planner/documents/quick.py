@@ -24,6 +24,7 @@ from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import exact_text, plain_text
 from planner.documents import aliases, schema, source
+from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 TEXT = "<text>"  # stands for a file in the places of faults
@@ -33,6 +34,7 @@ ASSUMED = "assumed: "  # start of the origin of assumptions
 SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
 ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
+DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
@@ -98,11 +100,13 @@ def parse_quick(text: str) -> Node:
             errors.append(error)
     if not documents:
         raise errors[0]
-    first, *others = documents
-    for other in others:
-        if other.plain() != first.plain():
-            raise _ask_for("two", None, *_list_differences(first, other))
-    return first
+    plans = [document.plain() for document in documents]
+    if (other := next((one for one in plans if one != plans[0]), None)) is not None:
+        keys = [
+            key for key, node in _iter_values(documents[0]) if node.plain() != lookup(other, key)
+        ]
+        raise _ask_for("two", None, ", ".join(keys))
+    return documents[0]
 
 
 def correct_spelling(text: str) -> tuple[str, list[str]]:
@@ -190,20 +194,6 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     if faults:
         raise PlanError(faults)
     return said
-
-
-def _list_differences(one: Node, other: Node) -> Iterator[str]:
-    """Yield what each of two documents has of its own, as text."""
-    first, second = (
-        {key: format_flow(node.plain()) for key, node in _iter_values(document)}
-        for document in (one, other)
-    )
-    for own, of in ((first, second), (second, first)):
-        yield ", ".join(
-            f"{key} {value}"
-            for key, value in own.items()
-            if of.get(key) != value and not value.startswith("{")
-        )
 
 
 def write_quick(text: str, document: Node) -> str:
@@ -309,7 +299,7 @@ def _choose_model(said: dict[str, Said]) -> None:
         said["model"] = shape
     size, family = said.pop("size", None), said.pop("family", None)
     active, experts = said.pop("active", None), said.pop("experts", None)
-    trait = said.pop("trait", None)
+    trait, given = said.pop("trait", None), size is not None
     if family is not None:
         if "model" in said and said["model"].value in _list_families()[family.value]:
             family = None
@@ -323,7 +313,7 @@ def _choose_model(said: dict[str, Said]) -> None:
         sparse = experts or active
         said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size)
         said["sized"] = size
-    named = str(said["model"].value) if trait and "model" in said and "sized" not in said else ""
+    named = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and named and trait.value not in re.split(r"[-.\d]", named):
         raise _ask_for("trait", trait.place, trait.value, named)
     if "model" in said and (active or experts):
@@ -363,6 +353,8 @@ def _list_families() -> Mapping[str, tuple[str, ...]]:
         begins = ["-".join(parts[: i + 1]) for i in range(len(parts) - 1)] or [name]
         for family in {re.sub(r"(?<=[a-z])[\d.]+$", "", parts[0]), *begins}:
             families.setdefault(family, []).append(name)
+    for name in {*families} & {*_load_sizes()}:  # of whose name others are longer forms
+        families[name].append(name)
     unusable = _load_phrases()["words_not_families"].split()
     return {one: tuple(names) for one, names in families.items() if one not in unusable}
 
@@ -495,6 +487,8 @@ def _choose_device(said: dict[str, Said]) -> None:
                 "bytes",
             )
         ]
+        if name:
+            fitting.sort(key=lambda one: "sxm" not in one)  # the usual form, where there is one
         if not fitting or (variant and not name):
             raise _ask_for("memory" if memory else "variant", about.place, about.value)
         if name is None:
@@ -538,8 +532,11 @@ def _derive_devices(said: dict[str, Said]) -> None:
         whole = nodes.value * said["cluster.devices_per_node"].value
         if said.setdefault("cluster.devices", Said(whole, nodes.place)).value != whole:
             raise _ask_for("number", nodes.place, "devices", whole)
-    elif each or alone:
-        one = Said(1, Place(TEXT), ASSUMED + "nobody says how many")
+    elif each or alone or "memory" in said:
+        degrees = [
+            said[f"parallelism.{key}"].value for key in DEGREES if f"parallelism.{key}" in said
+        ]
+        one = Said(prod(degrees), Place(TEXT), ASSUMED + "nobody says how many")
         said.setdefault("cluster.devices", each or one)
 
 
@@ -565,6 +562,8 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
                 raise _ask_for("share", batch.place, whole)
             said["training.micro_batch"] = said.pop(BATCH)  # less than a sequence for each
     if step := said.pop("batch_tokens", None):
+        if step.value < _load_phrases()["limits"]["tokens"]:
+            raise _ask_for("batch", step.place, exact_text(step.value))
         count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
         if devices is not None and count > devices.value:
             count = round(count / devices.value) * devices.value
@@ -630,7 +629,7 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     if listed and cloud is None:
         why = ASSUMED + "nobody states a price; the first that is listed"
         said["cluster.provider"] = Said(listed[0]["provider"], Place(TEXT), why)
-    elif cloud or "cost" in asked or "training.tokens" not in said:
+    elif "time" not in asked and (cloud or "cost" in asked or "training.tokens" not in said):
         place = cloud.place if cloud else Place(TEXT)
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
 
@@ -717,7 +716,7 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
     tree |= {"cluster": {}, "training": {}}
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
     if data and "cluster.devices" in said:
-        degrees = [f"parallelism.{key}" for key in ("tensor", "pipeline", "context")]
+        degrees = [f"parallelism.{key}" for key in DEGREES[1:]]
         count = prod(said[key].value for key in ("parallelism.data", *degrees) if key in said)
         rest = Fraction(said["cluster.devices"].value, count)
         if "parallelism.tensor" not in said and 1 < rest <= 8 and rest.denominator == 1:
@@ -925,14 +924,14 @@ def _compile_phrase(say: str, says: Any) -> tuple[re.Pattern[str], list[str], An
 
 
 def _match_phrases(text: str, at: int) -> Iterator[Understood]:
-    """Match the phrases of the table at a position, also without a number at their end."""
+    """Match the phrases of the table at a position, also without their last word."""
     for pattern, slots, says in _list_patterns():
         found = pattern.match(text, at)
         if found is None or found.end() == at:
             continue
         yield from _fill_phrase(found, slots, says)
-        number = re.search(r"\s+\d[\d.,]*$", found[0])
-        if number and (less := pattern.match(text, at, at + number.start())):
+        last = re.search(r"\s+\S+$", found[0])
+        if last and (less := pattern.match(text, at, at + last.start())):
             yield from _fill_phrase(less, slots, says)
 
 
@@ -1017,7 +1016,7 @@ def _match_pair(text: str, at: int) -> Iterator[Understood]:
         about = schema.describe("plan", dotted) or {}
         known = SWITCHES if about.get("type") == "boolean" else about.get("enum", ())
         vague = _is_listed(key, "fillers") or (value[2][0].isalpha() and word.lower() not in known)
-        if vague and not value[1].strip():
+        if vague and not {"=", ":"} & {*value[1]}:
             continue
         yield value.end(), {dotted: SWITCHES.get(word.lower(), _parse_integer(word))}
         return

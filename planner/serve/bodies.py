@@ -18,7 +18,11 @@ from planner.serve.programs import MOST
 #: Bytes of a request and of an answer at most.
 MAX_BODY, MAX_ANSWER = 1_000_000, 8_000_000
 #: Types of the page's keys that are not optional text.
-KINDS: dict[str, Any] = {"text": str, "set": dict | None, **dict.fromkeys(("keys", "fixed"), list)}
+KINDS: dict[str, Any] = {
+    "text": str,
+    **dict.fromkeys(("set", "brought"), dict | None),
+    **dict.fromkeys(("keys", "fixed"), list),
+}
 #: A function that answers a body, by name: with data, or with JSON as bytes.
 Function = Callable[[str, Mapping[str, Any]], Any]
 

@@ -127,11 +127,24 @@ def read_preset(name: str) -> str:
 
 def change_text(body: Body) -> dict[str, Any]:
     """Set keys in the text (``set``: the typed value, or null for the default), and return it with
-    its answer; ``followed`` lists other keys that had to change."""
+    its answer. ``followed`` lists other keys that had to change. Where the model is set, keys that
+    only followed the model before (``brought``, with what the text stated until then) are first put
+    back; the answer's ``brought`` has what the next model needs for this."""
     changes = body.get("set", {})
-    text = write_keys(body["text"], {**_rename_plan(body["text"], changes), **changes})
-    text, followed = make_valid(text, changes)
-    return {"text": text, "followed": followed, **answer_plan({**body, "text": text})}
+    given = body.get("brought") or {} if "model" in changes else {}
+    brought = {key: value for key, value in given.items() if key not in changes}
+    renamed = _rename_plan(body["text"], changes)
+    text = write_keys(body["text"], {**renamed, **brought, **changes})
+    text, followed = make_valid(text, changes, body["text"], brought)
+    own = {**{one["key"]: one["undo"][one["key"]] for one in followed}, **brought}
+    left = {key: value for key, value in own.items() if value != _read_stated(text, key)}
+    answer = answer_plan({**body, "text": text})
+    return {
+        "text": text,
+        "followed": followed,
+        "brought": left if "model" in changes else {},
+        **answer,
+    }
 
 
 def _rename_plan(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
@@ -143,9 +156,18 @@ def _rename_plan(text: str, changes: Mapping[str, Any]) -> dict[str, str]:
     return {"name": f"{name.value.partition(' · ')[0]} · {model}"}
 
 
-def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of the nearest valid plan with the keys in ``held`` fixed, and each key that
-    followed: label, values, reason, and the keys that undo it."""
+def make_valid(
+    text: str, held: Mapping[str, Any], before: str, brought: Mapping[str, Any]
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of the nearest valid plan, and each key that followed: label, values, reason,
+    and the keys that undo it.
+
+    Args:
+        text: with the keys that somebody set.
+        held: these keys, which stay.
+        before: the text before they were set.
+        brought: keys in ``text`` that were put back because they only followed another model.
+    """
     root, known = yaml_nodes.parse_yaml(text, NAME), controls.list_settings()
     assert root is not None  # a key of it was just written
     try:
@@ -156,17 +178,26 @@ def make_valid(text: str, held: Mapping[str, Any]) -> tuple[str, list[dict[str, 
         text = change_values(text, NAME, {k: v for k, v in values.items() if v is not None}, gone)
     except PlanError:
         return text, []  # whose faults the answer names
-    stated = controls.shown_in(root, None, [*values])
-    followed = [
-        Data(
-            label=known[one.key].label if one.key in known else trim_key(one.key),
-            changed=" → ".join(map(format_option, (one.before, values[one.key]))),
-            why=clean(one.why, 200),
-            undo={**held, one.key: stated[one.key].value if one.key in stated else None},
-        )
-        for one in found
-    ]
-    return text, [vars(one) for one in followed]
+    moved = {
+        key: (None, value, "it only followed the model before") for key, value in brought.items()
+    }
+    moved |= {one.key: (one.before, values[one.key], one.why) for one in found}
+    followed = []
+    for key, (value, after, why) in moved.items():
+        stated = _read_stated(before, key)
+        if key in brought and stated == _read_stated(text, key):
+            continue
+        shown = map(format_option, (stated if key in brought else value, after))
+        label = known[key].label if key in known else trim_key(key)
+        one = {"key": key, "label": label, "changed": " → ".join(shown)}
+        followed.append({**one, "why": clean(why, 200), "undo": {**held, key: stated}})
+    return text, followed
+
+
+def _read_stated(text: str, key: str) -> str | None:
+    """Return a value as the text states it, None where it does not."""
+    value: str | None = controls.shown_in(yaml_nodes.parse_yaml(text, NAME), None, [key])[key].value
+    return value
 
 
 def write_keys(text: str, changes: Mapping[str, Any]) -> str:

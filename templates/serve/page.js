@@ -7,6 +7,7 @@ const area = one("#text");
 const texts = { A: area.value, B: null };
 let side = "A", asked = 0, still = 0, waiting = 0;
 let moved = {}; // what controls changed since the last answer that was shown
+const brought = { A: {}, B: {} }; // keys that only followed a model, with what the text stated before
 const opened = new Set(); // keys of the sections that somebody looked into
 
 bind({
@@ -27,9 +28,11 @@ async function ask(set = {}) {
   moved = { ...moved, ...set };
   const changes = Object.keys(moved).length > 0;
   one("#state").textContent = document.body.dataset.loading ?? "…";
-  const said = await quick(changes ? "change" : "answer", { keys: [...opened], set: moved });
+  const said = await quick(changes ? "change" : "answer", { keys: [...opened], set: moved, brought: brought[side] });
   if (number !== asked) return;
   beside(Object.keys(moved), said.faults);
+  if (said.brought && "model" in moved) brought[side] = said.brought;
+  for (const key of Object.keys(moved)) delete brought[side][key];
   moved = {};
   if (said.faults && changes && said.text === undefined) {
     status(unanswered(said.faults, "not changed"));
@@ -246,6 +249,7 @@ function controls() {
 // The text -------------------------------------------------------------------------------------
 
 async function put(text, control = false) {
+  brought[side] = {};
   texts[side] = area.value = text;
   keep(control);
   await ask();
@@ -275,6 +279,7 @@ function editor() {
   area.addEventListener("input", () => {
     asked += 1; // an answer to what stood here before would undo what is typed
     texts[side] = area.value;
+    brought[side] = {};
     number();
     clearTimeout(waiting);
     waiting = setTimeout(() => {

@@ -16,6 +16,7 @@ from planner.serve.controls import shown_in
 from tests.conftest import RunCli
 
 MODELS = source.preset_names("model")
+LENGTH = "training.sequence_length"
 QUICK = ("llama3-8b", "gpt2-xl", "deepseek-v3", "mixtral-8x7b", "falcon-7b", "flux.1-dev")
 #: Other controls, and values that few layouts go with.
 OTHERS = {
@@ -81,3 +82,26 @@ def test_a_search_does_not_ask_the_layout_that_the_plan_has(run_cli: RunCli) -> 
     assert done.returncode == 2 and "learned positions" in done.stderr
     with pytest.raises(PlanError, match="learned positions"):
         loading.load(file, [model], searched=True)
+
+
+def test_what_one_model_brought_follows_the_next() -> None:
+    """A length that only followed a short model is put back for one that reads more; one that
+    somebody set stays."""
+    first = page.read_preset(page.FIRST)
+    short = page.call_page("change", {"text": first, "set": {"model": "gpt2-small"}})
+    assert page.load_from_text(short["text"]).get(LENGTH) == 1024
+    assert short["brought"][LENGTH] == "4096"
+    body = {"text": short["text"], "set": {"model": "llama3-8b"}, "brought": short["brought"]}
+    long = page.call_page("change", body)
+    assert page.load_from_text(long["text"]).get(LENGTH) == 4096
+    (chip,) = [one for one in long["followed"] if one["key"] == LENGTH]
+    assert chip["changed"] == "1024 → 4096"
+    assert chip["undo"] == {"model": "llama3-8b", LENGTH: "1024"}
+    assert LENGTH not in long["brought"]
+    # Between both: nearest to what the plan said, which is remembered.
+    middle = page.call_page("change", {**body, "set": {"model": "opt-125m"}})
+    assert page.load_from_text(middle["text"]).get(LENGTH) == 2048
+    assert middle["brought"][LENGTH] == "4096"
+    # Without what followed, as where somebody set the length, it stays.
+    kept = page.call_page("change", {"text": short["text"], "set": {"model": "llama3-8b"}})
+    assert page.load_from_text(kept["text"]).get(LENGTH) == 1024

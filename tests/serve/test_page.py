@@ -442,6 +442,29 @@ def test_back_undoes_the_first_change_and_forward_makes_it_again(
         assert browser.run(zero) == ("1" if text == first else "2")
 
 
+@pytest.mark.slow
+@needs_browser
+def test_what_one_model_brought_follows_the_next_and_what_is_set_stays(
+    browser: Browser, server: Server
+) -> None:
+    begin(browser, server)
+    length, text = "training.sequence_length", "document.querySelector('#text').value"
+
+    def pick(model: str, key: str = "model") -> tuple[Any, str]:
+        moved(browser, key, model)
+        chips = browser.run("document.querySelector('#followed').textContent")
+        return page.load_from_text(browser.run(text)).get(length), chips
+
+    assert pick("gpt2-small")[0] == 1024
+    found, chips = pick("llama3-8b")
+    assert found == 4096 and "1024 → 4096" in chips
+    # A length that somebody sets stays.
+    assert pick("gpt2-small")[0] == 1024
+    assert pick("512", length)[0] == 512
+    assert pick("llama3-8b")[0] == 512
+    assert not browser.problems
+
+
 def size(browser: Browser, width: int, height: int = 800) -> None:
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
                  deviceScaleFactor=1, mobile=False)  # fmt: skip
