@@ -181,68 +181,6 @@ def test_a_deadline_is_required_of_a_run_that_is_stated_and_asks_what_it_buys_ot
     assert held["time.training_days"].value <= 14 < missed["time.training_days"].value
 
 
-def test_everything_that_may_stand_in_a_line() -> None:
-    found = plan(
-        "train meta-llama/Llama-2-70b-hf on 128 nodes of 8 H100s for 1.5 trillion tokens with 4k "
-        "context, batch 1,024, micro batch 2, fp8, muon, full recompute, tp8 pp=4 cp-2 zero1, "
-        "schedule zero-bubble, sequence parallel, $2.5/h, 40% mfu"
-    )
-    del found["name"]
-    assert found == {
-        "model": "llama2-70b",
-        "cluster": {
-            "accelerator": "h100-sxm-80gb",
-            "devices": 1024,
-            "devices_per_node": 8,
-            "price": "2.5 USD/h",
-        },
-        "training": {
-            "tokens": "1.5T",
-            "sequence_length": 4096,
-            "global_batch": 1024,
-            "micro_batch": 2,
-            "precision": "fp8",
-            "optimizer": "muon",
-            "recompute": "full",
-            "schedule": "zero-bubble",
-        },
-        "parallelism": {
-            "auto": True,
-            "tensor": 8,
-            "pipeline": 4,
-            "context": 2,
-            "zero": 1,
-            "sequence": True,
-        },
-        "time": {"mfu": "40%", "use": "assumed"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ("1T model on 8 h100", "model.parameters", "1T"),
-        ("llama 3 8b 64xh100 300 billion tokens", "training.tokens", "300B"),
-        ("mixtral 8x7b on 8 x 4090", "model", "mixtral-8x7b"),
-        ("mixtral 8x7b on 8 x 4090", "cluster.accelerator", "rtx-4090"),
-        ("llama2-7b on h100 x 16", "cluster.devices", 16),
-        ("llama2-7b on 16 a100 80gb", "cluster.accelerator", "a100-sxm-80gb"),
-        ("llama2-7b on 16 a100 40gb", "cluster.accelerator", "a100-sxm-40gb"),
-        ("llama2-7b on hgx-h100", "cluster", "hgx-h100"),
-        ("llama2-7b on 8 h100 1.5M tokens", "training.tokens", "1.5M"),
-        ("llama2-7b on 8 h100 fsdp", "parallelism.zero", 3),
-        ("llama2-7b on 8 h100 ZeRO-2", "parallelism.zero", 2),
-        ("llama2-7b on 8 h100 256 sequences", "training.global_batch", 256),
-        ("llama2-7b on 8 h100 seq_len=2048", "training.sequence_length", 2048),
-        ("llama2-7b on 8 h100 context length 32k", "training.sequence_length", 32768),
-        ("llama2-7b on 8 h100 no recompute", "training.recompute", "none"),
-        ("llama2-7b on 8 h100, bf16, optimizer=lion", "training.optimizer", "lion"),
-    ],
-)
-def test_ways_to_say_it(text: str, key: str, value: object) -> None:
-    assert source.lookup(plan(text), key) == value
-
-
 def test_a_long_model_is_not_trained_at_its_longest_unless_it_is_asked_for() -> None:
     long = quick.parse_quick("llama3.1-8b on 64 h100")
     assert long.plain()["training"] == {"sequence_length": quick.USUAL_SEQUENCE}
