@@ -28,7 +28,7 @@ from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 TEXT = "<text>"  # stands for a file in the places of faults
-LONGEST = 1000  # characters
+LONGEST, NAME = 1000, 200  # characters of a line, and of the name of a plan
 STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
 SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
@@ -712,7 +712,9 @@ def _find_longest(said: Mapping[str, Said]) -> int | None:
 def _build_document(text: str, said: dict[str, Said]) -> Node:
     """Build the document from parsed values; what they do not fix of the layout is searched."""
     start = Place(TEXT)
-    tree: dict[str, Any] = {"name": from_data(one_line(" ".join(text.split())), start, STATED)}
+    tree: dict[str, Any] = {
+        "name": from_data(one_line(" ".join(text.split()))[:NAME], start, STATED)
+    }
     tree |= {"cluster": {}, "training": {}}
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
     if data and "cluster.devices" in said:
