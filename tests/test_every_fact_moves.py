@@ -10,18 +10,18 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache, reduce
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 import planner
-from fuzz import valid
+from fuzz import documents, ranges
 from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.strategies import set_key
 from tests.test_every_key_moves import NUMBERS, worth
 
 Document = dict[str, Any]
@@ -61,7 +61,7 @@ ELSEWHERE: dict[str, str] = {
 }
 SHAPED: Document = {
     "name": "a shape",
-    "model": valid.SHAPE,
+    "model": ranges.SHAPE,
     "cluster": {
         "accelerator": {"extends": "h100-sxm-80gb"},
         "devices": 16,
@@ -102,16 +102,16 @@ RATES = sorted({
     path.split(".")[1] for path in schema.list_key_paths("accelerator") if path.count(".") == 2
     and path.startswith("efficiency.")
 })  # fmt: skip
-#: What a key needs, or all keys that begin so, besides what fuzz/valid.py gives them.
+#: What a key needs, or all keys that begin so, besides what fuzz/ranges.py gives them.
 NEEDS: dict[str, Document] = {
     f"{ATTENTION}gate_bias": {f"{ATTENTION}output_gate": "full"},
-    f"{ATTENTION}latent_": {ATTENTION[:-1]: valid.LATENT},
+    f"{ATTENTION}latent_": {ATTENTION[:-1]: ranges.LATENT},
     f"{ATTENTION}output_rank": {f"{ATTENTION}output_groups": 2, f"{ATTENTION}output_rank": 64},
     **{f"{ATTENTION}{name}": {f"{ATTENTION}qk_norm": "head"}
        for name in ("qk_norm_bias", "query_norm_weight", "value_norm")},
     f"{ATTENTION}relative_": {"model.positions": "relative", f"{ATTENTION}relative_buckets": 32},
     f"{CROSS}gate_bias": {f"{CROSS}output_gate": "full"},
-    f"{CROSS}latent_": {CROSS[:-1]: valid.LATENT},
+    f"{CROSS}latent_": {CROSS[:-1]: ranges.LATENT},
     f"{CROSS}output_rank": {f"{CROSS}output_groups": 2, f"{CROSS}output_rank": 64},
     **{f"{CROSS}{name}": {f"{CROSS}qk_norm": "head"}
        for name in ("qk_norm_bias", "query_norm_weight", "value_norm")},
@@ -135,10 +135,10 @@ NEEDS: dict[str, Document] = {
     "model.embedding_projection": {"model.embedding_dim": 128, "model.positions": "learned"},
     "model.encoder.cross_attention": {"model.encoder.mixer": ["attention", "cross_attention"]},
     **{f"model.encoder.{name}": {
-        "model.encoder.mixer": name, f"model.encoder.{name}": valid.MIXERS[name],
+        "model.encoder.mixer": name, f"model.encoder.{name}": ranges.MIXERS[name],
        } for name in ("delta_net", "lightning", "mamba", "recurrence", "short_conv")},
     "model.encoder.shared_norm": {"model.encoder.parallel": True},
-    "model.kinds": {"model.delta_net": valid.MIXERS["delta_net"]},
+    "model.kinds": {"model.delta_net": ranges.MIXERS["delta_net"]},
     "model.max_sequence": {"model.positions": "learned"},
     "model.moe.offset": {
         "model.moe.every": 2, "model.layers": 5, "model.mlp": {"intermediate": 4096},
@@ -250,31 +250,31 @@ def evaluation(document: Document) -> Evaluation | None:
 def base(key: str) -> Document:
     """A plan with what a key needs."""
     found = deepcopy(WIDE if key.startswith("cluster.") else SHAPED)
-    for table in (valid.NEEDS, NEEDS):
+    for table in (ranges.NEEDS, NEEDS):
         for start in sorted(filter(key.startswith, table), key=len):
             for name, value in table[start].items():
                 if value == "none":  # a key that is left out
                     *around, last = name.split(".")
                     reduce(dict.__getitem__, around, found).pop(last)
                 else:
-                    valid.put(found, name, deepcopy(value))
+                    set_key(found, name, deepcopy(value))
     return found
 
 
 def values(key: str, document: Document) -> Iterator[Any]:
     """Some values that a key may have."""
-    said = valid.numeric().get(key) or schema.describe("plan", key) or {}
+    said = ranges.numeric().get(key) or schema.describe("plan", key) or {}
     yield from VALUES.get(key, ())
     yield from said.get("enum", ())
     if "boolean" in str(said.get("type")):
         yield from (True, False)
-    if key in valid.numeric():
+    if key in ranges.numeric():
         now = loading.load(document).get(key)
         for times in (2, Fraction(1, 2)):
             if isinstance(now, (int, Fraction)) and not isinstance(now, bool):
                 whole = "integer" in str(said.get("type"))
-                yield valid.written(now * times // 1 if whole else now * times, said)
-        yield from (valid.typical(Random(seed), said) for seed in range(3))
+                yield ranges.written(now * times // 1 if whole else now * times, said)
+        yield from (documents.draw_one(ranges.typical(said), seed) for seed in range(3))
     yield from map(plainly, said.get("examples", ()))
     yield from (1, 2, 4, 8)
 
@@ -295,7 +295,7 @@ def moved(key: str) -> bool | None:
     assert plain is not None, loading.load(document)
     for value in values(key, document):
         other = deepcopy(document)
-        valid.put(other, key, value)
+        set_key(other, key, value)
         found = evaluation(other)
         if found is None:
             continue
@@ -334,10 +334,10 @@ def test_what_is_listed_is_taken_and_moves_nothing() -> None:
 def test_parts_of_a_cross_attention_head_move_numbers_together() -> None:
     """Each alone would contradict the other and the size of a head."""
     plain = base(f"{CROSS}nope_dim")
-    valid.put(plain, f"{CROSS}head_dim", 96)
+    set_key(plain, f"{CROSS}head_dim", 96)
     found = []
     for nope, rope in ((80, 16), (64, 32)):
-        valid.put(plain, CROSS[:-1], {"nope_dim": nope, "rope_dim": rope, "kv_rank": 32})
+        set_key(plain, CROSS[:-1], {"nope_dim": nope, "rope_dim": rope, "kv_rank": 32})
         evaluated = evaluation(plain)
         assert evaluated is not None
         found.append(evaluated.value("parameters.total"))

@@ -89,7 +89,7 @@ FILLED = {
     ("connect/exports/table.py", "write_python"),
     ("connect/imports/config.py", "need_int"),
     ("documents/quick.py", "_ask_for"),
-    ("documents/quick.py", "_phrase"),
+    ("documents/quick.py", "_fill_phrase"),
     ("documents/schema_errors.py", "_explain_value"),
     ("plans/pipeline.py", "parse_chunks"),
     ("plans/shapes.py", "divides"),

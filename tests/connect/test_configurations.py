@@ -15,7 +15,7 @@ import yaml
 
 import planner
 from benchmarks import counts
-from fuzz import seeds
+from fuzz import documents
 from planner.base.errors import PlanError
 from planner.cli import main as cli
 from planner.connect import imports
@@ -251,7 +251,7 @@ def rules_of(said: Any) -> Iterator[str]:
 
 def test_rows_of_families_say_keys_of_a_model_document_with_rules_that_there_are() -> None:
     said = yaml.safe_load(Path(hf.__file__).with_name("families.yaml").read_text("utf-8"))
-    known = {".".join(path) for path, _ in seeds.keys("model")}
+    known = {".".join(path) for path, _ in documents.keys("model")}
     known.add("reuse")  # of a layer kind
 
     assert not said["parts"].keys() & said["families"].keys()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fuzz import seeds
+from fuzz import documents
 from planner.base.errors import Place, PlanError
 from planner.connect import exports
 from planner.connect.exports import FORMATS, build_config, table
@@ -360,8 +360,8 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
 @pytest.mark.parametrize("to", FORMATS)
 def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
     """A misspelt key would be heard of by no plan, and what it says would be lost."""
-    known = {".".join(path) for path, _ in seeds.keys("plan")}
-    known |= {f"model.{'.'.join(path)}" for path, _ in seeds.keys("model")}
+    known = {".".join(path) for path, _ in documents.keys("plan")}
+    known |= {f"model.{'.'.join(path)}" for path, _ in documents.keys("model")}
     latent = load(
         "model=deepseek-v3", *ALONE
     ).model  # with all kinds of attention's and experts' keys

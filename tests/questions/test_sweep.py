@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from fuzz import valid
+from fuzz import ranges
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.book.quantity import BOOK
@@ -274,7 +274,7 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
     # Nor does a check refuse any value that the schema takes.
     if key in LIMITED and plan.get(LIMITED[key]) is not None:
         return
-    for end in valid.bounds(valid.numeric()[key]):
+    for end in ranges.bounds(ranges.numeric()[key]):
         plans.build_plan(plan.document.change_keys({key: end}))
 
 

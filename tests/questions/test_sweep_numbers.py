@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from fuzz import valid
+from fuzz import ranges
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
 from tests.changed import evaluation_of
@@ -40,9 +40,9 @@ STRUCTURES: dict[str, tuple[Any, dict[str, Any]]] = {
     "two streams": ({**PATCHES, "context": {"tokens": 64}, "streams": "double"}, ON),
     "a tower": ({**SMALL, "vision": TOWER}, ON),
     "an encoder": ({**SMALL, **ENCODED}, ON),
-    "experts": ({**SMALL, "moe": valid.EXPERTS}, ROW),
-    "a hybrid": ({**SMALL, "mixer": "mamba", "mamba": valid.MIXERS["mamba"]}, ON),
-    "latents": ({**SMALL, "attention": {"heads": 8, **valid.LATENT}}, ON),
+    "experts": ({**SMALL, "moe": ranges.EXPERTS}, ROW),
+    "a hybrid": ({**SMALL, "mixer": "mamba", "mamba": ranges.MIXERS["mamba"]}, ON),
+    "latents": ({**SMALL, "attention": {"heads": 8, **ranges.LATENT}}, ON),
 }
 #: What the others rest on.
 RECORD = (
@@ -65,15 +65,15 @@ def document(structure: str) -> dict[str, Any]:
     [(QUICK, True), *(pytest.param(one, False, marks=pytest.mark.slow) for one in STRUCTURES)],
 )
 def test_a_number_is_the_same_in_a_study_and_in_a_plan(structure: str, quick: bool) -> None:
-    base, said = document(structure), valid.numeric()
+    base, said = document(structure), ranges.numeric()
     plan, checked = loading.load(base), 0
     sections = ("model.conditioning.",) if quick else ("model.", "cluster.")
     record = RECORD[:2] if quick else RECORD
     own = {k: plan.get(k) for k in said if k.startswith(sections)}
     own = {k: v for k, v in own.items() if isinstance(v, (int, Fraction)) and type(v) is not bool}
-    plain = {key: valid.written(value, said[key]) for key, value in own.items()}
+    plain = {key: ranges.written(value, said[key]) for key, value in own.items()}
     twice = {key: near(2 * value, said[key]) for key, value in own.items()}
-    points = [{**plain, key: valid.written(value, said[key])} for key, value in twice.items()]
+    points = [{**plain, key: ranges.written(value, said[key])} for key, value in twice.items()]
     axes = {key: [point[key] for point in points] for key in own}
     study = {"base": base, "combine": "zip", "record": list(record), "axes": axes}
     for point, row in zip(points, planner.load_study(study).rows(), strict=True):
@@ -92,7 +92,7 @@ def test_a_number_is_the_same_in_a_study_and_in_a_plan(structure: str, quick: bo
 
 def near(value: Any, said: Any) -> Any:
     """The value that a schema allows nearest to one."""
-    low, high = valid.bounds(said)
+    low, high = ranges.bounds(said)
     value = min(max(value, low), high)
     return int(value) if "integer" in str(said.get("type")) else value
 
