@@ -7,6 +7,7 @@ found here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -27,6 +28,20 @@ class Watched(dict[str, Any]):
         raise NotImplementedError("what is watched is asked for by [], so that it is there")
 
 
+#: Whether calls are neither looked up nor kept: an entry for each caller that asked for that.
+_PAUSED: list[None] = []
+
+
+@contextmanager
+def pause_caches() -> Iterator[None]:
+    """Bypass the caches of ``cache_last``: what is computed inside is of no use outside."""
+    _PAUSED.append(None)
+    try:
+        yield
+    finally:
+        _PAUSED.pop()
+
+
 def cache_last(most: int, watched: int | None = None) -> Callable[..., Any]:
     """Cache the last ``most`` results of a function, what it yields as a tuple. Of the mapping at
     index ``watched``, only keys that were read must be equal."""
@@ -40,6 +55,9 @@ def cache_last(most: int, watched: int | None = None) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             """Return a kept result of equal arguments, the newest first, or compute and keep
             one."""
+            if _PAUSED:
+                result = function(*arguments)
+                return tuple(result) if isinstance(result, Iterator) else result
             given = list(arguments)
             values = {} if watched is None else given.pop(watched)
             for same, asked, result in kept:

@@ -317,17 +317,21 @@ def bind_components(
         matrix has none where the embedding is, which has it.
     """
     pair_values: PairValues = {}
-    embedding, seen = holds.get(pipeline.FIRST, 0) > 0, set()
+    embedding, seen = holds.get(pipeline.FIRST, 0) > 0, dict[Any, list[Any]]()
     for component in components:
         block = component.parent
         assert block is not None and block.parent is not None
         held = holds.get(block.parent.name, 0)
-        shape = (block.settings["block"], component.name, *block.bindings.values())
+        # Compared, not hashed: widths may be lanes (planner.base.lockstep).
+        known = seen.setdefault((block.settings["block"], component.name), [])
+        shape = tuple(block.bindings.values())
         there = component.settings["shared"] and embedding
         pair_values[notation.copies_on_stage, entry, component] = 0 if there else held
-        pair_values[notation.first_on_stage, entry, component] = int(held > 0 and shape not in seen)
+        pair_values[notation.first_on_stage, entry, component] = int(
+            held > 0 and shape not in known
+        )
         if held:
-            seen.add(shape)
+            known.append(shape)
     return pair_values
 
 

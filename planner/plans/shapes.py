@@ -184,9 +184,9 @@ def _fill_mlp(it: BlockShape) -> None:
     it.values["multiplied"] = it.values["further"] > 0
     expansion = it.values.get("expansion") or 4
     width = expansion * it.kind["hidden"]
-    if it.values.get("intermediate") is None and width != int(width):
+    if it.values.get("intermediate") is None and width != width // 1:
         it.add_fault("expansion", f"{expansion} × hidden is not a whole number")
-    width = it.set_default("intermediate", int(width), f"{expansion} × hidden")
+    width = it.set_default("intermediate", width // 1, f"{expansion} × hidden")
     if linears == 1 and (width % it.kind["hidden"] or it.values["inner_norm"]):
         wrong = f"a single matrix needs a multiple of the hidden width, not {width}"
         wrong = "a single matrix has no inner norm" if it.values["inner_norm"] else wrong

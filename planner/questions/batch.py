@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
+from planner.book.expressions import Symbol
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import Codes, Table
-from planner.engine.evaluate import Absent
+from planner.engine.evaluate import Absent, Entry
 from planner.engine.graph import Content
 from planner.plans import hardware, schedules
 from planner.plans.document import Draft
@@ -42,8 +43,8 @@ SEQUENCE, REPLICAS, MICRO_BATCH = OWN
 _, SCHEDULE, _ = RUN
 #: Settings that each row sets itself.
 OF_ROWS = (SCHEDULE, *OWN, *AXES)
-#: The column of a plan's kind: what it is besides its layout.
-KIND = "kind"
+#: The column of a plan's kind: what it is besides its layout; and that of the lanes of all kinds.
+KIND, LANE = "kind", "lane"
 
 
 class Batch:
@@ -83,6 +84,8 @@ class Batch:
                 wrong = "searches and studies support built-in schedules only"
                 place = kind.plan.document.find_place(("training", "schedule"))
                 raise PlanError(Fault(wrong, place, "a name, or evaluate this plan alone"))
+        #: Index of each kind's first lane among those of all.
+        self.first_lane = np.cumsum([0, *(kind.size for kind in self.kinds)])
         self.shaped = self.kinds[0].plan.model is not None
         self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
         named = tuple((keys[place], *kept) for place, *kept in self.keeping)
@@ -254,6 +257,9 @@ class Batch:
         for name, (of_pairs, values) in self.of_hardware.items():
             if name not in self.following:
                 columns[name] = Codes(of_pairs[rows.of_degrees, replica], len(values))
+        if rows.of_lane is not None:
+            first = self.first_lane[np.array(self.kind_of)[rows.of_degrees]]
+            columns[LANE] = Codes(first + rows.of_lane, int(self.first_lane[-1]))
         if self.pipelines:
             said = {k: table[rows.of_degrees] for k, table in self.of_degrees.items()} | rows.own
             coded = Table(len(rows), columns)
@@ -270,7 +276,9 @@ class Batch:
     def _compute_leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
         """Return the value of a leaf in a table, whose numeric columns are ``numbers``."""
         operation, arguments = content
-        if operation == "input" and len(arguments) == 1:
+        if operation == "input" and content not in self.worth:
+            self._add_lanes(content)
+        if operation == "input" and len(arguments) == 1 and content not in self.worth:
             key = self.graph.case.book.notation[arguments[0]].key or ""
             if key in self.further:
                 return Values(None, self.further[key])
@@ -279,6 +287,24 @@ class Batch:
         if content not in self.worth:  # the same in every table
             self.worth[content] = self._compute_shared(operation, arguments)
         return self.worth[content]
+
+    def _add_lanes(self, content: Content) -> None:
+        """Add the value of an input to those that all tables share, if it differs between the lanes
+        of some kind."""
+        symbol, *scope = content[1]
+        place = (symbol, *(x for entry in scope for x in self.graph.place.get(entry, ())))
+        if any(place in kind.lanes for kind in self.kinds):
+            values = zip(self.kinds, self._list_bound(symbol, scope), strict=True)
+            found = [kind.lanes.get(place, np.full(kind.size, float(v))) for kind, v in values]
+            self.worth[content] = Values(LANE, np.concatenate(found)[None, None, :])
+
+    def _list_bound(self, symbol: Symbol, scope: Sequence[Entry]) -> list[Any]:
+        """List what a symbol is bound to in each kind, or in an entry of its model."""
+        bound = [kind.case.bindings for kind in self.kinds]
+        for entry in scope:  # one of the model, if any
+            name, number = self.graph.place[entry]
+            bound = [kind.case.entries(name)[number].bindings for kind in self.kinds]
+        return [bindings[symbol] for bindings in bound]
 
     def _compute_shared(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         """Compute the value of a leaf that is the same in every table."""
@@ -291,16 +317,14 @@ class Batch:
             slot, place = self.graph.lines[arguments]
             return self._make_values("stages", self.lines[None, :, self.slots[:, slot], place])
         symbol, *scope = arguments
-        bound = [kind.case.bindings for kind in self.kinds]
-        for entry in scope:  # one of the model, if any
-            name, number = self.graph.place[entry]
-            bound = [kind.case.entries(name)[number].bindings for kind in self.kinds]
-        values = [bindings[symbol] for bindings in bound]
+        values = self._list_bound(symbol, scope)
         value, *others = dict.fromkeys(values)
         if not others:
             return value
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
-        return Values(KIND, array[None, None, :])
+        several = self.first_lane[-1] > len(array)  # one column for all: sums are in one order
+        array = np.repeat(array, np.diff(self.first_lane)) if several else array
+        return Values(LANE if several else KIND, array[None, None, :])
 
     def _make_values(self, column: str, array: Array) -> Values:
         """Return an array (zero, recompute, codes) as values of a column, with length 1 along an

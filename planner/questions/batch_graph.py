@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.lockstep import Lanes, Lockstep
 from planner.base.recent import Watched
 from planner.book import notation
-from planner.book.expressions import Symbol
+from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.engine import instance as case
@@ -50,6 +51,10 @@ class Kind:
 
     plan: Plan
     case: Case
+    #: Inputs that differ between the plans of the kind: (lanes,) by symbol, or by symbol, axis and
+    #: index of an entry. ``plan`` is one of the plans then.
+    lanes: Mapping[Any, Array] = field(default_factory=dict)
+    size: int = 1  # number of lanes
 
     @property
     def layers(self) -> Model:
@@ -226,7 +231,7 @@ def _build_graph(asked: Variety) -> BatchGraph:
         absent = [symbol for symbol, value in bindings.items() if isinstance(value, Absent)]
         bindings |= {symbol: kind.case.bindings[symbol] for symbol in absent}
     settings = {**first.settings, **{n: Varying(v) for n, v in asked.varying.items()}}
-    axes: dict[str, Any] = {**first.axes, **_merge_entries([kind.case for kind in kinds])}
+    axes: dict[str, Any] = {**first.axes, **_merge_entries(kinds)}
     lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
     read: set[str] = set()
     patterns: list[Array] = []
@@ -244,20 +249,59 @@ def _build_graph(asked: Variety) -> BatchGraph:
     return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
 
 
-def _merge_entries(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
+def collect_lanes(run: Lockstep, several: Case, case: Case) -> dict[Any, Array]:
+    """Collect the inputs of a case that differ between the lanes of a run; lanes leave whose graph
+    would be another one.
+
+    Args:
+        run: the run, not ended yet.
+        several: the case of all lanes.
+        case: that of the first lane.
+
+    Returns:
+        The values of the active lanes, (lanes,), by place as in ``Kind.lanes``.
+    """
+    values: dict[Any, Lanes] = {}
+    settings = [several.settings]
+    for axis in several.axes:
+        pairs = zip(several.entries(axis), case.entries(axis), strict=True)
+        for index, (entry, own) in enumerate(pairs):
+            settings.append(entry.settings)
+            for symbol, value in entry.bindings.items():
+                if isinstance(value, Lanes):
+                    values[symbol, axis, index] = value
+                else:
+                    assert value == own.bindings[symbol] or isinstance(value, Expression)
+    for symbol, value in several.bindings.items():
+        if isinstance(value, Lanes):
+            values[symbol,] = value
+    for name, value in (item for said in settings for item in said.items()):
+        if isinstance(value, Lanes):
+            _ = value.settle() if name in list_deciders() else (value > 0, value > 1)
+    fixed = [value for (_, *place), value in values.items() if place and place[0] not in OF_MODEL]
+    for value in (*fixed, *several.pair_values.values()):
+        if isinstance(value, Lanes):
+            value.settle()
+    return {place: value.numbers[run.active] for place, value in values.items()}
+
+
+def _merge_entries(kinds: Sequence[Kind]) -> dict[str, tuple[Entry, ...]]:
     """Merge the entries of the model's axes over several models; differing bindings vary."""
     found: dict[str, tuple[Entry, ...]] = {}
     new: dict[Entry | None, Entry] = {}
+    cases = [kind.case for kind in kinds]
+    varying = {place for kind in kinds for place in kind.lanes}
     for axis in OF_MODEL:
         if not cases[0].entries(axis):  # a model given by its size, or without towers
             continue
         merged = []
-        for group in zip(*(c.entries(axis) for c in cases), strict=True):
+        for index, group in enumerate(zip(*(c.entries(axis) for c in cases), strict=True)):
             bindings: dict[Symbol, Any] = {}
             for symbol in group[0].bindings:
                 values = tuple(entry.bindings[symbol] for entry in group)
                 value, *others = dict.fromkeys(values)
-                bindings[symbol] = Varying(values) if others else value
+                varies = others or (symbol, axis, index) in varying
+                bindings[symbol] = Varying(values) if varies else value
             around = {key: getattr(group[0], key) for key in ("parent", "stack")}
             around = {key: new.get(entry, entry) for key, entry in around.items()}
             merged.append(replace(group[0], bindings=bindings, **around))

@@ -94,13 +94,14 @@ class Rows:
     of_sequence: Array
     of_replicate: Array
     of_batch: Array
+    of_lane: Array | None = None  # index among the lanes of the row's kind
 
     def __len__(self) -> int:
         return len(self.of_degrees)
 
     @property
     def columns(self) -> tuple[Array, ...]:
-        """All columns, each (rows,), in the order of the fields."""
+        """All columns but the lanes, each (rows,), in the order of the fields."""
         return self.of_degrees, self.of_run, self.of_sequence, self.of_replicate, self.of_batch
 
     @property

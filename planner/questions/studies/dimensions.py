@@ -1,4 +1,4 @@
-"""What differs along each dimension of a study: inputs, layouts or whole plans.
+"""What differs along each dimension of a study: inputs, layouts, other numbers or whole plans.
 
 Completing a plan does not read keys that are only inputs of formulas. So plans that differ in such
 keys differ only in the values of these symbols, and are evaluated together over arrays.
@@ -7,6 +7,7 @@ tests/questions/test_sweep.py compares them with completed plans.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
@@ -18,8 +19,10 @@ from planner.questions.batch_graph import collect_inputs
 from planner.questions.studies.axes import LAYOUT, StudyAxis, collect_keys
 from planner.questions.studies.study import StudySpec
 
-#: What differs: inputs of formulas only, layouts only, or anything else.
-INPUTS, LAYOUTS, PLANS = "inputs", "layouts", "plans"
+#: What differs: inputs of formulas only, layouts only, other numbers, or anything else.
+INPUTS, LAYOUTS, NUMBERS, PLANS = "inputs", "layouts", "numbers", "plans"
+#: The fewest other numbers for which layouts are completed one by one.
+MANY = 64
 PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
 #: Keys that completing a plan compares with another key, where that is present.
 LIMITED = {
@@ -34,7 +37,8 @@ DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 def classify_axes(study: StudySpec) -> tuple[str, ...]:
     """Return what differs between plans along each dimension. Layouts are completed one by one if
-    one is searched, or if one dimension sets the whole layout and another one keys of it."""
+    one is searched, if one dimension sets the whole layout and another one keys of it, or if there
+    are more other numbers."""
     formulas = (f for name in collect_inputs(DECIDING) for f in BOOK.quantities[name].formulas)
     decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
     varied = collect_keys(study.axes)
@@ -54,7 +58,9 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
             return PLANS
         if changed <= plain and all(map(schema.is_number, values)):
             return INPUTS
-        return LAYOUTS if all(map(_is_layout_key, changed)) else PLANS
+        if all(map(_is_layout_key, changed)):
+            return LAYOUTS
+        return NUMBERS if all(axis.numeric for axis in axes) else PLANS
 
     found = tuple(map(difference, study.dimensions))
     several = list(zip(found, study.dimensions, strict=True))
@@ -62,9 +68,17 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
         collect_keys(axis for one, axes in several if (one == LAYOUTS) is wanted for axis in axes)
         for wanted in (True, False)
     )
-    if study.searches or (LAYOUT in in_layouts and any(map(_is_layout_key, in_others))):
-        return tuple(PLANS if one == LAYOUTS else one for one in found)
-    return found
+    alone = {LAYOUTS} if LAYOUT in in_layouts and any(map(_is_layout_key, in_others)) else set()
+    if study.searches:
+        alone = {LAYOUTS, NUMBERS}
+    elif {LAYOUTS, NUMBERS} <= {*found}:  # those that are fewer are completed one by one
+        pairs = [*zip(found, study.shape, strict=True)]
+        layouts, others = (
+            math.prod(length for one, length in pairs if one == wanted)
+            for wanted in (LAYOUTS, NUMBERS)
+        )
+        alone.add(LAYOUTS if max(layouts, MANY) <= others else NUMBERS)
+    return tuple(PLANS if one in alone else one for one in found)
 
 
 def _is_layout_key(key: str) -> bool:

@@ -18,19 +18,27 @@ from typing import Any
 import numpy as np
 
 from planner.base.errors import PlanError
+from planner.base.lockstep import Lockstep
+from planner.base.recent import pause_caches
 from planner.engine import instance
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
-from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
 from planner.plans.plan import begin_plan
-from planner.questions.batch import KIND, Batch
-from planner.questions.batch_graph import BatchGraph, Kind, list_deciders, make_graph_key
+from planner.questions import loading
+from planner.questions.batch import KIND, LANE, Batch
+from planner.questions.batch_graph import (
+    BatchGraph,
+    Kind,
+    collect_lanes,
+    list_deciders,
+    make_graph_key,
+)
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, encode_values
 from planner.questions.studies import points
 from planner.questions.studies.axes import AUTO, LAYOUT, collect_keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Drafts, KeyColumn
-from planner.questions.studies.dimensions import INPUTS, LAYOUTS, classify_axes
+from planner.questions.studies.dimensions import INPUTS, LAYOUTS, NUMBERS, classify_axes
 from planner.questions.studies.points import LAYOUT_FOUND, REASON, Array, Points
 from planner.questions.studies.study import StudySpec, merge_changes, sort_changes
 
@@ -40,6 +48,9 @@ SEQUENCE, REPLICAS, _ = OWN
 OF_DEGREES = (*OUTER, *INNER, "parallelism.data", *OWN_CHOICE)
 #: Keys in which the plans of a kind differ, and keys that follow from these.
 TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
+#: The fewest plans with other numbers that are completed together, also as a share of those left;
+#: how often fewer may be; and how many are tried for whether any are.
+FEWEST, LEAST_SHARE, MOST_FAILURES, SAMPLE = 8, 1 / 256, 2, 64
 #: Keys that completing a plan expands to others, or refuses, before its checks.
 SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 
@@ -105,25 +116,77 @@ class _Plans:
 
     def __init__(self, evaluator: Evaluator, ranges: Sequence[range]) -> None:
         self.evaluator, self.study, self.ranges = evaluator, evaluator.study, ranges
-        #: The first point of each plan.
-        self.points = points.numbers_of(self.study, ranges).ravel()
-        self.size = len(self.points)
-        self.reasons = np.full(self.size, "", dtype=object)  # why there is no plan
-        self.columns = {key: KeyColumn(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
-        self.kinds: list[Kind] = []
-        self.of_kind = np.full(self.size, -1)  # of no plan
-        self.words = np.full(self.size, "", dtype=object)  # layouts that were found
-        layouts = [n for n, one in enumerate(evaluator.differences) if one == LAYOUTS]
+        self.place_points(points.numbers_of(self.study, ranges).ravel())
+        differ = evaluator.differences
+        layouts = [n for n, one in enumerate(differ) if one in (LAYOUTS, NUMBERS)]
+        complete = self._complete_numbers if NUMBERS in differ else self._complete_layouts
         rows = np.arange(self.size).reshape([len(r) for r in ranges])
         heads: Any = (
             [slice(None)] if n in layouts else range(len(r)) for n, r in enumerate(ranges)
         )
         for head in product(*heads):
-            self._complete_plans(rows[head].ravel(), layouts)
+            complete(rows[head].ravel(), layouts)
+
+    def place_points(self, numbers: Array) -> None:
+        """Begin with the first point of each plan, by its number in the study, (plans,)."""
+        self.points, self.size = numbers, len(numbers)
+        self.reasons = np.full(self.size, "", dtype=object)  # why there is no plan
+        self.columns = {key: KeyColumn(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
+        self.kinds: list[Kind] = []
+        self.of_kind = np.full(self.size, -1)  # of no plan
+        self.of_lane = np.zeros(self.size, dtype=np.int64)  # of its kind
+        self.words = np.full(self.size, "", dtype=object)  # layouts that were found
 
     # -- completing them ------------------------------------------------------------------------
 
-    def _complete_plans(self, rows: Array, layouts: Sequence[int]) -> None:
+    def _complete_numbers(self, rows: Array, along: Sequence[int]) -> None:
+        """Complete plans that differ in numbers along some dimensions, as many at once as go the
+        same way: those of one kind. Where few do, the rest is completed one by one."""
+        failures, left = 0, rows
+        while len(left) >= FEWEST and failures < MOST_FAILURES:
+            run = Lockstep(len(left), len(left) // 2)
+            with pause_caches():
+                self.follow_first(left, along, run)
+            few = np.count_nonzero(run.active) < max(FEWEST, len(left) * LEAST_SHARE)
+            failures += int(few)
+            left = left[~run.active]
+        for row in left.tolist():
+            self._complete_plan(row)
+
+    def follow_first(self, rows: Array, along: Sequence[int], run: Lockstep) -> None:
+        """Complete the plan of the first lane, for all lanes that stay active.
+
+        Args:
+            rows: the plans of all lanes, (lanes,).
+            along: dimensions along which they differ.
+        """
+        row, changes = int(rows[run.first]), {}
+        places = np.unravel_index(self.points[rows], self.study.shape)
+        document = self.study.build_document(int(self.points[row]), along)
+        try:
+            for number in along:
+                for axis in self.study.dimensions[number]:
+                    values = [axis.choices[place].changes[axis.name] for place in places[number]]
+                    changes[axis.name] = run.make_lanes(values)
+            document = document.change_keys(sort_changes(changes))
+            several = instance.build(loading.complete_document(document))
+            plan = self.study.build_plan(int(self.points[row]))
+            case = instance.build(plan)
+            lanes = collect_lanes(run, several, case)
+        except PlanError as error:
+            self.reasons[rows[run.active]] = run.write_texts(points.join_faults(error))
+            return
+        except (TypeError, ValueError, ArithmeticError):  # what lanes cannot go through
+            run.active[:] = np.arange(len(rows)) == run.first
+            self._complete_plan(row)
+            return
+        finally:
+            run.ended = True
+        inside = rows[run.active]
+        self._store_kind(inside, Kind(plan, case, lanes, len(inside)))
+        self.of_lane[inside] = np.arange(len(inside))
+
+    def _complete_layouts(self, rows: Array, layouts: Sequence[int]) -> None:
         """Complete plans that differ in their layouts only, along some dimensions."""
         try:
             drafts = self._build_drafts(rows, layouts) if layouts else None
@@ -134,23 +197,26 @@ class _Plans:
             self._store_drafts(rows, drafts)
             return
         for row in rows.tolist():
-            try:
-                plan = self._add_plan(row)
-            except PlanError as error:
-                self.reasons[row] = points.join_faults(error)
-                continue
-            stated = self.study.build_document(int(self.points[row])).data.get(LAYOUT) or {}
-            if stated.get(AUTO):  # the layout is to be found
-                self.words[row] = points.write_layout(plan)
-            self.of_kind[row] = len(self.kinds) - 1
-            for key, column in self.columns.items():
-                column.of_row[row] = column.code(plan.get(key))
+            self._complete_plan(row)
 
-    def _add_plan(self, row: int) -> Plan:
+    def _complete_plan(self, row: int) -> None:
         """Complete a plan by itself, as a kind of its own."""
-        plan = self.study.build_plan(int(self.points[row]))
-        self.kinds.append(Kind(plan, instance.build(plan)))
-        return plan
+        try:
+            plan = self.study.build_plan(int(self.points[row]))
+        except PlanError as error:
+            self.reasons[row] = points.join_faults(error)
+            return
+        stated = self.study.build_document(int(self.points[row])).data.get(LAYOUT) or {}
+        if stated.get(AUTO):  # the layout is to be found
+            self.words[row] = points.write_layout(plan)
+        self._store_kind(np.array([row]), Kind(plan, instance.build(plan)))
+
+    def _store_kind(self, rows: Array, kind: Kind) -> None:
+        """Store a kind with one layout in the rows that it belongs to, (rows,)."""
+        self.of_kind[rows] = len(self.kinds)
+        self.kinds.append(kind)
+        for key, column in self.columns.items():
+            column.of_row[rows] = column.code(kind.plan.get(key))
 
     def _build_drafts(self, rows: Array, layouts: Sequence[int]) -> Drafts | None:
         """Complete layouts' drafts together; None where a layout is not written as plain keys."""
@@ -189,7 +255,8 @@ class _Plans:
         group = table.build_group(table.all.mask)
         self.of_kind[rows[valid]] = len(self.kinds) + group.of_rows
         for row in rows[valid][group.first].tolist():
-            self._add_plan(row)
+            plan = self.study.build_plan(int(self.points[row]))
+            self.kinds.append(Kind(plan, instance.build(plan)))
 
     # -- those that share a graph ---------------------------------------------------------------
 
@@ -201,6 +268,23 @@ class _Plans:
         )
         of_rows = np.append(of_kinds, -1)[self.of_kind]  # the last one is of no plan
         return [_Group(self, np.flatnonzero(of_rows == place)) for place in range(len(shapes))]
+
+
+def is_together(study: StudySpec, along: Sequence[int]) -> bool:
+    """Decide whether any plans of a study are completed together, by a sample of them.
+
+    Args:
+        along: dimensions along which numbers differ.
+    """
+    lengths = [study.shape[number] for number in along]
+    rows = np.unique(np.linspace(0, math.prod(lengths) - 1, SAMPLE).astype(np.int64))
+    places = np.zeros((len(study.shape), len(rows)), dtype=np.int64)
+    places[list(along)] = np.unravel_index(rows, lengths)
+    plans = _Plans(Evaluator(study), [range(0) for _ in study.shape])
+    plans.place_points(np.asarray(np.ravel_multi_index(tuple(places), study.shape)))
+    run = Lockstep(len(rows), len(rows) // 2)
+    plans.follow_first(np.arange(len(rows)), along, run)
+    return bool(np.count_nonzero(run.active) > 1)
 
 
 def _expand_changes(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +307,10 @@ class _Group:
         self.graphs: list[BatchGraph] = []  # made for these
         of_kind = plans.of_kind[rows]
         columns = {key: column.encode_rows(rows) for key, column in plans.columns.items()}
-        self.table = Table(len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds))})
+        lanes = Codes(plans.of_lane[rows], max(plans.kinds[k].size for k in {*of_kind.tolist()}))
+        self.table = Table(
+            len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds)), LANE: lanes}
+        )
         self.axes, crossed = [], []  # for each of ``AXES`` the index of each plan's value
         for key in AXES:
             places, codes = np.unique(columns[key].of_row, return_inverse=True)
@@ -231,7 +318,7 @@ class _Group:
             crossed.append(tuple(plans.columns[key].values[place] for place in places))
         self.zero, self.recompute = crossed
         own, of_runs = (*OF_DEGREES, KIND), self._group_rows(RUN)
-        of_degrees, found = self._group_rows(own), self._group_rows((*own, *RUN, *OWN))
+        of_degrees, found = self._group_rows(own), self._group_rows((*own, *RUN, *OWN, LANE))
         self.of_rows, self.first = found.of_rows, found.first
         self.of_degrees, self.of_run = of_degrees.of_rows, of_runs.of_rows
         self.runs = tuple(self._read_values(RUN, of_runs.first))
@@ -264,7 +351,9 @@ class _Group:
             (set[bool](), set[int](), of_shares[d.named["pipeline"], d.share, d.others])
             for d in self.degrees
         ]
-        for place, run, *own in zip(*(c.tolist() for c in self.held.columns), strict=True):
+        first = self._group_rows((*OF_DEGREES, KIND, *RUN, *OWN)).first  # whatever the lane
+        columns = (column[self.of_rows[first]].tolist() for column in self.held.columns)
+        for place, run, *own in zip(*columns, strict=True):
             sequences, replicas, pipelines = found[place]
             sequences.add(bool(own[0]))
             replicas.add(own[1])
@@ -277,8 +366,14 @@ class _Group:
     @cached_property
     def held(self) -> Rows:
         """The rows of the batch."""
-        own = np.array(self._read_values(OWN, self.first), dtype=np.int64).T
-        return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
+        rows, own = self.rows[self.first], []
+        for key in OWN:
+            column = self.plans.columns[key]
+            places, codes = np.unique(column.of_row[rows], return_inverse=True)
+            own.append(np.array([column.values[place] for place in places], dtype=np.int64)[codes])
+        found = self.of_degrees[self.first], self.of_run[self.first]
+        columns = (*found, *own, self.plans.of_lane[rows])
+        return Rows(self, *columns)
 
     def yield_deciders(self, batch: Batch) -> Iterator[Codes]:
         """Yield columns that may decide why a quantity is absent: which inputs are absent and why,

@@ -75,11 +75,16 @@ class Job:
     def pieces(self) -> Pieces:
         """The pieces of the study, the same for all workers."""
         differ = dimensions.classify_axes(self.study)
+        several = [n for n, one in enumerate(differ) if one == dimensions.NUMBERS]
+        alone = {dimensions.PLANS}
+        if math.prod(self.study.shape[n] for n in several) > MOST_PLANS:
+            alone |= set() if evaluator.is_together(self.study, several) else {dimensions.NUMBERS}
         most = ONE_BY_ONE if any(map(is_name, list_needed(self.study))) else OVER_ARRAYS
         while True:
             cut = Pieces(self.study.shape, most)
-            several = zip(cut.list_ranges(0), differ, strict=True)
-            plans = math.prod(len(r) for r, one in several if one == dimensions.PLANS)
+            plans = math.prod(
+                len(r) for r, one in zip(cut.list_ranges(0), differ, strict=True) if one in alone
+            )
             if plans <= MOST_PLANS or most == 1:
                 return cut
             most //= 2
