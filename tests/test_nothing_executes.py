@@ -56,9 +56,7 @@ ALLOWED = {
     ("base/resources.py", "make_code_folder", "sys.pycache_prefix"),
     ("report/report.py", "_get_byte_cache", "FileSystemBytecodeCache"),
     # Trees of ours as SymPy's objects, and back; no text.
-    ("book/canonical.py", "_put_in_order", "sympy"),
     ("book/symbolic.py", "", "sympy"),
-    ("questions/solve/expression.py", "_solve_quadratic", "sympy"),
     ("results/result.py", "", "sympy"),  # for types
     # git, with a list of words and no shell.
     ("review/revisions.py", "", "subprocess"),

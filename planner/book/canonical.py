@@ -74,32 +74,22 @@ def to_canonical(tree: Expression) -> Expression:
     return tree.canonical or tree
 
 
-def factor_tree(tree: Expression) -> Expression:
-    """Return the canonical form, with the common factor of a sum's terms before the sum."""
-    return _put_in_order(tree, "factor_terms")
-
-
-def hash_tree(tree: Expression, function: str = "") -> str:
-    """Hash a tree as written, with the SymPy function that is to be applied to it."""
-    text = function + json.dumps(_encode_tree(tree), separators=(",", ":"))
+def hash_tree(tree: Expression) -> str:
+    """Hash a tree as written."""
+    text = json.dumps(_encode_tree(tree), separators=(",", ":"))
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _put_in_order(tree: Expression, function: str = "") -> Expression:
-    """Put a tree in canonical order, after a SymPy function if one is named."""
-    if not function and (plain := order_operands(tree)) is not None:
+def _put_in_order(tree: Expression) -> Expression:
+    """Put a tree in canonical order."""
+    if (plain := order_operands(tree)) is not None:
         return plain
-    key = hash_tree(tree, function)
+    key = hash_tree(tree)
     if key in read_forms():
         return _decode_tree(json.loads(read_forms()[key]))
-    import sympy
-
     from planner.book.symbolic import from_sympy, to_sympy
 
-    found = to_sympy(tree)
-    if function:
-        found = to_sympy(from_sympy(getattr(sympy, function)(found)))
-    made = from_sympy(found)
+    made = from_sympy(to_sympy(tree))
     read_forms()[key] = json.dumps(_encode_tree(made, texts=True), separators=(",", ":"))
     return made
 

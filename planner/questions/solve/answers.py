@@ -25,7 +25,6 @@ from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
     from planner.questions.solve.cheapest import OfferResult
-    from planner.questions.solve.expression import SolvedEquation
 
 #: Significant digits of a value that depends on a predicted time.
 ROUGH = 2
@@ -65,7 +64,6 @@ def text(answer: Answer) -> str:
         "",
         *_costs(answer),
         *_explain_end(answer),
-        *_write_form(answer),
         *_list_notes(answer),
         *_format_devices(answer),
     ]
@@ -115,12 +113,6 @@ def tables(answer: Answer) -> list[list[Sequence[str]]]:
 def remarks(answer: Answer) -> list[str]:
     """Return further remarks on an answer, one sentence each."""
     said = [line for line in [*_state_layout(answer), *_explain_end(answer)] if line]
-    form = find_equation(answer)
-    if form is not None and not isinstance(form, str):
-        value = numbers.text(form.value, answer.domain.unit, digits=DIGITS, full=True)
-        said.append(
-            f"In closed form: {form.unknown} = {form.formula} = {form.substituted} = {value}."
-        )
     return [*said, *_list_notes(answer)]
 
 
@@ -311,39 +303,6 @@ def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
     return f"{where}: {goal.quantity} is {by} {'less' if goal.sense == 1 else 'more'}."
 
 
-def _write_form(answer: Answer) -> list[str]:
-    """Return lines of the closed form, or why there is none; nothing if no limit was solved for."""
-    found = find_equation(answer)
-    if found is None:
-        return []
-    if isinstance(found, str):
-        return [] if answer.extra.get("closed") else [f"No closed form: {found}."]
-    name, degree = found.unknown, ("first", "second")[found.degree - 1]
-    value = numbers.text(found.value, answer.domain.unit, digits=DIGITS, full=True)
-    return [
-        "",
-        f"In closed form, of {degree} degree in {name} ({answer.domain.key}):",
-        f"  {name} = {found.formula}",
-        f"  {' ' * len(name)} = {found.substituted}",
-        f"  {' ' * len(name)} = {value}",
-        *(f"  {symbol}: {meaning}" for symbol, meaning in found.where),
-        "",
-    ]
-
-
-def find_equation(answer: Answer) -> SolvedEquation | str | None:
-    """Return the closed form, or why there is none; None where no limit was solved for."""
-    from planner.questions.solve.expression import derive_equation
-    from planner.results.collapse import NoForm
-
-    if answer.binding is None or answer.holds is None or answer.fails is None:
-        return None
-    try:
-        return derive_equation(answer)
-    except NoForm as none:
-        return str(none)
-
-
 def _format_devices(answer: Answer) -> list[str]:
     """Format the result of each kind of device and the sources of prices, for ``cheapest``."""
     cells = list_offer_rows(answer)
@@ -409,11 +368,6 @@ def data_of(answer: Answer) -> dict[str, Any]:
         data["goal"] = {"quantity": quantity, "which": answer.goal.word, "interval": leeway}
         data["beside"] = [_dump_probe(answer, probe) for probe in answer.beside]
     data["closed"] = list(map(asdict, extra.get("closed", ())))
-    found = find_equation(answer)
-    if isinstance(found, str):
-        data["expression"] = {"none": found}
-    else:
-        data["expression"] = found and {**asdict(found), "where": dict(found.where)}
     data["family"] = extra.get("family")
     if answer.domain.key == "model":
         data["published"] = dict(list_published(answer))
