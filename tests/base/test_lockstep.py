@@ -51,7 +51,7 @@ def _read(made: Any, place: int) -> Any:
     return Fraction(int(made.above[place]), made.below) if isinstance(made, Lanes) else made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     values=st.lists(NUMBERS, min_size=1, max_size=12),
     steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), NUMBERS, st.booleans()), max_size=5),
