@@ -86,6 +86,7 @@ FILLED = {
     ("connect/exports/jobs.py", "_build_line"),
     ("connect/exports/table.py", "write_python"),
     ("connect/imports/config.py", "need_int"),
+    ("connect/imports/rules.py", ""),
     ("documents/quick.py", "_ask_for"),
     ("documents/quick.py", "_fill_phrase"),
     ("documents/schema_errors.py", "_explain_value"),
