@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Fail a quick test that takes longer than ``QUICK`` allows three times: what it sets up for others,
+    """Fail a quick test that takes longer than ``QUICK`` three times: what it sets up for others,
     as a module that nobody had imported, is there the second time."""
     if item.get_closest_marker("slow") or item.path.parent.name not in TIMED:
         return None
