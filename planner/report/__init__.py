@@ -30,9 +30,21 @@ def render_text(result: Result, colour: bool | None = None) -> str:
 
 
 def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
-    """Return the result as text, md (GitHub Markdown), html (one file without scripts or requests),
-    json (schemas/result.schema.json; with `only`,
-    those quantities) or trace (a simulated step, for Perfetto)."""
+    """Return a result as the text of one format.
+
+    Args:
+        result: the result; what it evaluates lazily is evaluated as far as the format needs it.
+        kind: text (the summary of the terminal), md (GitHub Markdown), html (one file without
+            scripts or requests), json (schemas/result.schema.json) or trace (one simulated step,
+            for Perfetto).
+        only: ids or patterns of the quantities to write; read for json alone, where none means all.
+
+    Returns:
+        The whole file as text.
+
+    Raises:
+        PlanError: a name or pattern in ``only`` matches no quantity.
+    """
     if kind == "text":
         return render_text(result)
     if kind == "json":
@@ -56,6 +68,10 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
 
 def write_report(result: Result, path: str | Path) -> None:
     """Write a report atomically, in the format of the file's ending.
+
+    Args:
+        result: the result.
+        path: the file; its ending, one of ``SUFFIXES``, selects the format.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.

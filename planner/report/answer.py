@@ -53,21 +53,42 @@ GROUPS = ("arithmetic", "kernels", "exposed communication", "idle")
 
 
 class Better(NamedTuple):
-    """A row of the table of layouts: the changes and their effects."""
+    """A row of the table of layouts: the changes and their effects.
+
+    Attributes:
+        changes: the settings that differ from the plan, such as tensor 8→4; "This plan" in its own
+            row.
+        days: training time in the unit of the column; "–" where it is unknown.
+        change: the relative change of that time, such as −12 %; empty where it is unknown.
+        cost: total cost in the unit of the column; "–" where it is unknown.
+        memory: predicted peak memory of a device, GiB.
+        worst: the 95th percentile of peak memory, GiB.
+        status: the style of the verdict, such as ok.
+        word: the verdict in words.
+        takes: new values by key; empty for the plan itself.
+    """
 
     changes: str
     days: str
-    change: str  # of the time
+    change: str
     cost: str
     memory: str
     worst: str
     status: str
     word: str
-    takes: Mapping[str, Any]  # the keys that make it so; none of the plan itself
+    takes: Mapping[str, Any]
 
 
 class Overview:
-    """The contents of the first screen."""
+    """Compute the contents of the first screen, which the terminal and all reports share.
+
+    Attributes:
+        result: the result that is shown.
+        status: the style of the verdict: ok, tight, bad or unknown.
+        word: the verdict in words, with its reason if there is one.
+        serves: whether the plan is for inference.
+        unsafe: whether the plan does not fit or fits only tightly.
+    """
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -239,6 +260,17 @@ class Overview:
         return any(row.whisker and row.whisker.assumed for row in self.numbers)
 
     def _build_number(self, label: str, identifier: str) -> Data | None:
+        """Build a headline number with its interval, limit and note; None if the plan lacks the
+        quantity.
+
+        Args:
+            label: what to call it.
+            identifier: the id of the quantity.
+
+        Returns:
+            The number and its unit as printed, the ends of the interval as text, and ``whisker``
+                and ``limit`` as positions on ``SCALE``, per cent.
+        """
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:
             return None
@@ -409,6 +441,7 @@ class Overview:
         )
 
     def _format_tokens(self) -> str:
+        """Format the tokens of a step; empty if batch or sequence length is unknown."""
         get = self.result.plan.get
         batch, length = get("training.global_batch"), get("training.sequence_length")
         return f"{exact_text(batch * length)} tokens" if batch and length else ""
@@ -434,6 +467,7 @@ class Overview:
         return time, money.replace("million", "M")
 
     def _format_cell(self, identifier: str, value: Any) -> str:
+        """Format days or USD in the unit of their column, three digits."""
         return numbers.text(Fraction(value) / self.units[identifier][1], style="table")
 
     @cached_property
@@ -450,6 +484,7 @@ class Overview:
         return Data(rows=rows, none=none, note=note)
 
     def _build_remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
+        """Build the row of a remedy; its time is the plan's predicted days times the slowdown."""
         capacity, change, values = self.result[CAPACITY].number, None, dict[str, Any]()
         values[PROCESS] = capacity - remedy.headroom
         values["memory.at_worst"] = capacity - remedy.at_worst
@@ -485,8 +520,15 @@ class Overview:
         change: Fraction | None = None,
         takes: Mapping[str, Any] | None = None,
     ) -> Better:
-        """Return a row: ``words`` for the plan, its ``values`` by quantity as far as known, the
-        relative ``change`` of its time, and the keys that it takes."""
+        """Build a row of the table of layouts.
+
+        Args:
+            words: the changes in words.
+            values: values by id: bytes of ``memory.process`` and ``memory.at_worst``, and days and
+                USD if known.
+            change: the relative change of training time.
+            takes: new values by key.
+        """
         by = "" if change is None else numbers.text(change, style="change")
         days, cost = (
             self._format_cell(name, values[name]) if name in values else "–"
@@ -538,7 +580,16 @@ DIVIDE = frozenset((*DEGREES, "sequence", "virtual_pipeline", "data", "replicate
 
 
 def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
-    """Return the segments of a bar: label, id, look, start and width in per cent."""
+    """Place the parts of a bar side by side.
+
+    Args:
+        rows: label, size and id of each part; the id is empty for what is no quantity.
+        whole: the size of the full width, in the same unit.
+
+    Returns:
+        Label, id, look, start ``x`` and ``width`` of each part, the last two in per cent of the
+            whole.
+    """
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:
         parts.append(Data(label=label, id=identifier, look=label, x=format_share(left, whole),
@@ -629,7 +680,16 @@ def _place_label(share: Any) -> str:
 
 
 def _locate_value(value: Any, around: Any, clip: bool = False) -> str | None:
-    """Return a value's position on the scale around another, in per cent; None if outside."""
+    """Locate a value on the scale around another (``SCALE``: half of it to half as much again).
+
+    Args:
+        value: the value to place.
+        around: the value in the middle of the scale.
+        clip: whether to move what is outside to the nearer end.
+
+    Returns:
+        The position in per cent; None outside the scale.
+    """
     low, high = SCALE
     place = (Fraction(value) / Fraction(around) - low) / (high - low)
     if clip:

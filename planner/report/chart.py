@@ -50,6 +50,12 @@ class Plane:
         words: format of the numbers of each axis.
         x_values: ticks along x, if not round numbers.
         height: of the box.
+
+    Attributes:
+        x_low, x_high, y_low, y_high: ends of the axes, in the numbers of the points.
+        x, y: functions from such a number to a position in the box.
+        left, right, top, bottom: edges of the drawing, as positions in the box.
+        x_ticks, y_ticks: position and text of each tick.
     """
 
     def __init__(
@@ -124,7 +130,16 @@ class Plane:
 
     def place_labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Data]:
         """Place labels at points, the most important first, where they overlap nothing; if ``far``,
-        also further away with a line to the point. Labels without room are left out."""
+        also further away with a line to the point. Labels without room are left out.
+
+        Args:
+            wanted: points with the text at each.
+            far: whether to try places further away too.
+
+        Returns:
+            Position, anchor and text of each label that has room, and the path ``tie`` to its
+                point, empty for a near label.
+        """
         found = []
         for point, text in wanted:
             x, y = self.at(point)
@@ -141,6 +156,7 @@ class Plane:
         return found
 
     def _is_free(self, box: Box) -> bool:
+        """Decide whether a box is inside the drawing and overlaps nothing placed so far."""
         left, top, right, bottom = box
         if left < self.left or right > WIDTH or top < self.top - 8 or bottom > self.bottom:
             return False
@@ -157,7 +173,16 @@ def has_overlap(one: Box, other: Box) -> bool:
 
 
 def _measure_label(x: float, y: float, text: str, anchor: str) -> Box:
-    """Return the box of a label."""
+    """Measure the box of a label from the usual width of a letter.
+
+    Args:
+        x, y: position of its anchor, on the line of writing.
+        text: its text.
+        anchor: start, middle or end, the part of the text at x.
+
+    Returns:
+        Left, top, right and bottom.
+    """
     wide = LETTER * len(text)
     left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
     return left, y - LINE + 4, left + wide, y + 4
@@ -174,7 +199,12 @@ def _fit_range(values: Sequence[float]) -> tuple[float, float, Callable[[float],
 
 
 def _pick_ticks(low: float, high: float, logarithmic: bool) -> list[float]:
-    """Return three to eight round numbers inside a range."""
+    """Pick three to eight round numbers inside a range.
+
+    Args:
+        low, high: ends of the axis.
+        logarithmic: whether the axis is; both ends are positive then.
+    """
     if logarithmic and high / low < 25:
         decade = 10.0 ** math.floor(math.log10(low))
         places = [m * size for size in (decade, 10 * decade) for m in (1, 1.5, 2, 3, 5, 7.5)]
@@ -207,7 +237,17 @@ def make_axis(
     scale: Callable[[float], float] = float,
     digits: int | None = None,
 ) -> Callable[[float], Any]:
-    """Return the function from numbers to positions along an axis, rounded to ``digits``."""
+    """Make the function from numbers to positions along an axis.
+
+    Args:
+        low, high: numbers at the ends.
+        start, end: positions of the ends; start is the larger one for an axis that points up.
+        scale: what makes the axis linear in position, such as log10.
+        digits: decimals of a position; None rounds it to an integer.
+
+    Returns:
+        A function; numbers beyond the ends have positions beyond them.
+    """
     low, high = scale(low), scale(high)
     return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 

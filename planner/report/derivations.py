@@ -29,7 +29,15 @@ LINE = 76  # printed characters after which a long sum goes on in the next line
 
 class Derivations:
     """The derivations of all quantities, or of one with all its instances, in the order of the
-    book, and the numbered sources."""
+    book, and the numbered sources.
+
+    Args:
+        result: the result.
+        only: the base of the one quantity to derive; None for all.
+
+    Attributes:
+        items: the derivations; instances that share a formula are one table.
+    """
 
     def __init__(self, result: Result, only: str | None = None) -> None:
         self.result = result
@@ -175,7 +183,17 @@ def _list_summands(quantity: Quantity) -> Data | None:
 
 
 def _build_instance(quantity: Quantity, generic: Box, plain: str) -> Data:
-    """Return a row of a table: the formula at one entry, and what identifies equal rows."""
+    """Build a row of a table of instances.
+
+    Args:
+        quantity: the instance.
+        generic: the formula with symbols, as the head of the table has it.
+        plain: the same as text.
+
+    Returns:
+        The value, the formula with symbols and with numbers, and ``alike``, equal for rows to
+            merge.
+    """
     symbolic, numeric = quantity.boxes
     text, figures = _typeset_value(quantity.value), TEXT.write(numeric)
     formula = plain if symbolic == generic else TEXT.write(symbolic)
@@ -212,6 +230,7 @@ def describe_inputs(quantity: Quantity) -> list[Data]:
 
 
 def _typeset_value(value: Any) -> str:
+    """Format a value: text as it is, a number to its significant digits."""
     return clean(value) if isinstance(value, str) else TEXT.format_number(*split_digits(value))
 
 

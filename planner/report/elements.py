@@ -8,7 +8,12 @@ from planner.base.sandbox import Record
 
 
 class Link(Record):
-    """A text with the id of the quantity that it is about."""
+    """A text that leads to the derivation of a quantity.
+
+    Attributes:
+        id: the id of the quantity.
+        text: what is printed.
+    """
 
     id: str
     text: str
@@ -19,13 +24,25 @@ Rows = list[list[str | Link]]
 
 
 class Table(Record):
-    """A table."""
+    """A table, as any of the formats writes it.
 
-    title: str  # its caption; empty without one
+    Attributes:
+        title: its caption; empty without one.
+        head: the heads of the columns.
+        rows: the cells of each row.
+        note: a sentence below the table.
+        total: the last row, a sum; empty without one.
+        looks: the style of each column: n for numbers, q for small print; columns without one are
+            plain.
+        style: the style of the table: numeric, num or i.
+        anchors: whether links lead to its cells.
+    """
+
+    title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str | Link]]
-    note: str = ""  # a sentence below
-    total: Sequence[str | Link] = ()  # the last row
-    looks: Sequence[str] = ()  # of the columns: n for numbers, q for small print
-    style: str = ""  # of the table: numeric, num, i
-    anchors: bool = False  # whether links lead to its cells
+    note: str = ""
+    total: Sequence[str | Link] = ()
+    looks: Sequence[str] = ()
+    style: str = ""
+    anchors: bool = False

@@ -35,7 +35,15 @@ LONG = 24  # characters of a value or an id that others are aligned with
 
 
 class OperandRow(NamedTuple):
-    """An operand of a formula: its name, value, id or key, and its certainty or origin."""
+    """An operand of a formula, which is a quantity or an input.
+
+    Attributes:
+        name: its symbol.
+        value: its value as printed.
+        id: the id of a quantity, or the key of an input.
+        known: the certainty of a quantity, or the origin of an input.
+        quantity: the quantity; None for an input.
+    """
 
     name: str
     value: str
@@ -81,11 +89,21 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
 def explain_as_data(
     result: Result, asked: str, depth: int | None = DEPTH, symbolic: bool = False
 ) -> dict[str, Any]:
-    """Return the same as plain data: a ``quantity`` with the ``inputs`` of its formula, so many
-    levels deep and each quantity once; the matching ``quantities``; or an ``input``.
+    """Explain a quantity or an input as plain data, with the contents that ``explain`` prints.
 
-    Args, Raises:
-        as ``explain``.
+    Args:
+        result: the result.
+        asked: the id of a quantity, a pattern of ids, or a key of the plan.
+        depth: the levels of inputs below the quantity; None for all.
+        symbolic: whether to add the closed form, in place of the inputs.
+
+    Returns:
+        One entry: ``quantity`` with the ``inputs`` of its formula, each expanded once;
+            ``quantities``, all that match the pattern; or ``input``, with the quantities that use
+            it.
+
+    Raises:
+        PlanError: a negative depth, or a name or pattern that matches nothing.
     """
     if depth is not None and depth < 0:
         raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
@@ -121,7 +139,14 @@ def explain_as_data(
 
 
 def _dump_quantity(quantity: Quantity, depth: int | None, seen: set[str]) -> dict[str, Any]:
-    """Return a quantity as plain data, with ``depth`` levels of inputs."""
+    """Convert a quantity to plain data.
+
+    Args:
+        quantity: the quantity.
+        depth: the levels of inputs to add; None for all. A maximum of others is not counted as a
+            level.
+        seen: ids that are expanded already, to which this adds.
+    """
     if quantity.absent is not None:
         return {"id": quantity.id, "title": quantity.title, "absent": quantity.absent}
     data = {"id": quantity.id, **quantity.to_json(users=False)}
@@ -246,7 +271,13 @@ _NO_SOURCE = frozenset(("definition",))
 
 
 def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[str]:
-    """Format the source of the formula; nothing for a definition."""
+    """Format the source of the formula; nothing for a definition.
+
+    Args:
+        quantity: the quantity.
+        before: text in front of it.
+        width: characters of a line.
+    """
     if quantity.source in _NO_SOURCE:
         return []
     return textwrap.wrap(before + clean(quantity.source, 2000), max(width, WIDTH // 4))
@@ -274,7 +305,14 @@ def _find_repeated(quantity: Quantity) -> set[str]:
 
 
 def _format_below(quantity: Quantity, trunk: str, depth: int | None, seen: set[str]) -> list[str]:
-    """Format the inputs, each with its own formula, and ``depth`` levels below."""
+    """Format the inputs of a quantity, each with its own formula.
+
+    Args:
+        quantity: the quantity.
+        trunk: the start of each line, with the lines of the tree so far.
+        depth: the levels to print; None for all.
+        seen: ids that are printed already, to which this adds.
+    """
     if depth == 0:
         return []
     rows, taken = _list_operands(quantity), _find_selected(quantity)  # selected from the others
@@ -406,11 +444,17 @@ def _format_operand(row: Data, note: Notation) -> str:
 
 
 def _format_plain(quantity: Quantity) -> str:
+    """Format the value of a quantity, or the word absent."""
     return brief(quantity, False) if quantity.absent is None else "absent"
 
 
 def _format_group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:
-    """Format many instances of one quantity: entry, value and formula, one line each."""
+    """Format many instances of one quantity: entry, value and formula, one line each.
+
+    Args:
+        quantities: the instances, all of one base.
+        first, rest: the start of the first line, and of the others.
+    """
     one = quantities[0]
     values = [_format_plain(each) for each in quantities]
     title = f"{len(quantities)} of {one.base}: {clean(one.title)}"
@@ -502,7 +546,13 @@ def _append_text(cells: str, text: str) -> list[str]:
 
 
 def _align_right(text: str, end: str, rest: str = "") -> list[str]:
-    """Put a text at the right end of a line, or below if there is no room."""
+    """Put a text at the right end of a line, or below it if there is no room.
+
+    Args:
+        text: the line.
+        end: the text at its end; empty for none.
+        rest: the start of further lines.
+    """
     text = text.rstrip()
     if len(text) > WIDTH:
         return [*_fill_lines(text, "", rest), *(_fill_lines(end, rest) if end else [])]
@@ -513,7 +563,13 @@ def _align_right(text: str, end: str, rest: str = "") -> list[str]:
 
 
 def _fill_lines(text: str, first: str, rest: str | None = None) -> list[str]:
-    """Wrap text to the width, with a prefix for each line."""
+    """Wrap text to the width of the terminal; words are never broken.
+
+    Args:
+        text: the text.
+        first: the start of the first line.
+        rest: the start of the others; by default the same.
+    """
     return textwrap.wrap(
         text,
         WIDTH,

@@ -82,6 +82,9 @@ def warn_assumed(assumed: Any, interval: tuple[Any, Any], said: str, predicted: 
     Args:
         assumed, interval: the share of peak, and the interval of the predicted share.
         said, predicted: both as printed, the prediction with its interval.
+
+    Returns:
+        A sentence without a full stop, or nothing.
     """
     low, high = interval
     if low <= assumed <= high:

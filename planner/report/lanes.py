@@ -40,14 +40,23 @@ Runs = list[list[int]]  # where strokes of a lane start and end, in units of a p
 
 
 class TimeAxis(NamedTuple):
-    """The position of moments, in units of a path; a part in the middle may be left out."""
+    """An axis from seconds to positions in units of a path, which may leave out a part in the
+    middle.
 
-    scale: float  # units for a second
-    start: float = math.inf  # seconds, of what is left out
+    Attributes:
+        scale: units for a second.
+        start, end: seconds, the ends of the part that is left out.
+        batches: the micro-batches in that part; 0 if nothing is left out.
+    """
+
+    scale: float
+    start: float = math.inf
     end: float = math.inf
-    batches: int = 0  # micro-batches that are
+    batches: int = 0
 
     def __call__(self, moments: Iterable[float]) -> list[int]:
+        """Place moments, in seconds, in units of a path; those in the part left out share its
+        end."""
         scale, start, end, batches = self
         if not batches:
             return [round(moment * scale) for moment in moments]
@@ -65,12 +74,19 @@ class TimeAxis(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The strokes of a pipeline stage, or of a stream of a single stage."""
+    """The strokes of a pipeline stage, or of one stream of a step with a single stage.
+
+    Attributes:
+        name: its label.
+        runs: start and end of each stroke by look, in units of a path.
+        ends: the first and the last pass, each with its start and end.
+        works: whether it computes, so that its gaps are idle time.
+    """
 
     name: str
-    runs: Mapping[str, Runs]  # by look
-    ends: list[tuple[Span, int, int]]  # the first and the last pass, with where they are
-    works: bool  # and so may be idle
+    runs: Mapping[str, Runs]
+    ends: list[tuple[Span, int, int]]
+    works: bool
 
 
 # -- the axis -------------------------------------------------------------------------------------
@@ -121,7 +137,16 @@ def _list_moments(axis: TimeAxis, seconds: float) -> list[Data]:
 
 
 def _build_axes(axis: TimeAxis, seconds: float, bottom: float) -> dict[str, Any]:
-    """Return what all lanes share: the box, its ticks, the gap."""
+    """Build what all lanes of a figure share.
+
+    Args:
+        axis: the axis.
+        seconds: the length of the step.
+        bottom: the lower end of the lanes.
+
+    Returns:
+        Ticks, the gap of a broken axis (None without one) and the box.
+    """
     gap = axis.place_moments([axis.start])[0] if axis.batches else None
     ticks = _list_moments(axis, seconds)
     return {"ticks": ticks, "gap": gap, "top": TOP - 6, "bottom": bottom, "left": LEFT,
@@ -162,7 +187,12 @@ def build_lane(name: str, spans: Sequence[Span], axis: TimeAxis) -> Lane:
 
 
 def _add_stroke(runs: Runs, start: int, end: int) -> None:
-    """Append a stroke, or extend the last one if no gap is visible."""
+    """Append a stroke, or extend the last one if no gap between them is visible.
+
+    Args:
+        runs: the strokes so far, in order of time.
+        start, end: its ends, in units of a path.
+    """
     if runs and start <= runs[-1][1] + SLIT:
         if end > runs[-1][1]:
             runs[-1][1] = end
@@ -208,7 +238,18 @@ def alone(
 def draw_lanes(
     timeline: Timeline, axis: TimeAxis, lanes: Sequence[Lane], seen: Sequence[int], name: str
 ) -> Data:
-    """Return a figure of some lanes, by number, from top to bottom."""
+    """Draw a figure of some lanes.
+
+    Args:
+        timeline: the simulated step; its length is read.
+        axis: the axis of time.
+        lanes: all lanes of the step.
+        seen: the numbers of those to draw, from top to bottom, counted from 0.
+        name: the id of the figure.
+
+    Returns:
+        Labels, paths of strokes by look, numbers of micro-batches, and the axis.
+    """
     middle = {number: TOP + LANE * row + BAR // 2 for row, number in enumerate(seen)}
     strokes: defaultdict[tuple[str, str], str] = defaultdict(str)
     for look in ORDER:

@@ -66,25 +66,45 @@ def trim_key(key: str) -> str:
 
 
 class Beside(NamedTuple):
-    """A table with a row per entry of an axis and a column per quantity."""
+    """A table with a row per entry of an axis and a column per quantity.
+
+    Attributes:
+        axis: the name of the axis.
+        head: the head of the first column.
+        caption: the title of the table.
+        columns: the bases of the quantities.
+        one_unit: whether all values have one unit, in the caption; otherwise each has its own.
+    """
 
     axis: str
     head: str
     caption: str
     columns: tuple[str, ...]
-    one_unit: bool = False  # named in the caption; else each value has its own
+    one_unit: bool = False
 
 
 class Section(NamedTuple):
-    """A section: sums as tables with bars, conventions side by side, then all other rows."""
+    """A section: sums as tables with bars, conventions side by side, then all other rows.
+
+    Attributes:
+        id: the anchor.
+        title: its heading.
+        prefixes: the first parts of the ids of its quantities.
+        sums: bases whose terms are tables, for each of their instances.
+        side_by_side: ids that count the same by different conventions; the first is the reference.
+        first: ids of the rows at the top.
+        beside: tables by the entries of an axis.
+        told: label and id of each number in the section's head.
+        open: whether pages show it unfolded.
+    """
 
     id: str
     title: str
     prefixes: tuple[str, ...]
-    sums: tuple[str, ...] = ()  # quantities, or all instances, as the tables of their terms
-    side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
-    first: tuple[str, ...] = ()  # rows that lead the table
-    beside: tuple[Beside, ...] = ()  # tables by the entries of an axis
+    sums: tuple[str, ...] = ()
+    side_by_side: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    beside: tuple[Beside, ...] = ()
     told: tuple[tuple[str, str], ...] = ()  # label and id of numbers in the section's head
     open: bool = False
 

@@ -72,7 +72,16 @@ class Letters(Typesetter):
         )
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
-        """Return the formula with symbols, or with numbers in their place."""
+        """Typeset the formula with symbols, or with numbers in their place.
+
+        Args:
+            expression: the formula; the factor of a batch of one is dropped from it.
+            point: the entries at which it is evaluated.
+            numbers: whether to write values instead of symbols.
+
+        Returns:
+            The formula as nested boxes, which each format writes in its own way.
+        """
         alone = {count.symbol: make_number(1)} if self.batch == 1 else {}
         one: Expression = expression.put(alone)
         return super().box(one, point, numbers)
@@ -80,8 +89,16 @@ class Letters(Typesetter):
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul, or a ``batch`` of them in one kernel, and its quantities. ``took``: measured
-    seconds."""
+    """A matmul, or a batch of them in one kernel, and its quantities.
+
+    Attributes:
+        sides: the sizes B, D and K.
+        batch: the number of matmuls.
+        format: the number format of both factors.
+        result: the evaluation of a plan that has just this matmul.
+        answers: quantities by the names of ``ANSWERS`` and ``BACKWARD``.
+        took: measured seconds; None if there are none.
+    """
 
     sides: Sequence[int]
     batch: int
@@ -119,6 +136,9 @@ def evaluate_matmul(
         one: the number format.
         took: a measured time, such as 60ms.
         backward: whether to evaluate its two matmuls of the backward pass too.
+
+    Returns:
+        The matmul with its evaluated quantities.
 
     Raises:
         PlanError: no such accelerator, no peak rate for the format, a format that no matmul of a
@@ -163,6 +183,11 @@ def evaluate_matmul(
 
 
 def _parse_seconds(text: str | None) -> Fraction | None:
+    """Parse a measured time; None for None.
+
+    Raises:
+        PlanError: no time, or none above 0.
+    """
     if text is None:
         return None
     try:
@@ -220,7 +245,16 @@ def format_matmul(found: Matmul) -> str:
 
 
 def _format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
-    """Format a name, a value, and its formula with symbols and with numbers."""
+    """Format a name, a value, and its formula with symbols and with numbers.
+
+    Args:
+        name, value: what is printed before the formula.
+        symbol: the symbol of the quantity.
+        steps: the formula with symbols, and with numbers.
+
+    Returns:
+        Lines; one if the whole fits.
+    """
     first, second = (f"{symbol} = {steps[0]}", f"{'':{len(symbol)}} = {steps[1]}")
     room = WIDTH - LABEL - VALUE
     lines = [line for step in (first, second) for line in _wrap_step(step, room)]
@@ -231,6 +265,7 @@ def _format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> 
 
 
 def _wrap_step(step: str, room: int) -> list[str]:
+    """Wrap a step of a formula to a width; further lines are indented by two more."""
     indent = " " * (len(step) - len(step.lstrip(" "))) + "  "
     found = textwrap.wrap(step, room, subsequent_indent=indent, break_long_words=False)
     return [step[: len(step) - len(step.lstrip(" "))] + found[0].lstrip(" "), *found[1:]]

@@ -40,11 +40,17 @@ TITLE, VALUE, WIDTH = 30, 12, 80
 
 
 class Sizes(NamedTuple):
-    """A model in training and in serving, each with one sequence and no parallelism."""
+    """A model in training and in serving, each with one sequence and no parallelism.
+
+    Attributes:
+        name: the model's name.
+        training: the result of its training plan.
+        serving: that of its inference plan; None for a model that does not generate.
+    """
 
     name: str
     training: Result
-    serving: Result | None  # None for a model that does not generate
+    serving: Result | None
 
     def list_quantities(self, lines: Lines) -> dict[str, Quantity]:
         """Return the quantities of some lines by title, those that the model has."""
@@ -121,6 +127,7 @@ def format_sizes(sizes: Sizes) -> str:
 
 
 def _list_size_rows(sizes: Sizes, lines: Lines) -> list[str]:
+    """List quantities of a model as rows of a terminal's table."""
     return [
         _format_size_row(title, one.text().removesuffix(" parameters"), one.base)
         for title, one in sizes.list_quantities(lines).items()
@@ -128,6 +135,7 @@ def _list_size_rows(sizes: Sizes, lines: Lines) -> list[str]:
 
 
 def _format_size_row(title: str, value: str, said: str) -> str:
+    """Format a row: title, value at the right of its column, and the id behind it."""
     return f"  {title:{TITLE}}{value:>{VALUE}}  {said}"
 
 

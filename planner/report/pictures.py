@@ -38,9 +38,14 @@ NAMED, LETTER, WIDEST = 14, 5.6, 90
 
 
 class Held(NamedTuple):
-    """The bytes on a device of some pipeline stages, by moment and part."""
+    """The bytes on a device of some pipeline stages, by moment and part.
 
-    stages: tuple[int, ...]  # counted from 1
+    Attributes:
+        stages: numbers of the stages, counted from 1.
+        parts: bytes by part, for each moment of a step.
+    """
+
+    stages: tuple[int, ...]
     parts: tuple[dict[str, Fraction], ...]
 
     @property
@@ -111,6 +116,9 @@ def build_panels(
         sizes: the sums as they are printed.
         capacity: bytes of a device, a line where columns come near it.
         scale: bytes of the unit of the axis.
+
+    Returns:
+        Panels with the paths and labels of their parts, the ticks, and the place of the capacity.
     """
     of, moments = PANEL, len(stages[0])
     most = max(float(sum(v for _, v in held)) for stage in stages for held in stage)
@@ -174,7 +182,15 @@ def group_stages(result: Result) -> list[Held]:
 
 
 def _read_live_bytes(result: Result, stage: Entry, phase: Entry) -> dict[str, Fraction]:
-    """Return the live bytes on a stage in a phase, by part."""
+    """Read the live bytes on a stage in a phase.
+
+    Args:
+        result: the result.
+        stage, phase: entries of the axes ``stage`` and ``phase``.
+
+    Returns:
+        Bytes by part, in the order of ``LIVE``; empty if the result lacks the quantity.
+    """
     live = result.get(f"memory.live[{stage.path},{phase.path}]")
     values = {
         term.id.split(".")[1]: Fraction(term.value)

@@ -102,6 +102,7 @@ def tensor(shape: Sequence[int], formats: Sequence[Format]) -> str:
 
 
 def _format_bytes(one: Format, shape: Sequence[int], count: str) -> str:
+    """Format the bytes of a tensor as a product, with those of its scales if it has any."""
     found = f"{count} × {exact_text(one.element_bytes)}"
     if not one.scale:
         return found

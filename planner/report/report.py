@@ -107,7 +107,12 @@ def use_templates(folder: str | Path) -> Iterator[None]:
 
 
 def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> str:
-    """Render a template.
+    """Render a template; a custom one is rendered in a process of its own, with limits.
+
+    Args:
+        escape: whether to escape text for HTML; otherwise the result is Markdown.
+        template: the name of the template in its folder.
+        given: values by name, which the template reads.
 
     Raises:
         PlanError: a custom template has an error, at its line, or exceeds its limits.
@@ -124,7 +129,15 @@ def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> s
 
 
 def _render_custom(folder: str, escape: bool, template: str, given: Mapping[str, Any]) -> Any:
-    """Render a custom template, or return its error: file, line and message."""
+    """Render a custom template.
+
+    Args:
+        folder: the user's folder of templates.
+        escape, template, given: as for ``_render_template``.
+
+    Returns:
+        The text, or the error: file, line and message.
+    """
     try:
         return _fill_template(escape, template, given, folder)
     except MemoryError:
@@ -142,13 +155,25 @@ def _render_custom(folder: str, escape: bool, template: str, given: Mapping[str,
 def _fill_template(
     escape: bool, template: str, given: Mapping[str, Any], own: str | None = None
 ) -> str:
-    """Render and minify a template."""
+    """Render a template and minify the result.
+
+    Args:
+        escape, template, given: as for ``_render_template``.
+        own: a folder whose templates replace those built in; None for none.
+    """
     text: str = _make_environment(escape, own).get_template(template).render(given)
     return _minify_page(text) if escape else _strip_blanks(text)
 
 
 @lru_cache(maxsize=4)
 def _make_environment(escape: bool, own: str | None = None) -> Any:
+    """Make the sandbox of templates with its filters; cached.
+
+    Args:
+        escape: whether to escape text for HTML.
+        own: a folder whose templates replace those built in; with one, nothing is cached on disk.
+    """
+
     from jinja2 import ChoiceLoader, FileSystemLoader, TemplateNotFound
 
     class Inside(FileSystemLoader):

@@ -28,6 +28,14 @@ def format_resolved(plan: Plan) -> str:
 def _add_mapping(
     plan: Plan, data: Mapping[str, Any], path: tuple[str, ...], rows: list[tuple[str, str]]
 ) -> None:
+    """Add the lines of a mapping, nested mappings with indents, each with the origin of its value.
+
+    Args:
+        plan: the plan, from which origins and units are read.
+        data: the mapping.
+        path: its keys from the root of the plan.
+        rows: lines so far, a pair of text and origin each, to which this adds.
+    """
     indent = "  " * len(path)
     for key, value in data.items():
         here = (*path, str(key))

@@ -210,7 +210,15 @@ def _build_ranking(found: SearchResult, front: bool) -> Data | None:
 
 def _build_plots(found: SearchResult, capacity: float) -> Data | None:
     """Return two plots: a sample of all layouts, and the best close by; None if memory is the
-    objective. ``capacity``: of a device, GiB."""
+    objective. ``capacity``: of a device, GiB.
+
+    Args:
+        found: the search, whose sampled points are drawn.
+        capacity: memory of a device, GiB; 0 if unknown.
+
+    Returns:
+        The plots with a caption and the legend of the marks in use.
+    """
     if found.by == MEMORY or not found.points:
         return None
     points = [((p.score, p.memory / GIB), p) for p in found.points if p.score > 0]
@@ -264,7 +272,16 @@ def _build_plots(found: SearchResult, capacity: float) -> Data | None:
 def columns_of(
     found: SearchResult, layouts: Sequence[Layout]
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the objective and GiB of some layouts as columns: the heads, and a row for each."""
+    """Format the objective and the memory of some layouts as columns.
+
+    Args:
+        found: the search, whose objective is read.
+        layouts: the layouts.
+
+    Returns:
+        The heads (the unit of the objective, GiB), and the cells of each layout; GiB alone if
+            memory is the objective.
+    """
     memory = [numbers.text(layout.values[MEMORY] / GIB, style="table") for layout in layouts]
     if found.by == MEMORY:
         return ["GiB"], [(text,) for text in memory]
@@ -278,11 +295,15 @@ def columns_of(
 def close(
     found: SearchResult, others: Mapping[str, Layout], listed: Sequence[Layout]
 ) -> Data | None:
-    """Return one plot for a narrow column: layouts near the best, each listed one as a point that
-    can be chosen. None if memory is the objective or nothing fits.
+    """Build one plot for a narrow column: layouts near the best, each of which can be chosen.
 
     Args:
+        found: the search.
         others: layouts to mark, by label.
+        listed: the layouts to draw as points; a point has the index of its layout.
+
+    Returns:
+        The plot; None if memory is the objective or nothing fits.
     """
     if found.by == MEMORY or not found.best:
         return None
@@ -341,7 +362,17 @@ def _build_plot(
     own: chart.Point | None,
     drawn: list[tuple[str, Layout]],
 ) -> Data:
-    """Return one plot: sample, front in steps, capacity, safety margin and the best layouts."""
+    """Build one plot: sample, front in steps, capacity, safety margin and the best layouts.
+
+    Args:
+        found: the search.
+        plane: the axes: the objective to the right, GiB of a device upwards.
+        title: what is written above it.
+        points: points of the search, each after its place on the axes.
+        capacity: of a device, GiB; 0 if unknown.
+        own: the place of the plan's own layout; None without one.
+        drawn: the layouts to label, with their labels.
+    """
     looks: dict[str, list[chart.Point]] = {"over": [], "some": []}
     for at, point in points:
         if not point.front:
@@ -377,7 +408,15 @@ def _build_plot(
 
 def format_search(found: SearchResult, front: bool = False) -> str:
     """Format the search for a terminal: the best layout in a sentence, the others by their
-    differences, or the Pareto front; then the cost of each choice."""
+    differences, or the Pareto front; then the cost of each choice.
+
+    Args:
+        found: the search.
+        front: whether to list the Pareto front in place of the best layouts.
+
+    Returns:
+        The text, which ends with a line break.
+    """
     out = wrap_text(join_parts(describe_best(found)))
     for fact in compare_layouts(found):
         out += wrap_text(join_parts(fact), "  ", "    ")

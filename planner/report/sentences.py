@@ -22,7 +22,16 @@ def join_parts(parts: Iterable[tuple[str, str]]) -> str:
 
 
 def wrap_text(text: str, indent: str = "", further: str | None = None) -> list[str]:
-    """Wrap text for a terminal, ``further`` the indent after the first line; no text, no lines."""
+    """Wrap text for a terminal, at most ``LINE`` characters a line.
+
+    Args:
+        text: the text.
+        indent: the start of the first line.
+        further: the start of the others; by default the same.
+
+    Returns:
+        Lines; none if there is no text.
+    """
     more = indent if further is None else further
     return textwrap.wrap(
         text, LINE, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False

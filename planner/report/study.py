@@ -75,15 +75,25 @@ VENDORS = ("NVIDIA ", "AMD ", "Intel ", "Google ", "AWS ")
 
 @dataclass(frozen=True)
 class Cell:
-    """The best point at some places: the cheapest of those that fit in time."""
+    """The best point at some places: the cheapest of those that fit in time.
 
-    places: tuple[int, ...]  # along the dimensions that are told apart
+    Attributes:
+        places: its index along each dimension with separate cells.
+        in_time: whether it meets the deadline; true without one.
+        point: the index of the point in the study.
+        state: how it fits, an index into ``STATES``.
+        days: training time; None if unknown.
+        paid: USD, or GPU hours in a study without prices; None if unknown.
+        memory: peak bytes of a device; None if unknown.
+    """
+
+    places: tuple[int, ...]
     in_time: bool
     point: int
-    state: int  # place in STATES
+    state: int
     days: float | None
-    paid: float | None  # of what is compared: USD or device-hours
-    memory: float | None  # bytes
+    paid: float | None
+    memory: float | None
 
     @property
     def drawn(self) -> tuple[float, float] | None:
@@ -100,11 +110,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class TaskAnswer:
-    """The plan that answers one task."""
+    """The plan that answers one task.
+
+    Attributes:
+        cell: the chosen cell.
+        kind: how it was chosen, a key of ``HEADS``.
+        group: the cells among which it was chosen; empty if nothing fits.
+    """
 
     cell: Cell
-    kind: str  # how it was chosen, of HEADS
-    group: tuple[Cell, ...]  # those that it was chosen from: as sure to fit
+    kind: str
+    group: tuple[Cell, ...]
 
 
 #: How a sentence begins, by how the answer was chosen: {cheapest}, {task}, {deadline} are put in.
@@ -146,7 +162,18 @@ def find_knee(cells: Sequence[Cell]) -> Cell | None:
 
 
 class StudyView:
-    """The contents of the page; numbers are text already."""
+    """The contents of the page of a study; numbers are text already.
+
+    Attributes:
+        outcome: the swept study.
+        roles: which dimensions are tasks, x and columns, and which have separate cells.
+        paid: the id of what is compared: total cost, or GPU hours where no plan has a price.
+        cells: the best point at each combination of places.
+        money: the unit of the tables, such as million USD.
+        size: how many USD or GPU hours that unit is.
+        tasks: each task that has cells, with its answer.
+        lead: the last task; None if nothing can be evaluated.
+    """
 
     def __init__(self, outcome: StudyOutcome) -> None:
         self.outcome = outcome
@@ -355,7 +382,16 @@ view_of = lru_cache(maxsize=1)(StudyView)
 
 
 class Task:
-    """A task with the plans that do it: the answer, its neighbours, chart and tables."""
+    """A task with the plans for it: the answer, its neighbours, chart and tables.
+
+    Attributes:
+        view: the view of the whole study.
+        places: its index along each dimension of tasks.
+        id: its anchor.
+        name: the values of these dimensions; empty in a study with one task.
+        cells: its cells.
+        deadline: days; None without one.
+    """
 
     def __init__(self, view: StudyView, places: tuple[int, ...]) -> None:
         self.view, self.places = view, places
@@ -767,7 +803,13 @@ class Task:
         return _name_value(axes[0], text) if len(axes) == 1 and axes[0].numeric else text
 
     def _build_cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
-        """Return a cell of a table: two lines and a look."""
+        """Build a cell of a table: two lines and a style.
+
+        Args:
+            cell: the best point of row and column; None if there is none.
+            chosen: the answer of the task.
+            first: the best cell of the row.
+        """
         if cell is None:
             return Data(first="–", second="", look="none")
         memory = f"{cell.gib} GiB" if cell.memory else ""
@@ -794,6 +836,7 @@ def _rank_cell(cell: Cell) -> tuple[float, ...]:
 
 
 def _get_memory(cell: Cell) -> float:
+    """Return the memory of a cell, infinite where it is unknown."""
     return math.inf if cell.memory is None else cell.memory
 
 

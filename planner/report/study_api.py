@@ -72,7 +72,16 @@ class Study:
         on: str | None = None,
         restart: bool = False,
     ) -> Comparison:
-        """Evaluate every point; see planner.questions.studies.run.sweep.
+        """Evaluate every point of the study and compare the results.
+
+        Args:
+            output: the file of the table, one row a point; None writes none.
+            workers: processes to use; not read if ``on`` is given.
+            on: the engine to run on, in place of local processes.
+            restart: whether to start again where a table of an earlier run could be continued.
+
+        Returns:
+            The comparison.
 
         Raises:
             PlanError: the table cannot be written, or the engine fails.

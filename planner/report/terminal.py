@@ -115,7 +115,16 @@ def _format_advice(answer: Overview) -> list[str]:
 
 
 def _format_layouts(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
-    """Format layouts as a table, one line each if the changes fit on it."""
+    """Format layouts as a table, one line each if the changes fit on it.
+
+    Args:
+        title: the head of the first column.
+        rows: the layouts.
+        units: the units of time and cost.
+
+    Returns:
+        Lines; columns without a value in any row are left out.
+    """
     head = (title, units[0], "", units[1], "GiB", "worst")
     cells = [(row.days, row.change, row.cost, row.memory, row.worst) for row in rows]
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
@@ -231,6 +240,7 @@ def _list_sensitivity(answer: Overview) -> list[str]:
 
 
 def _explain_basis(answer: Overview) -> list[str]:
+    """Format the basis of the intervals, and the command that explains the first estimate."""
     lines = _wrap_indented(f"{answer.basis}.", "  ") if answer.basis else []
     ids = [row.id for row in answer.numbers if row.kind != "exact"] or ["parameters.total"]
     asked = "time.mfu" if "time.mfu" in ids else ids[0]
@@ -267,7 +277,13 @@ def _fold_text(text: str, width: int) -> list[str]:
 
 
 def _wrap_indented(text: str, indent: str, between: str = " ") -> list[str]:
-    """Wrap text to the screen at each ``between``, with an indent on every line."""
+    """Wrap text to the terminal, with an indent on every line.
+
+    Args:
+        text: the text; none gives no lines.
+        indent: the start of every line.
+        between: where a line may break.
+    """
     lines, line = list[str](), ""
     for word in text.split(between) if text else ():
         more = f"{line}{between}{word}" if line else word

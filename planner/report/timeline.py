@@ -65,7 +65,14 @@ def build_step_view(result: Result) -> StepView | None:
 
 
 class StepView:
-    """A step over time, for a report."""
+    """A simulated step over time, for a report.
+
+    Attributes:
+        timeline: the simulated step.
+        title: its heading.
+        busiest: the stage that computes longest, counted from 0.
+        said: sentences on the busiest stage, on the critical path, and on the length of the step.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -86,10 +93,12 @@ class StepView:
         return {WORK: of.busy[stage], **of.exposed[stage], IDLE: of.idle[stage]}
 
     def _describe_stage(self) -> str:
+        """Describe how the busiest stage spends the step."""
         which = f"Stage {self.busiest + 1}, the busiest" if self.timeline.stages > 1 else "The step"
         return f"{which}: {_list_parts(self._sum_parts(self.busiest))}."
 
     def _describe_path(self) -> str:
+        """Describe the work on the critical path, and the stage with most of it."""
         of, reached = self.timeline, 0.0
         spent, where = defaultdict[str, float](float), defaultdict[int, float](float)
         for span in of.critical:
@@ -116,6 +125,7 @@ class StepView:
         return work[before].work if runs else "waiting"
 
     def _compare_length(self) -> str:
+        """Compare the simulated length of the step with that of the closed form."""
         of = self.timeline
         more = of.closed / of.seconds - 1
         said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
@@ -160,6 +170,7 @@ class StepView:
 
     @cached_property
     def _axis(self) -> lanes.TimeAxis:
+        """The axis of time that all lanes share."""
         return lanes.choose_axis(self.timeline, self._spans)
 
     @cached_property

@@ -75,11 +75,25 @@ def _number_thread(stream: str, place: int) -> int:
 
 
 def _make_name(pid: int, thread: dict[str, int], what: str, name: str) -> dict[str, Any]:
+    """Make the event that names a process or a thread.
+
+    Args:
+        pid: the number of the process: a pipeline stage, or one layer's forward pass.
+        thread: ``tid`` and its number; empty to name the process.
+        what: process or thread.
+        name: the name.
+    """
     return {"ph": "M", "pid": pid, **thread, "name": f"{what}_name", "args": {"name": name}}
 
 
 def _make_span_event(span: Span, thread: int, critical: bool) -> dict[str, Any]:
-    """Make the event of a span; its micro-batch, chunk and critical path are args."""
+    """Make the event of a span.
+
+    Args:
+        span: the span; its micro-batch and chunk, counted from 1, become args.
+        thread: the number of its stream.
+        critical: whether it is on the critical path.
+    """
     args: dict[str, Any] = {}
     if span.micro_batch is not None:
         args["micro-batch"] = span.micro_batch + 1
@@ -95,6 +109,17 @@ def _make_span_event(span: Span, thread: int, critical: bool) -> dict[str, Any]:
 def _make_event(
     pid: int, tid: int, name: str, kind: str, start: float, end: float, args: dict[str, Any]
 ) -> dict[str, Any]:
+    """Make an event with a start and a length.
+
+    Args:
+        pid, tid: numbers of process and thread.
+        name, kind: its label and its category.
+        start, end: seconds from the start of the step.
+        args: further values by name.
+
+    Returns:
+        The event as the Trace Event Format has it, times in microseconds.
+    """
     begin = _micro(start)
     length = round(_micro(end) - begin, DIGITS)
     of = {"pid": pid, "tid": tid, "name": name, "cat": kind}
@@ -102,4 +127,5 @@ def _make_event(
 
 
 def _micro(seconds: float) -> float:
+    """Convert seconds to microseconds."""
     return round(seconds * 10**6, DIGITS)

@@ -57,7 +57,18 @@ SAID = (
 
 
 class ReportView:
-    """The contents of a report, element by element."""
+    """The contents of a report, element by element.
+
+    Attributes:
+        result: the result.
+        answer: the first screen.
+        name: the plan's name.
+        warnings: sentences with the quantity that each is about.
+        version, fingerprint: the version of the program, and the hash of the resolved input.
+        asked: the plan's questions and requirements, answered.
+        limits: how far the layout goes, one key at a time.
+        derivations: how each quantity is computed.
+    """
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -231,6 +242,7 @@ class ReportView:
         return [view for view in views if view is not None]
 
     def _build_section(self, section: Section) -> Data | None:
+        """Build a section; None if the plan has nothing to show in it."""
         quantities = {q.id: q for q in self._plain if get_prefix(q.id) in section.prefixes}
         absent = [
             Link(i, clean(self.result.absent[i]))
